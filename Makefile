@@ -1,0 +1,45 @@
+# Each target sets up what it needs in .venv; PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help search test test-gpu check bench bench-gpu openapi clean
+
+help:           ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
+
+search: .venv/.installed    ## search attention on the best device of this machine (ARGS="--minutes 5" to change)
+	$(BIN)/kernel-evo search sdpa $(ARGS)
+
+test: .venv/.test           ## every test tier but gpu
+	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+test-gpu: .venv/.test       ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
+
+check: .venv/.check         ## format, lint, types, import contracts, packaging
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging
+
+bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side in one run
+	$(BIN)/python -m tests.bench.cpu $(ARGS)
+
+bench-gpu: .venv/.bench     ## the same for this machine's GPU
+	$(BIN)/python -m tests.bench.gpu $(ARGS)
+
+openapi: .venv/.installed   ## write docs/reference/openapi.json from the code
+	$(BIN)/python -m api.openapi
+
+clean:          ## remove the environment and every cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kernel-evo needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt --upgrade pip
+	$(BIN)/pip install -q -c constraints.txt -e .
+	@touch $@
+
+.venv/.test .venv/.check .venv/.bench: .venv/.%: .venv/.installed
+	$(BIN)/pip install -q -c constraints.txt --group $*
+	@touch $@

@@ -1,0 +1,109 @@
+"""A search that has not ended, as the conductor keeps it in memory."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sqlalchemy.orm import Session
+
+from api.catalogue import Catalogue
+from db.archive import Archive
+from db.leases import Leases
+from db.models import SearchRow
+from evo import strategy
+from evo.device import Device
+from evo.job import BaselineReport, FamilyRef, SearchTerms
+from evo.lifecycle import State
+from evo.search import Search
+from evo.strategy.base import Context
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ActiveSearch:
+    """Terms, history and state of one search; `lock` is held by whoever reads or changes it.
+
+    Everything here is rebuilt from the database by `load`, so a copy that may be wrong is simply dropped.
+
+    Attributes:
+        has_queued: a job may be waiting for a worker; False spares the query.
+        stopped_because: why no more trials are asked, once `state` is ``stopping``.
+    """
+
+    def __init__(self, row: SearchRow, search: Search) -> None:
+        self.lock = threading.RLock()
+        self.id = row.id
+        self.search = search
+        self.state: State = row.state
+        self.started = row.started_at is not None
+        self.baselines: BaselineReport | None = row.baselines
+        self.roofline = row.roofline
+        self.has_queued = True
+        self.device_uuid = row.device_uuid
+        self.terms = SearchTerms(
+            search_id=row.id,
+            family=FamilyRef(name=row.family.name, digest=row.family.digest, location=row.family.location),
+            problem=row.problem,
+            device=row.device,
+            objective=row.objective,
+            policy=row.policy,
+            seed=row.seed,
+        )
+        self._active_s = row.active_s
+        self._active_since = row.active_since
+
+    @classmethod
+    def load(cls, session: Session, row: SearchRow, catalogue: Catalogue) -> "ActiveSearch":
+        """Rebuild a search from its trials, in the order they were asked and ended."""
+        space = catalogue.space(row)
+        search = Search(
+            space=space,
+            strategy=strategy.build(row.strategy, Context(space=space, warm_starts=row.warm_starts)),
+            budget=row.budget,
+            policy=row.policy,
+            seed=row.seed,
+        )
+        challenges = [
+            (job.trial.number, job.seen)
+            for job in Leases(session).confirmations(row.id)
+            if job.trial is not None and job.seen is not None
+        ]
+        search.restore(Archive(session).log(row.id), challenges)
+        return cls(row, search)
+
+    def serves(self, device: Device) -> bool:
+        """Whether a device may work for this search: times compare only within one model."""
+        wanted = self.terms.device
+        if self.device_uuid is not None and device.uuid != self.device_uuid:
+            return False
+        same = (device.kind, device.model, device.architecture) == (wanted.kind, wanted.model, wanted.architecture)
+        return same and self.state in {"running", "stopping"}
+
+    def elapsed_s(self, now: datetime) -> float:
+        """Seconds this search has been running, pauses and times without a service left out."""
+        running = 0.0 if self._active_since is None else (now - self._active_since).total_seconds()
+        return self._active_s + running
+
+    def enter(self, row: SearchRow, state: State, now: datetime) -> None:
+        """Change the state, here and in the row; the clock runs while it is running or stopping."""
+        row.state = self.state = state
+        self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
+
+    def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
+        """Settle the seconds so far and let the clock run on, or stand."""
+        row.active_s = self._active_s = self.elapsed_s(now)
+        row.active_since = self._active_since = now if running else None
+
+    def start(self, row: SearchRow, now: datetime) -> None:
+        """Start the clock."""
+        self.started, row.started_at = True, now
+        self.set_clock(row, now, running=True)
+
+    @property
+    def fastest_baseline_us(self) -> float | None:
+        timings = self.baselines.timings if self.baselines else {}
+        return min((timing.median_us for timing in timings.values()), default=None)

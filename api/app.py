@@ -1,0 +1,116 @@
+"""The application factory."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import TypeAlias
+
+import structlog
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from api import errors
+from api.conductor import Conductor
+from api.deps import Service
+from api.logs import RequestLog
+from api.origin import OwnOrigin
+from api.routes import artefacts, champions, families, health, leases, searches, trials, workers
+from api.settings import Settings
+from api.wakeup import Wakeup
+from api.web import pages
+from db.artefacts import Artefacts
+from db.ownership import Ownership
+from db.session import Database
+
+log = structlog.get_logger("service")
+
+PREFIX = "/api/v1"
+MAX_BODY_BYTES = 64 << 20
+SWEEPS_PER_LEASE = 4
+LONGEST_SWEEP_S = 5.0
+
+Opened: TypeAlias = tuple[Ownership, Database]
+
+DESCRIPTION = (
+    "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents; lists come in pages, "
+    "whose `next` is the cursor of the following one."
+)
+
+
+def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
+    """A service on one database. It opens when the application starts and closes when it ends.
+
+    Args:
+        opened: the database, if the caller opened it already; closing it is the application's in any case.
+    """
+    app = FastAPI(
+        title="kernel-evo",
+        version=version("kernel-evo"),
+        description=DESCRIPTION,
+        lifespan=lambda app: _serving(app, settings, opened),
+        generate_unique_id_function=_operation_id,
+        responses={"default": {"description": "A problem document", "content": errors.CONTENT}},
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # the usual documentation pages load their scripts from elsewhere
+        redoc_url=None,
+        separate_input_output_schemas=False,
+        max_body_size=MAX_BODY_BYTES,
+    )
+    app.add_middleware(OwnOrigin, host=settings.host)
+    app.add_middleware(RequestLog)
+    errors.install(app)
+    for routes in (health, families, workers, searches, trials, leases, artefacts, champions):
+        app.include_router(routes.router, prefix=PREFIX)
+    pages.install(app)
+    return app
+
+
+def open_database(settings: Settings) -> Opened:
+    """Become the one service of the database, and open it.
+
+    Raises:
+        Conflict: another service runs on it.
+        EvoError: it cannot be used.
+    """
+    ownership = Ownership.take(settings.db)
+    try:
+        return ownership, Database.open(settings.db)
+    except BaseException:
+        ownership.release()
+        raise
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> AsyncIterator[None]:
+    ownership, database = opened if opened is not None else await run_in_threadpool(open_database, settings)
+    wakeup = Wakeup()
+    wakeup.attach()
+    conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
+    artefacts = Artefacts(database.path.parent / "artefacts")
+    app.state.service = Service(database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup)
+    try:
+        await run_in_threadpool(conductor.start)
+        sweeper = asyncio.create_task(_sweep(conductor, min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)))
+        yield
+        sweeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sweeper
+    finally:
+        wakeup.close()
+        database.close()
+        ownership.release()
+
+
+async def _sweep(conductor: Conductor, every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await run_in_threadpool(conductor.sweep)
+        except Exception:
+            log.exception("sweep failed, it is tried again")
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

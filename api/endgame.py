@@ -1,0 +1,96 @@
+"""What follows from a search's present state: it stops asking, challenges the incumbent, and in the end is over."""
+
+from collections import Counter
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from api.active import ActiveSearch
+from api.settlement import queue_confirmation
+from db.archive import Archive
+from db.champions import Champions
+from db.leases import Leases
+from db.session import Database
+from evo.explain import detail_text, first_lines
+from evo.lifecycle import TERMINAL, Command, transition
+from evo.trial import Trial
+from evo.wording import outcome_text
+
+STOPPED = "stopped"
+"""Reason of a search that someone stopped before its budget was used up."""
+
+
+def advance(database: Database, active: ActiveSearch, now: datetime) -> None:
+    """Do whatever is due; may be called at any time and as often as one likes.
+
+    A running search whose budget is used up stops asking. One that stopped and has nothing in flight lets its best
+    challenge the incumbent, one challenger after the other, and then it is over.
+    """
+    if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
+        with database.write() as session:
+            change_state(session, active, "stop", now, reason=reason)
+    if active.state == "running":
+        challenge(database, active, now, ended=False)
+    elif active.state == "stopping" and not active.search.history.pending:
+        with database.read() as session:
+            in_flight = Leases(session).open_jobs(active.id)
+        if not in_flight and not challenge(database, active, now, ended=True):
+            finish(database, active, now)
+
+
+def challenge(database: Database, active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
+    """Queue a confirmation if one is due; whether one is under way now."""
+    if active.search.challenge_due(None, ended=ended) is None:
+        return False  # not even without an incumbent to beat
+    with database.write() as session:
+        search = Archive(session).search(active.id)
+        if "confirm" in Leases(session).open_jobs(active.id):
+            return True
+        incumbent = Champions(session).incumbent(search)
+        to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
+        challenger = active.search.challenge_due(to_beat, ended=ended)
+        if challenger is None:
+            return False
+        number, seen = active.search.challenge(challenger)
+        queue_confirmation(session, active, Archive(session).numbered(active.id, number), seen, now)
+        return True
+
+
+def finish(database: Database, active: ActiveSearch, now: datetime) -> None:
+    """End a search: finished, or failed when not one of its trials could be measured."""
+    ended = active.search.history.finished
+    with database.write() as session:
+        if ended and active.search.best is None:
+            change_state(session, active, "fail", now, reason=_nothing_measured(ended))
+        else:
+            change_state(session, active, "finish", now)
+
+
+def change_state(
+    session: Session, active: ActiveSearch, command: Command, now: datetime, *, reason: str | None = None
+) -> None:
+    """Follow a command. Cancelling ends every lease and every pending trial with it.
+
+    Raises:
+        Conflict: it does not fit the present state.
+    """
+    row = Archive(session).search(active.id)
+    active.enter(row, transition(active.state, command), now)
+    row.reason = row.reason if reason is None else reason
+    if active.state in TERMINAL:
+        row.finished_at = now
+        drop_open(session, active.id, now)
+
+
+def drop_open(session: Session, search_id: int, now: datetime) -> None:
+    """Cancel whatever of a search is still waiting, leased or pending."""
+    Leases(session).cancel_all(search_id, now)
+    Archive(session).cancel_pending(search_id, now)
+
+
+def _nothing_measured(ended: list[Trial]) -> str:
+    outcomes = [trial.outcome for trial in ended if trial.outcome is not None]
+    kinds = Counter(outcome_text(outcome.kind) for outcome in outcomes)
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    first = first_lines(detail_text(outcomes[0]), 1).partition("\n")[0]
+    return f"not one of {len(ended)} trials could be measured: {counted}. The first: {first}"

@@ -1,0 +1,114 @@
+"""Every error leaves as RFC 9457 ``application/problem+json``, with the field named and the way out said."""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from db.session import StoreUnavailable
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+
+log = structlog.get_logger("http")
+
+MEDIA_TYPE = "application/problem+json"
+
+CONTENT: dict[str, Any] = {
+    MEDIA_TYPE: {
+        "schema": {
+            "type": "object",
+            "title": "Problem",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": {"type": "string"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string", "description": "what is wrong, and the way out"},
+                "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
+                "errors": {"type": "array", "items": {"type": "object"}},
+            },
+        }
+    }
+}
+"""What every route may answer instead of its result."""
+
+STATUS: Mapping[type[EvoError], int] = {InvalidInput: 422, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+"""The first base of an error found here gives its status; any other `EvoError` is a 500."""
+
+
+def install(app: FastAPI) -> None:
+    """Answer every kind of failure with a problem document."""
+    app.add_exception_handler(EvoError, _on_evo_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def problem(status: int, detail: str, **extra: Any) -> Response:
+    """A problem document; `extra` are its further members, e.g. ``field``."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **extra}
+    return JSONResponse(body, status, media_type=MEDIA_TYPE)
+
+
+def _answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
+    """A problem document for programs, a page for people."""
+    page = getattr(request.app.state, "error_page", None)
+    if page is None or request.url.path.startswith("/api/"):
+        return problem(status, detail, **extra)
+    return cast(Response, page(request, status, detail))
+
+
+async def _on_evo_error(request: Request, error: Exception) -> Response:
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    if status >= 500:
+        log.error("request failed", path=request.url.path, status=status, reason=str(error))
+    extra = {"field": error.field} if isinstance(error, InvalidInput) else {}
+    return _answer(request, status, str(error), **extra)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    wrong = [_wrong_field(each) for each in _relevant(cast(RequestValidationError, error).errors())]
+    first = wrong[0]
+    return _answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    error = cast(HTTPException, error)
+    if error.status_code == 400:  # a body that is not even text; ours are never 400
+        reason = "this is not valid JSON"
+        return _answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
+    details = {
+        404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
+        405: f"{request.method} is not possible on {request.url.path}: see /api/v1/openapi.json for what is",
+        413: "the body is larger than this service takes: send less, or in parts",
+    }
+    response = _answer(request, error.status_code, details.get(error.status_code, str(error.detail)))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("bug", path=request.url.path, exc_info=error)
+    return _answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
+
+
+def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of a union of messages only what is wrong with the one whose `kind` was sent."""
+    found = list(errors)
+    others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
+    return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found
+
+
+def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
+    cause = error.get("ctx", {}).get("error")
+    path = [str(part) for part in error["loc"] if part not in {"body", "query", "path"}]
+    if isinstance(cause, InvalidInput):
+        own = cause.field if "." in cause.field else ".".join([*path, cause.field])
+        return {"field": own, "reason": cause.reason}
+    if error["type"] == "json_invalid":
+        return {"field": "body", "reason": "this is not valid JSON"}
+    return {"field": ".".join(path) or "body", "reason": str(error["msg"])}

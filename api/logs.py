@@ -1,0 +1,62 @@
+"""Structured logs on standard error, and one line for each request that changed something or failed."""
+
+import logging
+import sys
+import time
+import uuid
+from typing import Literal
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = structlog.get_logger("http")
+
+
+def configure(form: Literal["console", "json"], level: str) -> None:
+    """Set up logging for this process; called by whoever composes the program, never on import."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[structlog.typing.Processor] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if form == "json"
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    )
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
+class RequestLog:
+    """Gives every request an id, which its log lines and its response carry."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id, began, status = uuid.uuid4().hex[:12], time.perf_counter(), 500
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request=request_id):
+            try:
+                await self.app(scope, receive, send_with_id)
+            finally:
+                took_ms = round(1e3 * (time.perf_counter() - began), 1)
+                refused = status >= 400 and status != 404  # a 404 may be the answer to a question
+                write = log.warning if status >= 500 else log.info if refused else log.debug
+                write("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)

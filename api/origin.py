@@ -1,0 +1,67 @@
+"""Keeps other web sites out of a service that trusts everybody on its machine.
+
+A page from elsewhere can make a browser on this machine send requests here. What it cannot choose are two headers:
+``Host``, which is its own name even where that name resolves to this machine, and ``Origin``.
+"""
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.errors import problem
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+READS = frozenset({"GET", "HEAD"})
+
+
+class OwnOrigin:
+    """Refuses requests under another name than the machine's own, and writes on behalf of another site.
+
+    Args:
+        host: what the service listens on. Names are checked on a loopback address alone: from outside, a machine may
+            be reached under names it does not know.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self.app = app
+        self.names = LOOPBACK | {host.lower()} if is_loopback(host) else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        answer = self.app
+        if self.names is not None and _name(host) not in self.names:
+            ways = "use http://127.0.0.1 or http://localhost with the port, or serve on another --host"
+            answer = problem(
+                421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
+            )
+        elif scope["method"] not in READS and origin is not None and not _same(origin, host):
+            ways = "send the request from the service's own pages, or without an Origin header"
+            answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
+        await answer(scope, receive, send)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _name(authority: str) -> str | None:
+    """The host of ``host:port``; None when it is neither a name nor an address."""
+    try:
+        return urlsplit(f"//{authority}").hostname
+    except ValueError:
+        return None
+
+
+def _same(origin: str, host: str) -> bool:
+    """Whether an origin is this service as the request addressed it, by whichever scheme a proxy adds."""
+    return origin.lower().partition("://")[2] == host

@@ -1,0 +1,46 @@
+"""Opaque cursors: a place in an ordered list, which stays right while the list grows."""
+
+import base64
+import json
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
+
+from api.schemas import MAX_INTEGER
+from evo.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+class PageQuery(BaseModel):
+    """Which part of a list; a query parameter that does not exist is an error, not a surprise later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cursor: str | None = Field(default=None, max_length=200, description="`next` of the page before")
+    limit: int = Field(default=50, ge=1, le=500, description="items of one page")
+
+
+Place = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+NUMBER: TypeAdapter[int] = TypeAdapter(Place)
+RANK: TypeAdapter[tuple[float, int]] = TypeAdapter(tuple[FiniteFloat, Place])
+
+
+def to_cursor(place: object) -> str:
+    """The cursor of the page that begins after this place."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
+    """The place a cursor stands for; None at the beginning.
+
+    Raises:
+        InvalidInput: it is no cursor of this list.
+    """
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return shape.validate_json(base64.urlsafe_b64decode(padded.encode()))
+    except ValueError as error:
+        raise InvalidInput("cursor", "is not one of this list: give `next` of the page before, unchanged") from error

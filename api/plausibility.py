@@ -1,0 +1,50 @@
+"""What no report may say, whoever sent it: times that are no times, and outcomes that only the service decides."""
+
+import math
+from collections.abc import Iterator
+
+from evo.errors import InvalidInput
+from evo.job import BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.outcome import Abandoned, Cancelled, Impossible, Measured, Pruned
+from evo.timing import Timing
+
+
+def check(report: Report) -> None:
+    """Nothing, for a report that can be believed as far as its form goes.
+
+    Raises:
+        InvalidInput: names the field of the report.
+    """
+    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
+        way_out = "give the lease back instead (POST /attempts/ID/release)"
+        raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {way_out}")
+    for where, timing in _timings(report):
+        if not timing.samples_us:
+            raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
+        if not all(math.isfinite(sample) and sample > 0 for sample in timing.samples_us):
+            raise InvalidInput(f"{where}.samples_us", "every sample must be a finite number of microseconds above 0")
+    if isinstance(report, ConfirmReport):
+        _check_rounds(report)
+
+
+def _check_rounds(report: ConfirmReport) -> None:
+    rounds = {len(timing.samples_us) for _, timing in _timings(report)}
+    if len(rounds) > 1:
+        raise InvalidInput("report", f"every series needs one sample a round, found {sorted(rounds)} samples")
+
+
+def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
+    match report:
+        case EvaluateReport(outcome=Measured() as measured):
+            yield "report.outcome.timing", measured.timing
+            if measured.other is not None:
+                yield "report.outcome.other", measured.other
+        case EvaluateReport(outcome=Pruned() | Impossible() as outcome):
+            yield "report.outcome.timing", outcome.timing
+        case BaselineReport():
+            yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
+        case ConfirmReport():
+            for name in ("challenger", "challenger_again", "incumbent"):
+                if (timing := getattr(report, name)) is not None:
+                    yield f"report.{name}", timing
+            yield from ((f"report.baselines.{name}", timing) for name, timing in report.baselines.items())

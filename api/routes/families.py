@@ -1,0 +1,53 @@
+"""Kernel families as registered by those who submit searches."""
+
+import re
+
+from fastapi import APIRouter
+
+from api.catalogue import parsed
+from api.deps import ServiceDep
+from api.schemas import Digest, FamilyBody
+from api.views import family_view
+from db.archive import Archive
+from evo.errors import InvalidInput, NotFound
+from evo.view import FamilyView, Page
+
+router = APIRouter(prefix="/families", tags=["families"])
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@router.put("/{digest}")
+def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
+    """Register a family under the digest of its files; registering it again changes nothing but its location."""
+    family = parsed(body.document)
+    if family.name != body.name:
+        raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
+    with service.database.write() as session:
+        row = Archive(session).register_family(
+            digest=digest,
+            name=body.name,
+            document=body.document,
+            location=body.location,
+            now=service.conductor.clock(),
+        )
+        return family_view(row)
+
+
+@router.get("")
+def list_families(service: ServiceDep) -> Page[FamilyView]:
+    """The latest version of each family."""
+    with service.database.read() as session:
+        return Page(items=tuple(family_view(row) for row in Archive(session).families()))
+
+
+@router.get("/{name}")
+def get_family(name: str, service: ServiceDep) -> FamilyView:
+    """The latest version of one family, or the very version that a digest names."""
+    with service.database.read() as session:
+        if DIGEST.fullmatch(name):
+            return family_view(Archive(session).family(name))
+        rows = {row.name: row for row in Archive(session).families()}
+    if name not in rows:
+        raise NotFound(f"no family {name!r} is registered; registered: {', '.join(rows) or 'none yet'}")
+    return family_view(rows[name])

@@ -1,0 +1,41 @@
+"""The workers' side: ask for work, hand in results, give work back."""
+
+import time
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from api.deps import ServiceDep
+from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result
+from api.wakeup import set_within
+
+router = APIRouter(tags=["leases"])
+
+
+@router.post("/leases")
+async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
+    """Up to `count` jobs for one device; waits up to `wait_s` seconds while there is none."""
+    deadline = time.monotonic() + body.wait_s
+    while True:
+        with service.wakeup.expected() as woken:
+            reply = await run_in_threadpool(
+                service.conductor.claim, body.worker_id, body.device_uuid, body.count, body.holding, body.unable
+            )
+            left_s = deadline - time.monotonic()
+            if reply.leases or reply.drain or left_s <= 0 or service.wakeup.closed:
+                return reply
+            await set_within(woken, left_s)
+        if await request.is_disconnected():
+            return LeaseReply(leases=[], drain=False)
+
+
+@router.post("/attempts/{attempt_id}/result")
+def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
+    """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
+    return service.conductor.report(attempt_id, body.token, body.report)
+
+
+@router.post("/attempts/{attempt_id}/release", status_code=204)
+def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
+    """Give a lease back without blaming anyone."""
+    service.conductor.release(attempt_id, body.token, body.reason)

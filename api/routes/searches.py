@@ -1,0 +1,121 @@
+"""Searches: start, look, command."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from api.deps import ServiceDep
+from api.paging import NUMBER, RANK, PageQuery, place_of, to_cursor
+from api.schemas import Id, SearchRequest, TrialState
+from api.views import search_view, search_views, trial_views
+from db.archive import Archive, rank_key
+from db.leases import Leases
+from db.models import TrialRow
+from evo.errors import NotFound
+from evo.job import EvaluateReport
+from evo.lifecycle import Command, State
+from evo.view import Page, SearchView, TrialView
+
+router = APIRouter(prefix="/searches", tags=["searches"])
+
+
+class SearchQuery(PageQuery):
+    state: State | None = None
+
+
+class TrialQuery(PageQuery):
+    sort: Literal["number", "rank"] = "number"
+    outcome: TrialState | None = Field(default=None, description="an outcome's kind, or `pending`")
+
+
+@router.post("", status_code=201)
+def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
+    """Start a search. The family must be registered, and a connected worker must offer the device."""
+    return _view(service, service.conductor.submit(body))
+
+
+@router.get("")
+def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
+    """Searches, newest first."""
+    with service.database.read() as session:
+        rows = Archive(session).searches(
+            states=None if query.state is None else {query.state},
+            before=place_of(query.cursor, NUMBER),
+            limit=query.limit + 1,
+        )
+        items = search_views(session, rows[: query.limit], service.conductor.clock())
+    return Page(items=items, next=to_cursor(items[-1].id) if len(rows) > query.limit else None)
+
+
+@router.get("/{search_id}")
+def get_search(search_id: Id, service: ServiceDep) -> SearchView:
+    return _view(service, search_id)
+
+
+@router.post("/{search_id}/pause")
+def pause_search(search_id: Id, service: ServiceDep) -> SearchView:
+    """Hand out no more work until it is resumed; what runs may end."""
+    return _commanded(service, search_id, "pause")
+
+
+@router.post("/{search_id}/resume")
+def resume_search(search_id: Id, service: ServiceDep) -> SearchView:
+    """Go on after a pause."""
+    return _commanded(service, search_id, "resume")
+
+
+@router.post("/{search_id}/stop")
+def stop_search(search_id: Id, service: ServiceDep) -> SearchView:
+    """Ask for no more trials; let what runs end, confirm the best, and finish."""
+    return _commanded(service, search_id, "stop")
+
+
+@router.post("/{search_id}/cancel")
+def cancel_search(search_id: Id, service: ServiceDep) -> SearchView:
+    """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
+    return _commanded(service, search_id, "cancel")
+
+
+@router.get("/{search_id}/trials")
+def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
+    """Trials in the order asked, or the fastest first with those without a time last."""
+    with service.database.read() as session:
+        Archive(session).search(search_id)
+        rows = _trials(Archive(session), search_id, query)
+        items = trial_views(session, rows[: query.limit])
+    if len(rows) <= query.limit:
+        return Page(items=items)
+    last = rows[query.limit - 1]
+    return Page(items=items, next=to_cursor(last.number if query.sort == "number" else rank_key(last)))
+
+
+def _trials(archive: Archive, search_id: int, query: TrialQuery) -> Sequence[TrialRow]:
+    """One page, and one more to know whether another follows."""
+    if query.sort == "number":
+        after = place_of(query.cursor, NUMBER)
+        return archive.trials(search_id, outcome=query.outcome, after=after, limit=query.limit + 1)
+    place = place_of(query.cursor, RANK)
+    return archive.ranking(search_id, outcome=query.outcome, after=place, limit=query.limit + 1)
+
+
+@router.get("/{search_id}/binaries/{digest}")
+def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
+    """The report on an earlier trial of this search that compiled to the very same binary."""
+    with service.database.read() as session:
+        trial = Archive(session).trial_of_binary(search_id, digest)
+        report = Leases(session).evaluations([trial.id]).get(trial.id)
+    if report is None:
+        raise NotFound(f"search {search_id} has no report on a binary {digest}")
+    return report
+
+
+def _commanded(service: ServiceDep, search_id: int, command: Command) -> SearchView:
+    service.conductor.command(search_id, command)
+    return _view(service, search_id)
+
+
+def _view(service: ServiceDep, search_id: int) -> SearchView:
+    with service.database.read() as session:
+        return search_view(session, search_id, service.conductor.clock())

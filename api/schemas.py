@@ -1,0 +1,149 @@
+"""Bodies of requests and small answers. What the service shows at length is `evo.view`; messages are `evo.job`."""
+
+import math
+from dataclasses import fields
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.job import BaselineReport, ConfirmReport, EvaluateReport, Lease
+from evo.objective import Objective
+from evo.search import Budget
+from evo.trial import Value
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+MAX_INTEGER = 2**63 - 1
+"""The largest the database holds."""
+Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+TrialState: TypeAlias = Literal[
+    "pending",
+    "measured",
+    "pruned",
+    "invalid_config",
+    "compile_failed",
+    "over_resources",
+    "wrong_answer",
+    "launch_failed",
+    "timed_out",
+    "crashed",
+    "impossible",
+    "abandoned",
+    "cancelled",
+]
+"""A kind of `evo.outcome.Outcome`, or that there is none yet."""
+MAX_COUNT = 10**9
+"""Trials of one search: more than any takes, and few enough to count with."""
+
+
+def _only_known(kind: type) -> BeforeValidator:
+    """Refuse fields a dataclass does not have, which would otherwise be ignored."""
+    known = [field.name for field in fields(kind)]
+
+    def check(given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name not in known:
+                raise InvalidInput(name, f"no such field; known: {', '.join(known)}")
+        return given
+
+    return BeforeValidator(check)
+
+
+def _bounded(budget: Budget) -> Budget:
+    """Refuse limits that nothing can count up to; leaving one out is how to say that there is none."""
+    for name in ("trials", "stagnation"):
+        if (getattr(budget, name) or 0) > MAX_COUNT:
+            raise InvalidInput(f"budget.{name}", f"at most {MAX_COUNT}; leave it out for no limit")
+    if not math.isfinite(budget.minutes or 0.0):
+        raise InvalidInput("budget.minutes", "must be a finite number; leave it out for no limit")
+    return budget
+
+
+class Body(BaseModel):
+    """A request's body: an unknown field is an error, not a surprise later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FamilyBody(Body):
+    name: Name
+    document: dict[str, Any]
+    location: str | None = None
+
+
+class WorkerBody(Body):
+    name: Name
+    host: Name
+    devices: tuple[Device, ...]
+
+
+class SearchRequest(Body):
+    """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one."""
+
+    family_digest: Digest
+    problem: dict[str, Value] | str = ""
+    device: Name = "auto"
+    device_uuid: str | None = None
+    objective: Annotated[Objective, _only_known(Objective)] = Objective()
+    strategy: Name = "portfolio"
+    seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
+    budget: Annotated[Budget, _only_known(Budget), AfterValidator(_bounded)] = Budget()
+    policy: dict[str, Any] | str = "default"
+
+
+class LeaseRequest(Body):
+    """What a slot asks for.
+
+    `holding` names the attempts the worker knows of: one it was granted by an answer that got lost comes again.
+    `unable` names the searches it cannot work for, e.g. because its copy of the family is another one.
+    """
+
+    worker_id: str
+    device_uuid: str
+    count: int = Field(default=1, ge=1, le=64)
+    wait_s: float = Field(default=0.0, ge=0, le=30)
+    holding: list[Id] | None = Field(default=None, max_length=1000)
+    unable: list[Id] = Field(default_factory=list, max_length=1000)
+
+
+class LeaseReply(BaseModel):
+    leases: list[Lease]
+    drain: bool
+
+
+class Heartbeat(Body):
+    attempts: list[Id] = Field(default_factory=list, max_length=1000)
+
+
+class Result(Body):
+    token: str
+    report: Annotated[EvaluateReport | BaselineReport | ConfirmReport, Field(discriminator="kind")]
+
+
+class Release(Body):
+    token: str
+    reason: str = Field(default="", max_length=2000)
+
+
+class Receipt(BaseModel):
+    """A report was taken; `repeated` when it had been taken before, which changes nothing."""
+
+    accepted: bool = True
+    repeated: bool = False
+
+
+class Rollback(Body):
+    reason: str = Field(min_length=1, max_length=2000)
+
+
+class ArtefactView(BaseModel):
+    digest: str
+    size: int
+    media_type: str
+
+
+class Health(BaseModel):
+    status: str
+    version: str

@@ -1,0 +1,101 @@
+"""One service process: takes the database, listens, says where, and runs until it is told to end."""
+
+import socket
+from collections.abc import Callable
+
+import structlog
+import uvicorn
+
+from api.app import create_app, open_database
+from api.deps import Service
+from api.logs import configure
+from api.settings import Settings
+from db.ownership import Ownership
+from evo.errors import EvoError
+
+log = structlog.get_logger("service")
+
+GRACE_S = 5
+"""What running requests get to end once the process was told to."""
+
+
+class CannotListen(EvoError, OSError):
+    """The address cannot be listened on; the message says which, why, and the way out."""
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> None:
+    """Run a service in this process until SIGINT or SIGTERM.
+
+    Args:
+        announce: called with the address once it listens; other processes find it beside the database.
+
+    Raises:
+        CannotListen: port taken, or no such address here.
+        Conflict: another service runs on this database.
+        EvoError: the database cannot be used.
+    """
+    configure(settings.log_format, settings.log_level)
+    opened = open_database(settings)
+    ownership, database = opened
+    try:
+        listening = listen(settings.host, settings.port)
+    except BaseException:
+        database.close()
+        ownership.release()
+        raise
+    with listening:
+        url = address(listening)
+        app = create_app(settings, opened=opened)
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S)
+        server = _Server(config, lambda: _listening(ownership, url, announce))
+        server.run(sockets=[listening])
+    if not server.started:
+        raise EvoError("the service could not start: its log above says why")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to the address.
+
+    Raises:
+        CannotListen: it is not possible.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, else asyncio leaves Nagle on
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        way_out = "choose another with --port, or --port 0 for any free one"
+        raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; {way_out}") from error
+    return listening
+
+
+def address(listening: socket.socket) -> str:
+    """The URL of a bound socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listening(ownership: Ownership, url: str, announce: Callable[[str], None]) -> None:
+    ownership.announce(url)
+    log.info("listening", url=url)
+    announce(url)
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens, and lets nobody wait for work once it is to end."""
+
+    def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        service: Service = self.config.app.state.service  # type: ignore[union-attr]
+        service.wakeup.close()
+        await super().shutdown(sockets)

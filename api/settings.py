@@ -1,0 +1,33 @@
+"""How a service runs: from the environment (``KERNEL_EVO_…``) or from whoever composes the program."""
+
+from pathlib import Path
+from typing import Literal
+
+from platformdirs import user_data_path
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_PORT = 8765
+
+
+class Settings(BaseSettings):
+    """Settings of one service process.
+
+    Attributes:
+        port: 0 takes any free port; the announcement beside the database says which.
+        db: the SQLite database; artefacts, lock and announcement lie beside it.
+        lease_s: seconds a worker may be silent before its work is given to another.
+        log_format: ``console`` for people, ``json`` for machines; both on standard error.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="KERNEL_EVO_", frozen=True, extra="ignore", populate_by_name=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
+    db: Path = Field(
+        default_factory=lambda: user_data_path("kernel-evo", appauthor=False) / "kernel-evo.db",
+        validation_alias=AliasChoices("KERNEL_EVO_DB", "KERNEL_EVO_DATABASE"),
+    )
+    lease_s: float = Field(default=60.0, gt=0)
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"

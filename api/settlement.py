@@ -1,0 +1,210 @@
+"""Taking in a report: judged, stored and told in one step, once."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import cast
+
+import numpy as np
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from api.active import ActiveSearch
+from api.plausibility import check
+from db.archive import Archive, Ended
+from db.champions import Champions, IncumbentChanged
+from db.leases import Leases
+from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
+from db.session import Database
+from evo import promotion
+from evo.errors import InvalidInput
+from evo.job import BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Report
+from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
+from evo.promotion import Verdict
+from evo.trial import Trial
+
+SUSPECT_SPEEDUP = 10.0
+"""Faster than the fastest baseline by this factor: possible, but a person should look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A report as a worker handed it in, with the token that says for which lease."""
+
+    attempt_id: int
+    token: str
+    report: Report
+    at: datetime
+
+
+def settle(database: Database, active: ActiveSearch, delivery: Delivery) -> None:
+    """Take a live attempt's report.
+
+    Raises:
+        StaleLease: the lease ended before.
+        InvalidInput: the report does not answer this job.
+    """
+    check(delivery.report)
+    verdict = _judged(database, active, delivery) if isinstance(delivery.report, ConfirmReport) else None
+    with database.write() as session:
+        attempt = _taken(session, delivery)
+        match delivery.report:
+            case EvaluateReport() as report:
+                _evaluated(session, active, attempt, report)
+            case BaselineReport() as report:
+                _baselines(session, active, attempt, report)
+            case ConfirmReport() as report:
+                _confirmed(session, active, attempt, Evidence(report=report, verdict=cast(Verdict, verdict)))
+
+
+def _taken(session: Session, delivery: Delivery) -> AttemptRow:
+    leases, report = Leases(session), delivery.report
+    attempt = leases.live(delivery.attempt_id, delivery.token)
+    if attempt.job.kind != report.kind:
+        raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
+    leases.end(attempt, "done", now=delivery.at, result=report)
+    return attempt
+
+
+# Trials
+
+
+def _evaluated(session: Session, active: ActiveSearch, attempt: AttemptRow, report: EvaluateReport) -> None:
+    job, outcome, now = attempt.job, _possible(active, report.outcome), cast(datetime, attempt.ended_at)
+    if isinstance(outcome, Crashed | TimedOut):
+        job.candidate_faults += 1
+        if job.candidate_faults < active.terms.policy.max_candidate_faults:
+            job.state, active.has_queued = "queued", True
+            return
+    job.state, job.ended_at = "done", now
+    spent = report.stages
+    worked_s = spent.compile_s + spent.verify_s + spent.measure_s + spent.wait_s
+    end_trial(
+        session,
+        active,
+        replace(active.search.history.pending[cast(Evaluate, job.payload).number], outcome=outcome),
+        now=now,
+        binary_digest=report.binary_digest,
+        overhead_ms=1e3 * max(0.0, (now - attempt.granted_at).total_seconds() - worked_s),
+    )
+
+
+def end_trial(
+    session: Session,
+    active: ActiveSearch,
+    trial: Trial,
+    *,
+    now: datetime,
+    binary_digest: str | None = None,
+    overhead_ms: float | None = None,
+) -> None:
+    """Give a pending trial its one outcome, in memory and in the database.
+
+    Memory comes first, since it decides the order; should the commit fail, the conductor drops this copy of it.
+    """
+    ended = Ended(
+        logged=active.search.tell(trial),
+        at=now,
+        binary_digest=binary_digest,
+        suspect=_suspect(active, trial.time_us),
+        overhead_ms=overhead_ms,
+    )
+    Archive(session).end_trial(active.id, ended)
+
+
+def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
+    """The outcome as the service stands for it: what is faster than the device allows did not do the work."""
+    if isinstance(outcome, Measured) and active.roofline and active.roofline.impossible(outcome.timing.median_us):
+        return Impossible(timing=outcome.timing, floor_us=active.roofline.floor_us)
+    return outcome
+
+
+def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
+    baseline_us = active.fastest_baseline_us
+    return time_us is not None and baseline_us is not None and time_us * SUSPECT_SPEEDUP < baseline_us
+
+
+# Baselines
+
+
+def _baselines(session: Session, active: ActiveSearch, attempt: AttemptRow, report: BaselineReport) -> None:
+    attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
+    Archive(session).search(active.id).baselines = active.baselines = report
+    if (baseline_us := active.fastest_baseline_us) is not None:
+        early = update(TrialRow).where(
+            TrialRow.search_id == active.id, TrialRow.time_us * SUSPECT_SPEEDUP < baseline_us
+        )
+        session.execute(early.values(suspect=True))
+
+
+# Confirmations
+
+
+def _judged(database: Database, active: ActiveSearch, delivery: Delivery) -> Verdict:
+    """The verdict, reached outside the transaction: resampling takes a while."""
+    with database.read() as session:
+        job = Leases(session).live(delivery.attempt_id, delivery.token).job
+        challengers = len(Leases(session).confirmations(active.id))
+    seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
+    report = cast(ConfirmReport, delivery.report)
+    return promotion.judge(report, active.terms.policy, challengers, np.random.default_rng(seed))
+
+
+def _confirmed(session: Session, active: ActiveSearch, attempt: AttemptRow, evidence: Evidence) -> None:
+    job, search, verdict = attempt.job, Archive(session).search(active.id), evidence.verdict
+    job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
+    if not verdict.promote:
+        return
+    try:
+        Champions(session).promote(_champion(search, attempt, evidence), over=job.incumbent_id)
+    except IncumbentChanged:
+        summary = "Not promoted. The incumbent changed meanwhile; the new one is challenged instead."
+        job.verdict = replace(verdict, promote=False, summary=summary)
+        queue_confirmation(
+            session, active, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at)
+        )
+
+
+def queue_confirmation(session: Session, active: ActiveSearch, trial: TrialRow, seen: int, now: datetime) -> None:
+    """Have a trial challenge the present incumbent.
+
+    An incumbent whose config an edited family no longer knows cannot be measured; the challenger is then confirmed
+    alone, and still replaces it.
+    """
+    search = Archive(session).search(active.id)
+    incumbent = Champions(session).incumbent(search)
+    config = None if incumbent is None else incumbent.config
+    payload = Confirm(
+        challenger=trial.proposal.config,
+        incumbent=config if config is not None and config in active.search.space else None,
+        seed=_confirmation_seed(search.seed, len(Leases(session).confirmations(search.id))),
+    )
+    incumbent_id = None if incumbent is None else incumbent.id
+    Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
+    active.has_queued = True
+
+
+def _confirmation_seed(seed: int, position: int) -> int:
+    """Fresh inputs for each confirmation, the same ones when the search is run again."""
+    return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
+
+
+def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> ChampionRow:
+    trial, challenger = cast(TrialRow, attempt.job.trial), evidence.report.challenger
+    assert challenger is not None, "only a measured challenger is promoted"
+    return ChampionRow(
+        family=search.family.name,
+        family_digest=search.family_digest,
+        problem=search.problem,
+        problem_key=search.problem_key,
+        device=search.device,
+        device_model=search.device.model,
+        objective=search.objective,
+        objective_key=search.objective.key,
+        search_id=search.id,
+        trial_id=trial.id,
+        trial_number=trial.number,
+        config=trial.proposal.config,
+        time_us=challenger.median_us,
+        evidence=evidence,
+        promoted_at=attempt.ended_at,
+    )

@@ -1,0 +1,136 @@
+"""From a request to the terms of a search: everything is checked here, once, before anything is stored."""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from api.catalogue import Catalogue
+from api.schemas import SearchRequest
+from db.archive import Archive
+from db.champions import Champions
+from db.fleet import Fleet
+from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
+from evo import strategy
+from evo.device import Device
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family import Family
+from evo.objective import Objective
+from evo.policy import policy_from
+from evo.problem import problem_key
+from evo.roofline import Roofline, device_roofline
+from evo.space import Space
+from evo.strategy.base import Context
+from evo.trial import Config
+
+PREFERENCE = ("cuda", "cpu", "replay")
+"""Which kind of device ``auto`` takes, among those the family runs on and a worker offers."""
+
+MAX_WARM_STARTS = 5
+OTHER_MODEL = 2.0
+"""How far a champion of another device model counts as away, in doublings of one problem field."""
+
+
+def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
+    """A new search, complete but for its place in the database.
+
+    Raises:
+        NotFound: the family is not registered.
+        InvalidInput: names the field of the request, and what would be accepted; also for an empty space.
+        Conflict: no connected worker has such a device.
+    """
+    family_row = Archive(session).family(request.family_digest)
+    family = catalogue.family(family_row)
+    device = choose_device(family, request.device, request.device_uuid, Fleet(session).devices(connected_since))
+    _check_threads(request.objective, device)
+    problem = family.problem(request.problem, device.kind)
+    row = SearchRow(
+        family=family_row,
+        problem=problem,
+        problem_key=problem_key(problem),
+        device=device,
+        device_uuid=request.device_uuid,
+        objective=request.objective,
+        strategy=request.strategy,
+        seed=request.seed,
+        budget=request.budget,
+        policy=policy_from(request.policy),
+        state="running",
+        active_s=0.0,
+    )
+    space = catalogue.space(row)
+    row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
+    row.roofline = _roofline(family, row)
+    row.warm_starts = warm_starts(space, row, Champions(session).champions(family=family.name))
+    try:
+        strategy.build(request.strategy, Context(space=space, warm_starts=row.warm_starts))
+    except NotFound as error:
+        raise InvalidInput("strategy", str(error)) from error
+    return row
+
+
+def choose_device(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> Device:
+    """The device to search on, among those that connected workers offer.
+
+    Raises:
+        InvalidInput: the family does not run on that kind.
+        Conflict: nobody offers it.
+    """
+    if wanted in PREFERENCE:
+        family.implementation(wanted)  # type: ignore[arg-type]
+    fitting = [row.device for row in offered if row.kind in family.implementations and uuid in {None, row.uuid}]
+    if wanted != "auto":
+        fitting = [device for device in fitting if wanted.lower() in {device.kind, device.model.lower()}]
+    if not fitting:
+        raise Conflict(_nobody(family, wanted, uuid, offered))
+    return min(fitting, key=lambda device: PREFERENCE.index(device.kind))
+
+
+def _check_threads(objective: Objective, device: Device) -> None:
+    cores = device.limits.get("cores", math.inf)
+    if not 1 <= objective.threads <= cores:
+        most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
+        raise InvalidInput("objective.threads", f"{objective.threads} is out of its limits; accepted: {most}")
+
+
+def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
+    what = "device that it runs on" if wanted == "auto" else f"device {wanted!r}"
+    what += "" if uuid is None else f" with uuid {uuid}"
+    connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
+    return (
+        f"no connected worker offers {family.name} a {what}; connected now: {connected}. "
+        f"Start a worker on a machine that has one of: {', '.join(family.implementations)}"
+    )
+
+
+def _roofline(family: Family, row: SearchRow) -> Roofline | None:
+    work = family.work(row.problem)
+    return None if work is None else device_roofline(row.device, work, row.objective)
+
+
+def warm_starts(space: Space, search: SearchRow, champions: Sequence[ChampionRow]) -> list[Config]:
+    """Configs worth trying first: champions of the nearest problems, then the family's default; valid ones."""
+    nearest = sorted(champions, key=lambda champion: (_distance(search, champion), -champion.id))
+    configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
+    unique: list[Config] = []
+    for config in (*configs, space.default()):
+        if config not in unique:
+            unique.append(config)
+    return unique
+
+
+def _distance(search: SearchRow, champion: ChampionRow) -> float:
+    """How unlike two problems are: doublings of a number count one each, as does any other difference."""
+    away = OTHER_MODEL * (search.device.model != champion.device_model) + (search.objective != champion.objective)
+    for name, mine in search.problem.items():
+        theirs = champion.problem.get(name)
+        if _positive(mine) and _positive(theirs):
+            away += abs(math.log2(mine / theirs))  # type: ignore[operator]
+        else:
+            away += mine != theirs
+    return away
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,182 @@
+"""From rows to what the service shows (`evo.view`)."""
+
+import statistics
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from db.archive import Archive
+from db.champions import Champions
+from db.leases import Leases
+from db.models import AttemptRow, ChampionRow, DeviceRow, FamilyRow, SearchRow, TrialRow, WorkerRow
+from evo.job import EvaluateReport
+from evo.roofline import Roofline
+from evo.view import (
+    AttemptView,
+    BestView,
+    ChampionView,
+    FamilyView,
+    RooflineView,
+    SearchView,
+    SpaceView,
+    TrialView,
+    WorkerView,
+)
+
+
+def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
+    counts = Archive(session).counts([row.id for row in rows])
+    return tuple(_search_view(session, row, counts[row.id], now) for row in rows)
+
+
+def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
+    return search_views(session, [Archive(session).search(search_id)], now)[0]
+
+
+def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime) -> SearchView:
+    best = Archive(session).best(row.id)
+    best_us = None if best is None else best.time_us
+    baselines = row.baselines.timings if row.baselines else {}
+    fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
+    overheads = Archive(session).overheads_ms(row.id)
+    champion = Champions(session).incumbent(row)
+    verdicts = (job.verdict for job in Leases(session).confirmations(row.id))
+    return SearchView(
+        id=row.id,
+        state=row.state,
+        reason=row.reason,
+        family=row.family.name,
+        problem=row.problem,
+        problem_key=row.problem_key,
+        device=row.device,
+        objective=row.objective,
+        strategy=row.strategy,
+        seed=row.seed,
+        budget=row.budget,
+        policy=row.policy,
+        space=SpaceView(product_size=row.space.product_size, valid_count=row.space.valid_count),
+        counts={kind: count for kind, count in sorted(counts.items(), key=_common) if kind is not None},
+        asked=sum(counts.values()),
+        finished=sum(count for kind, count in counts.items() if kind is not None),
+        best=None if best is None or best_us is None else _best_view(best, best_us),
+        baselines=baselines,
+        fastest_baseline=fastest,
+        speedup=None if fastest is None or best_us is None else baselines[fastest].median_us / best_us,
+        roofline=None if row.roofline is None else _roofline_view(row.roofline, best_us),
+        champion=None if champion is None else champion_view(champion),
+        verdicts=tuple(verdict for verdict in verdicts if verdict is not None),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        elapsed_s=row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds()),
+        overhead_ms=statistics.median(overheads) if overheads else None,
+    )
+
+
+def _common(counted: tuple[str | None, int]) -> tuple[int, str]:
+    kind, count = counted
+    return -count, kind or ""
+
+
+def _best_view(row: TrialRow, time_us: float) -> BestView:
+    return BestView(number=row.number, config=row.proposal.config, time_us=time_us)
+
+
+def _roofline_view(roofline: Roofline, best_us: float | None) -> RooflineView:
+    share = None if best_us is None else roofline.share(best_us)
+    return RooflineView(floor_us=roofline.floor_us, bound=roofline.bound, share_of_best=share)
+
+
+def trial_views(session: Session, rows: Sequence[TrialRow]) -> tuple[TrialView, ...]:
+    """Trials in the order given, each with what its deciding attempt left behind."""
+    reports = Leases(session).evaluations([row.id for row in rows])
+    return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
+
+
+def trial_view(session: Session, trial_id: int) -> TrialView:
+    """One trial with all its attempts."""
+    row = Archive(session).trial(trial_id)
+    report = Leases(session).evaluations([trial_id]).get(trial_id)
+    attempts = Leases(session).attempts_of_trial(trial_id)
+    return _trial_view(row, report, tuple(_attempt_view(attempt) for attempt in attempts))
+
+
+def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[AttemptView, ...]) -> TrialView:
+    return TrialView(
+        id=row.id,
+        search_id=row.search_id,
+        number=row.number,
+        config=row.proposal.config,
+        origin=row.proposal.origin,
+        parents=row.proposal.parents,
+        outcome=row.outcome,
+        time_us=row.time_us,
+        suspect=row.suspect,
+        overhead_ms=row.overhead_ms,
+        binary_digest=row.binary_digest,
+        stages=None if report is None else report.stages,
+        artefacts={} if report is None else report.artefacts,
+        environment={} if report is None else report.environment,
+        attempts=attempts,
+        asked_at=row.asked_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _attempt_view(row: AttemptRow) -> AttemptView:
+    return AttemptView(
+        id=row.id,
+        job=row.job.kind,
+        state=row.state,
+        worker_id=row.worker_id,
+        device_uuid=row.device_uuid,
+        granted_at=row.granted_at,
+        expires_at=row.expires_at,
+        ended_at=row.ended_at,
+    )
+
+
+def champion_view(row: ChampionRow) -> ChampionView:
+    return ChampionView(
+        id=row.id,
+        family=row.family,
+        family_digest=row.family_digest,
+        problem=row.problem,
+        problem_key=row.problem_key,
+        device_model=row.device_model,
+        objective=row.objective,
+        search_id=row.search_id,
+        trial_number=row.trial_number,
+        config=row.config,
+        time_us=row.time_us,
+        current=row.current,
+        promoted_at=row.promoted_at,
+        verdict=row.evidence.verdict,
+        report=row.evidence.report,
+        artefacts=row.evidence.report.artefacts,
+        replaces=row.replaces,
+        retired_at=row.retired_at,
+        retired_reason=row.retired_reason,
+    )
+
+
+def family_view(row: FamilyRow) -> FamilyView:
+    return FamilyView(
+        name=row.name,
+        digest=row.digest,
+        title=str(row.document.get("title", row.name)),
+        location=row.location,
+        document=row.document,
+    )
+
+
+def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
+    return WorkerView(
+        id=row.id,
+        name=row.name,
+        host=row.host,
+        devices=tuple(each.device for each in devices),
+        seen_at=row.seen_at,
+        drain=row.drain,
+    )

@@ -1,0 +1,138 @@
+"""The best-so-far chart as numbers: positions in an SVG's own coordinates, which the template only draws."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evo.wording import time_text
+
+WIDTH, HEIGHT = 760.0, 330.0
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 16.0, 24.0
+LABEL_HEIGHT = 13.0
+MAX_DOTS = 500
+"""More dots than this only make a page heavy: of a long search every n-th is drawn, the best line from all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A horizontal line: a baseline, the champion to beat, the roofline. Labels keep clear of each other."""
+
+    y: float
+    label_y: float
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Everything a drawing of it needs; `summary` says the same in words."""
+
+    dots: tuple[tuple[float, float], ...]
+    best_line: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    levels: tuple[Level, ...]
+    summary: str
+    width: float = WIDTH
+    height: float = HEIGHT
+    left: float = LEFT
+    right: float = WIDTH - RIGHT
+    top: float = TOP
+    bottom: float = HEIGHT - BOTTOM
+
+
+def best_so_far(
+    progress: Sequence[tuple[int, float]], ended: int, levels_us: Mapping[tuple[str, str], float]
+) -> Chart | None:
+    """The chart of a search, or None while nothing was measured.
+
+    Args:
+        progress: (place among the ended trials, time in µs) of each measured trial, in that order.
+        ended: trials that ended, measured or not: the length of the axis.
+        levels_us: (kind, label) of each horizontal line → its time; those of 0 µs are left out.
+    """
+    if not progress:
+        return None
+    lines = {key: time_us for key, time_us in levels_us.items() if time_us > 0}
+    x = _Linear(0, max(ended, 2))
+    y = _Logarithmic([time_us for _, time_us in progress] + list(lines.values()))
+    best = _running_best(progress)
+    last_x = f" H{x.at(ended):.1f}"
+    steps = [f"{'M' if place == 0 else 'H'}{x.at(seq + 1):.1f}" for place, (seq, _) in enumerate(best)]
+    drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
+    return Chart(
+        dots=tuple((round(x.at(seq + 1), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress)),
+        best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
+        x_ticks=x.ticks(),
+        y_ticks=y.ticks(),
+        levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}),
+        summary=f"Best time by ended trials: from {time_text(progress[0][1])} to {time_text(best[-1][1])} "
+        f"in {ended} trials.",
+    )
+
+
+def _levels(heights: Mapping[tuple[str, str], float]) -> tuple[Level, ...]:
+    levels: list[Level] = []
+    for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
+        above = levels[-1].label_y + LABEL_HEIGHT if levels else TOP
+        levels.append(Level(y=y, label_y=max(y - 4, above), label=label, kind=kind))
+    return tuple(levels)
+
+
+def _running_best(progress: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    best: list[tuple[int, float]] = []
+    for seq, time_us in progress:
+        if not best or time_us < best[-1][1]:
+            best.append((seq, time_us))
+    return best
+
+
+def _thinned(progress: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    return progress[:: math.ceil(len(progress) / MAX_DOTS)]
+
+
+class _Linear:
+    """Ended trials → horizontal position."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def at(self, value: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> tuple[Tick, ...]:
+        step = _round_step((self.high - self.low) / 6)
+        count = math.floor(self.high / step)
+        return tuple(Tick(at=self.at(place * step), label=f"{place * step:,}") for place in range(count + 1))
+
+
+def _round_step(least: float) -> int:
+    magnitude = 10 ** math.floor(math.log10(max(least, 1)))
+    return int(next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least))
+
+
+class _Logarithmic:
+    """Times → vertical position, with a little room above and below: factors look the same everywhere."""
+
+    def __init__(self, times_us: Sequence[float]) -> None:
+        self.low, self.high = math.log10(min(times_us) * 0.92), math.log10(max(times_us) * 1.08)
+
+    def at(self, time_us: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (math.log10(time_us) - self.low) / (self.high - self.low)
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """Round times: 1, 2 and 5 of each power of ten, and in a narrow range finer ones."""
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+        for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
+            times = [mantissa * 10.0**power for power in powers for mantissa in mantissas]
+            inside = [time_us for time_us in times if self.low <= math.log10(time_us) <= self.high]
+            if len(inside) >= 3:
+                break
+        inside = inside[:: math.ceil(len(inside) / 8)]
+        return tuple(Tick(at=self.at(time_us), label=time_text(time_us)) for time_us in inside)

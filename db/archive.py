@@ -1,0 +1,228 @@
+"""Families, searches and trials: what was asked, in which order, and how it ended."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy.orm import Session, joinedload
+
+from db.models import FamilyRow, SearchRow, TrialRow
+from evo.errors import NotFound
+from evo.lifecycle import State
+from evo.outcome import Cancelled
+from evo.search import Logged
+from evo.trial import Trial
+
+UNMEASURED_US = 1e300
+"""Where a trial without a time stands in the ranking: behind every one that has a time."""
+
+NO_FAILURE = ("measured", "pruned", "abandoned", "cancelled")
+"""Outcomes that blame nothing on the config."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a trial ended, as it is stored."""
+
+    logged: Logged
+    at: datetime
+    binary_digest: str | None = None
+    suspect: bool = False
+    overhead_ms: float | None = None
+
+
+class Archive:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def register_family(
+        self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
+    ) -> FamilyRow:
+        """Store a family under its digest; a known one only learns where it lies and that it is the latest."""
+        row = self.session.get(FamilyRow, digest)
+        if row is None:
+            row = FamilyRow(digest=digest, name=name, document=document)
+            self.session.add(row)
+        row.location, row.registered_at = location, now
+        return row
+
+    def family(self, digest: str) -> FamilyRow:
+        if (row := self.session.get(FamilyRow, digest)) is None:
+            raise NotFound(f"no family with digest {digest} is registered: register it first (PUT /families/{digest})")
+        return row
+
+    def families(self) -> Sequence[FamilyRow]:
+        """The latest version of each name, by name."""
+        newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
+        query = select(FamilyRow).where(tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+        return self.session.scalars(query.order_by(FamilyRow.name)).all()
+
+    def search(self, search_id: int) -> SearchRow:
+        """One search with its family."""
+        row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
+        if row is None:
+            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+        return row
+
+    def searches(
+        self, *, states: Collection[State] | None = None, before: int | None = None, limit: int | None = None
+    ) -> Sequence[SearchRow]:
+        """Searches with their families, newest first."""
+        query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc()).limit(limit)
+        if states is not None:
+            query = query.where(SearchRow.state.in_(states))
+        if before is not None:
+            query = query.where(SearchRow.id < before)
+        return self.session.scalars(query).all()
+
+    def log(self, search_id: int) -> list[Logged]:
+        """Every trial of a search in the order asked, from which a search is rebuilt."""
+        query = select(TrialRow).where(TrialRow.search_id == search_id).order_by(TrialRow.number)
+        return [
+            Logged(
+                trial=Trial(number=row.number, proposal=row.proposal, outcome=row.outcome),
+                seen=row.told_before,
+                position=row.finished_seq,
+            )
+            for row in self.session.scalars(query)
+        ]
+
+    def end_trial(self, search_id: int, ended: Ended) -> None:
+        """Give a trial its one outcome.
+
+        Raises:
+            RuntimeError: it has one already.
+        """
+        trial = ended.logged.trial
+        written = self.session.execute(
+            update(TrialRow)
+            .where(TrialRow.search_id == search_id, TrialRow.number == trial.number, TrialRow.finished_seq.is_(None))
+            .values(
+                outcome=trial.outcome,
+                outcome_kind=None if trial.outcome is None else trial.outcome.kind,
+                time_us=trial.time_us,
+                finished_seq=ended.logged.position,
+                finished_at=ended.at,
+                binary_digest=ended.binary_digest,
+                suspect=ended.suspect,
+                overhead_ms=ended.overhead_ms,
+            )
+            .returning(TrialRow.id)
+            .execution_options(synchronize_session=False)
+        )
+        if written.first() is None:
+            raise RuntimeError(f"trial {trial.number} of search {search_id} already has an outcome")
+
+    def cancel_pending(self, search_id: int, now: datetime) -> None:
+        """End every pending trial of a search as Cancelled, in the order they were asked."""
+        pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
+        ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
+        for place, row in enumerate(self.session.scalars(pending), start=ended or 0):
+            row.outcome, row.outcome_kind, row.finished_seq, row.finished_at = Cancelled(), "cancelled", place, now
+
+    def trial(self, trial_id: int) -> TrialRow:
+        if (row := self.session.get(TrialRow, trial_id)) is None:
+            raise NotFound(f"there is no trial {trial_id}: GET /searches/ID/trials lists those of a search")
+        return row
+
+    def numbered(self, search_id: int, number: int) -> TrialRow:
+        """The trial with this number in a search."""
+        row = self.session.scalars(self._trials(search_id, None).where(TrialRow.number == number)).first()
+        if row is None:
+            raise NotFound(f"search {search_id} has no trial {number}")
+        return row
+
+    def last_event(self, search_id: int) -> datetime | None:
+        """When a trial of this search last was asked or ended."""
+        latest = select(func.max(TrialRow.asked_at), func.max(TrialRow.finished_at))
+        asked, ended = self.session.execute(latest.where(TrialRow.search_id == search_id)).one()
+        return max((moment for moment in (asked, ended) if moment is not None), default=None)
+
+    def trials(
+        self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> Sequence[TrialRow]:
+        """Trials by number, `after` being the last number already seen."""
+        query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
+        if after is not None:
+            query = query.where(TrialRow.number > after)
+        return self.session.scalars(query).all()
+
+    def ranking(
+        self,
+        search_id: int,
+        *,
+        outcome: str | None = None,
+        after: tuple[float, int] | None = None,
+        limit: int | None = None,
+    ) -> Sequence[TrialRow]:
+        """Trials by time, those without one last; `after` is the `rank_key` of the last one already seen."""
+        time_us = func.coalesce(TrialRow.time_us, UNMEASURED_US)
+        query = self._trials(search_id, outcome).order_by(time_us, TrialRow.number).limit(limit)
+        if after is not None:
+            query = query.where(tuple_(time_us, TrialRow.number) > after)
+        return self.session.scalars(query).all()
+
+    def progress(self, search_id: int) -> list[tuple[int, float]]:
+        """(place among the ended trials, time in µs) of each measured trial, in the order they ended."""
+        query = select(TrialRow.finished_seq, TrialRow.time_us).where(
+            TrialRow.search_id == search_id, TrialRow.time_us.is_not(None)
+        )
+        rows = self.session.execute(query.order_by(TrialRow.finished_seq))
+        return [(place, time_us) for place, time_us in rows if place is not None and time_us is not None]
+
+    def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
+        """Trials that ended because of their config, without a time; the latest first."""
+        query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
+        return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
+
+    def trial_of_binary(self, search_id: int, binary_digest: str) -> TrialRow:
+        """The first trial of this search that ended with this very binary.
+
+        Raises:
+            NotFound: none did yet.
+        """
+        ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
+        if (row := self.session.scalars(ended.order_by(TrialRow.number).limit(1)).first()) is None:
+            raise NotFound(f"search {search_id} has no result for a binary {binary_digest}")
+        return row
+
+    def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
+        """Trials by outcome for each search; those still pending stand under None."""
+        query = (
+            select(TrialRow.search_id, TrialRow.outcome_kind, func.count())
+            .where(TrialRow.search_id.in_(search_ids))
+            .group_by(TrialRow.search_id, TrialRow.outcome_kind)
+        )
+        counted: dict[int, dict[str | None, int]] = {search_id: {} for search_id in search_ids}
+        for search_id, kind, count in self.session.execute(query):
+            counted[search_id][kind] = count
+        return counted
+
+    def best(self, search_id: int) -> TrialRow | None:
+        """The fastest trial, the earlier one of a tie."""
+        measured = self._trials(search_id, None).where(TrialRow.time_us.is_not(None))
+        return self.session.scalars(measured.order_by(TrialRow.time_us, TrialRow.number).limit(1)).first()
+
+    def overheads_ms(self, search_id: int, limit: int = 1000) -> Sequence[float]:
+        """What the latest trials took beside compiling, verifying and measuring."""
+        query = select(TrialRow.overhead_ms).where(
+            TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
+        )
+        latest = self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit))
+        return [overhead for overhead in latest if overhead is not None]
+
+    @staticmethod
+    def _trials(search_id: int, outcome: str | None) -> Select[TrialRow]:
+        query = select(TrialRow).where(TrialRow.search_id == search_id)
+        if outcome is None:
+            return query
+        return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
+
+
+def rank_key(row: TrialRow) -> tuple[float, int]:
+    """Where a trial stands in the ranking of its search."""
+    return (UNMEASURED_US if row.time_us is None else row.time_us, row.number)

@@ -1,0 +1,122 @@
+"""Champions: the promoted trial of each key, those before it, and the way back."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from db.models import ChampionRow, SearchRow
+from evo.errors import Conflict, NotFound
+
+
+class IncumbentChanged(Conflict):
+    """Another champion was promoted, or this one rolled back, since the challenge began."""
+
+
+class Champions:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def incumbent(self, search: SearchRow) -> ChampionRow | None:
+        """The current champion of what a search searches."""
+        return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
+
+    def promote(self, champion: ChampionRow, *, over: int | None) -> None:
+        """Make a new row the current one of its key, provided the current one is still `over` (None: none).
+
+        Raises:
+            IncumbentChanged: it is not.
+        """
+        if over is not None:
+            reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
+            if not self._retire(over, champion.promoted_at, reason):
+                raise IncumbentChanged(f"champion {over} is no longer the current one: challenge again")
+        elif self._current(*_key(champion)) is not None:
+            raise IncumbentChanged("a champion of this problem appeared meanwhile: challenge it")
+        champion.current, champion.replaces = True, over
+        self.session.add(champion)
+        self.session.flush()
+
+    def roll_back(self, champion_id: int, *, reason: str, now: datetime) -> ChampionRow | None:
+        """Retire the current champion and put back the one it replaced; returns what is current now.
+
+        Raises:
+            Conflict: it is not the current one.
+        """
+        champion = self.champion(champion_id)
+        if not self._retire(champion_id, now, f"rolled back: {reason}", rolled_back=True):
+            raise Conflict(f"champion {champion_id} is not the current one of its problem: {champion.retired_reason}")
+        self.session.refresh(champion)
+        earlier = self._earlier(champion)
+        if earlier is not None:
+            earlier.current, earlier.retired_at, earlier.retired_reason = True, None, None
+            self.session.flush()
+        return earlier
+
+    def champion(self, champion_id: int) -> ChampionRow:
+        if (row := self.session.get(ChampionRow, champion_id)) is None:
+            raise NotFound(f"there is no champion {champion_id}: GET /champions lists them")
+        return row
+
+    def champions(
+        self,
+        *,
+        family: str | None = None,
+        problem: Mapping[str, str] | None = None,
+        device: str | None = None,
+        current_only: bool = True,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> Sequence[ChampionRow]:
+        """Champions, newest first; the history too unless `current_only`.
+
+        Args:
+            problem: fields, as in a problem's key, that must be equal.
+            device: a device model.
+        """
+        query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
+        if family is not None:
+            query = query.where(ChampionRow.family == family)
+        if device is not None:
+            query = query.where(ChampionRow.device_model == device)
+        if before is not None:
+            query = query.where(ChampionRow.id < before)
+        for name, value in (problem or {}).items():
+            fields = "," + ChampionRow.problem_key + ","
+            query = query.where(fields.contains(f",{name}={value},", autoescape=True))
+        return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
+
+    def _retire(self, champion_id: int, now: datetime, reason: str, *, rolled_back: bool = False) -> bool:
+        written = self.session.execute(
+            update(ChampionRow)
+            .where(ChampionRow.id == champion_id, ChampionRow.current)
+            .values(current=False, retired_at=now, retired_reason=reason, rolled_back=rolled_back)
+            .returning(ChampionRow.id)
+        )
+        return written.first() is not None
+
+    def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:
+        query = select(ChampionRow).where(
+            ChampionRow.current,
+            ChampionRow.family == family,
+            ChampionRow.problem_key == problem_key,
+            ChampionRow.device_model == device_model,
+            ChampionRow.objective_key == objective_key,
+        )
+        return self.session.scalars(query).first()
+
+    def _earlier(self, champion: ChampionRow) -> ChampionRow | None:
+        """What it replaced, or what that one replaced where it was rolled back itself."""
+        earlier = champion
+        while earlier.replaces is not None:
+            earlier = self.champion(earlier.replaces)
+            if not earlier.rolled_back:
+                return earlier
+        return None
+
+
+def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
+    return champion.family, champion.problem_key, champion.device_model, champion.objective_key

@@ -1,0 +1,161 @@
+"""Jobs and their attempts: who works on what until when, and what was handed in.
+
+Every change of an attempt is guarded by its state: a lease ends once, whoever is first.
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, case, func, select, update
+from sqlalchemy.orm import Session, joinedload
+
+from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow
+from evo.errors import Conflict, NotFound
+from evo.job import EvaluateReport, Job, Report
+
+_ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
+_OPEN: tuple[JobState, ...] = ("queued", "leased")
+
+
+class StaleLease(Conflict):
+    """The lease ended before this arrived: the work was given to another, or is no longer wanted."""
+
+
+class Leases:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def queue(
+        self,
+        search_id: int,
+        payload: Job,
+        *,
+        now: datetime,
+        trial: TrialRow | None = None,
+        incumbent_id: int | None = None,
+        seen: int | None = None,
+    ) -> JobRow:
+        """Add a job that waits for a worker."""
+        job = JobRow(
+            search_id=search_id,
+            trial=trial,
+            kind=payload.kind,
+            state="queued",
+            payload=payload,
+            incumbent_id=incumbent_id,
+            seen=seen,
+            created_at=now,
+        )
+        self.session.add(job)
+        self.session.flush()
+        return job
+
+    def next_queued(self, search_id: int) -> JobRow | None:
+        """The job to hand out next: baselines first, then confirmations, then trials, each in the order they came."""
+        query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
+        return self.session.scalars(query.order_by(_ORDER, JobRow.id).limit(1)).first()
+
+    def open_jobs(self, search_id: int) -> dict[str, int]:
+        """How many jobs of each kind wait or are being worked on."""
+        query = select(JobRow.kind, func.count()).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
+        return {kind: count for kind, count in self.session.execute(query.group_by(JobRow.kind))}  # noqa: C416
+
+    def confirmations(self, search_id: int) -> Sequence[JobRow]:
+        """Every confirmation of a search with its challenger, oldest first."""
+        query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
+        return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
+
+    def grant(self, job: JobRow, *, worker_id: str, device_uuid: str, now: datetime, lease_s: float) -> AttemptRow:
+        """Lease a queued job; the unique index on live attempts settles a race."""
+        job.state = "leased"
+        attempt = AttemptRow(
+            job=job,
+            token=secrets.token_hex(16),
+            worker_id=worker_id,
+            device_uuid=device_uuid,
+            state="live",
+            granted_at=now,
+            expires_at=now + timedelta(seconds=lease_s),
+        )
+        self.session.add(attempt)
+        self.session.flush()
+        return attempt
+
+    def attempt(self, attempt_id: int, token: str) -> AttemptRow:
+        """An attempt with its job and trial.
+
+        Raises:
+            NotFound: there is no such attempt.
+            StaleLease: the token is not its own.
+        """
+        options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
+        row = self.session.get(AttemptRow, attempt_id, options=[options])
+        if row is None:
+            raise NotFound(f"there is no attempt {attempt_id}")
+        if not secrets.compare_digest(row.token, token):
+            raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
+        return row
+
+    def live(self, attempt_id: int, token: str) -> AttemptRow:
+        """The same, and its lease still stands.
+
+        Raises:
+            StaleLease: the lease ended.
+        """
+        row = self.attempt(attempt_id, token)
+        if row.state != "live":
+            raise StaleLease(f"attempt {attempt_id} is {row.state}: its work is no longer wanted, drop it")
+        return row
+
+    def live_or_none(self, attempt_id: int) -> AttemptRow | None:
+        """A live attempt with its job, without its token: for the service itself."""
+        return next(iter(self._live(AttemptRow.id == attempt_id)), None)
+
+    def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
+        """End a live attempt; its job is left to the caller."""
+        attempt.state, attempt.ended_at, attempt.result = state, now, result
+
+    def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
+        """Extend a worker's live leases; returns those that still stand."""
+        mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", AttemptRow.id.in_(attempt_ids))
+        renewed = update(AttemptRow).where(*mine).values(expires_at=now + timedelta(seconds=lease_s))
+        self.session.execute(renewed.execution_options(synchronize_session=False))
+        return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
+
+    def expired(self, now: datetime) -> Sequence[AttemptRow]:
+        """Live attempts past their time, with their jobs."""
+        return self._live(AttemptRow.expires_at < now)
+
+    def held_by(self, worker_id: str) -> Sequence[AttemptRow]:
+        """A worker's live attempts, with their jobs."""
+        return self._live(AttemptRow.worker_id == worker_id)
+
+    def attempts_of_trial(self, trial_id: int) -> Sequence[AttemptRow]:
+        """Every attempt at a trial and its confirmations, with their jobs, oldest first."""
+        query = select(AttemptRow).join(AttemptRow.job).where(JobRow.trial_id == trial_id)
+        return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
+
+    def evaluations(self, trial_ids: Collection[int]) -> dict[int, EvaluateReport]:
+        """The latest report on each trial, where there is one."""
+        query = select(JobRow.trial_id, AttemptRow.result).join(AttemptRow.job)
+        query = query.where(JobRow.trial_id.in_(trial_ids), JobRow.kind == "evaluate", AttemptRow.state == "done")
+        rows = self.session.execute(query.order_by(AttemptRow.id))
+        return {trial_id: result for trial_id, result in rows if trial_id and isinstance(result, EvaluateReport)}
+
+    def cancel_all(self, search_id: int, now: datetime) -> None:
+        """End every open job of a search and the leases on them."""
+        jobs = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
+        live = update(AttemptRow).where(AttemptRow.job_id.in_(jobs), AttemptRow.state == "live")
+        self.session.execute(live.values(state="cancelled", ended_at=now))
+        self.session.execute(
+            update(JobRow)
+            .where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
+            .values(state="cancelled", ended_at=now)
+        )
+
+    def _live(self, *conditions: ColumnElement[bool]) -> Sequence[AttemptRow]:
+        query = select(AttemptRow).where(AttemptRow.state == "live", *conditions)
+        return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()

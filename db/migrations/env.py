@@ -1,0 +1,10 @@
+"""Alembic's entry: it runs on the connection, and in the transaction, that `db.schema.upgrade` hands it."""
+
+from alembic import context
+
+from db.models import Base
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=Base.metadata, render_as_batch=True
+)
+context.run_migrations()

@@ -1,0 +1,173 @@
+"""Python's operators over NumPy arrays, with no silent wrap, division by zero, infinity or NaN.
+
+Every operation takes `active`, the elements whose result is wanted (the others were decided by ``and``, ``or`` or a
+conditional expression): only those can be at fault. Numbers are int64 or float64; a bool counts as 0 or 1.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Operation: TypeAlias = Callable[[Array, Array, Mask], Array]
+
+INTEGER_LIMIT = 1 << 62
+"""Whole numbers stay below this magnitude: the sum of two still fits int64, so a check after the fact is exact."""
+
+EXPONENT_LIMIT = 63
+
+
+class OperationError(ArithmeticError):
+    """An operation has no value on some active element.
+
+    Attributes:
+        elements: where, broadcastable to the operands; None when the operand types do not fit at all.
+    """
+
+    def __init__(self, reason: str, elements: Mask | None = None) -> None:
+        super().__init__(reason)
+        self.elements = elements
+
+
+def column(value: object) -> Array:
+    """A scalar or array as bool, int64, float64 or text.
+
+    Raises:
+        OperationError: any other type, a whole number of 63 bits or more, an infinity or a NaN.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind in "bU":
+        return array
+    if array.dtype.kind == "f" and np.isfinite(array).all():
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and (array < INTEGER_LIMIT).all()):
+        return _checked(array.astype(np.int64, copy=False), np.asarray(True))
+    raise OperationError("is not a finite number of less than 63 bits, a bool or a text")
+
+
+def is_text(value: Array) -> bool:
+    return value.dtype.kind == "U"
+
+
+def numbers(*values: Array) -> tuple[Array, ...]:
+    """The operands with bools as 0 and 1, all float64 when one of them is."""
+    if any(is_text(value) for value in values):
+        raise OperationError("needs numbers, not text")
+    kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
+    return tuple(value.astype(kind, copy=False) for value in values)
+
+
+def truth(value: Array) -> Mask:
+    """Python's truth value of each element."""
+    empty = np.asarray("") if is_text(value) else np.asarray(0)
+    return np.asarray(value != empty)
+
+
+def select(condition: Mask, chosen: Array, other: Array) -> Array:
+    """`chosen` where the condition holds, `other` elsewhere."""
+    if is_text(chosen) != is_text(other):
+        raise OperationError("would be a text in one case and a number in another")
+    if chosen.dtype == other.dtype or is_text(chosen):
+        return np.where(condition, chosen, other)
+    return np.where(condition, *numbers(chosen, other))
+
+
+def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
+    """An element-wise comparison of two numbers or two texts."""
+    if is_text(left) != is_text(right):
+        raise OperationError("compares a text with a number")
+    return np.asarray(operator(left, right))
+
+
+def add(left: Array, right: Array, active: Mask) -> Array:
+    return _checked(np.add(*numbers(left, right)), active)
+
+
+def subtract(left: Array, right: Array, active: Mask) -> Array:
+    return _checked(np.subtract(*numbers(left, right)), active)
+
+
+def multiply(left: Array, right: Array, active: Mask) -> Array:
+    left, right = numbers(left, right)
+    return _through_float(np.multiply, left, right, active)
+
+
+def power(base: Array, exponent: Array, active: Mask) -> Array:
+    base, exponent = numbers(base)[0], numbers(exponent)[0]
+    if exponent.dtype.kind == "f":
+        raise OperationError("needs a whole number as exponent")
+    refused = np.asarray((exponent < 0) | (exponent > EXPONENT_LIMIT))
+    if np.any(refused & active):
+        raise OperationError(f"needs an exponent from 0 to {EXPONENT_LIMIT}", refused & active)
+    return _through_float(np.power, base, np.where(refused, 0, exponent), active)
+
+
+def divide(left: Array, right: Array, active: Mask) -> Array:
+    left, right = numbers(left, right)
+    return _checked(np.divide(left, _divisor(right, active)), active)
+
+
+def floor_divide(left: Array, right: Array, active: Mask) -> Array:
+    left, right = numbers(left, right)
+    return _checked(np.floor_divide(left, _divisor(right, active)), active)
+
+
+def remainder(left: Array, right: Array, active: Mask) -> Array:
+    left, right = numbers(left, right)
+    return _checked(np.remainder(left, _divisor(right, active)), active)
+
+
+def ceil_div(left: Array, right: Array, active: Mask) -> Array:
+    """The quotient rounded up: ``-(-left // right)``."""
+    return np.negative(floor_divide(np.negative(numbers(left)[0]), right, active))
+
+
+def gcd(left: Array, right: Array, active: Mask) -> Array:
+    left, right = numbers(left, right)
+    if left.dtype.kind == "f":
+        raise OperationError("needs whole numbers")
+    return np.asarray(np.gcd(left, right))
+
+
+def minimum(left: Array, right: Array, active: Mask) -> Array:
+    return np.asarray(np.minimum(*numbers(left, right)))
+
+
+def maximum(left: Array, right: Array, active: Mask) -> Array:
+    return np.asarray(np.maximum(*numbers(left, right)))
+
+
+def negate(value: Array) -> Array:
+    return np.negative(numbers(value)[0])
+
+
+def absolute(value: Array) -> Array:
+    return np.absolute(numbers(value)[0])
+
+
+def _divisor(right: Array, active: Mask) -> Array:
+    zero = np.asarray(right == 0)
+    if np.any(zero & active):
+        raise OperationError("divides by zero", zero & active)
+    return np.where(zero, 1, right)
+
+
+def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
+    """An integer operation that may wrap: float64 tells first whether it does, so that the exact check sees no wrap."""
+    if left.dtype.kind == "i":
+        _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
+    return _checked(operation(left, right), active)
+
+
+def _checked(result: Any, active: Mask, limit: float = np.inf) -> Array:
+    array = np.asarray(result)
+    bound = INTEGER_LIMIT if array.dtype.kind == "i" else limit
+    if array.size and -bound < array.min() and array.max() < bound:  # the rule, and the quickest to find out
+        return array
+    fits = (array > -bound) & (array < bound)
+    if np.all(fits | ~active):
+        return array
+    raise OperationError("is too large (numbers stay below 2**62)", np.asarray(~fits & active))

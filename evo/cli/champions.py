@@ -1,0 +1,147 @@
+"""``champion show|export|rollback``: the promoted configs, their evidence, and what to do with them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.options import Db, Json, Token, Url, examples
+from evo.cli.place import Where
+from evo.errors import Conflict, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evo.view import ChampionView
+
+ChampionId = Annotated[int, typer.Argument(metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The promoted configs: their evidence, a folder to use them from, the way back.")
+    group.command(
+        epilog=examples(
+            "kernel-evo champion show", "kernel-evo champion show 3", "kernel-evo champion show --family sdpa"
+        )
+    )(show)
+    group.command(epilog=examples("kernel-evo champion export 3 --to ./champion && python ./champion/kernel.py"))(
+        export
+    )
+    group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
+    app.add_typer(group, name="champion", no_args_is_help=True)
+
+
+def show(
+    champion: Annotated[
+        int | None, typer.Argument(metavar="[CHAMPION]", help="One in full; without it, all current ones are listed.")
+    ] = None,
+    *,
+    family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List the champions, or show one with every rule of its verdict."""
+    from evo.cli.connection import connect
+    from evo.cli.output import print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        if champion is None:
+            found = connection.client.champions(family=family).items
+        else:
+            found = (connection.client.champion(champion),)
+        search = None if champion is None else connection.client.search(found[0].search_id)
+    if as_json:
+        print_json(found)
+    elif search is None:
+        _list(found)
+    else:
+        from evo.cli.output import console
+        from evo.cli.report import champion_text, verdict_text
+
+        console().print(champion_text(found[0], search))
+        if found[0].verdict is not None:
+            console().print(verdict_text(found[0].verdict))
+
+
+def export(
+    champion: ChampionId,
+    *,
+    to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Write a folder that works without kernel-evo: source, library, NumPy loader, config, evidence, report."""
+    from evo.cli.connection import connect
+    from evo.cli.export import Exported
+    from evo.cli.output import console, print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        chosen = connection.client.champion(champion)
+        exported = Exported.fetch(connection.client, chosen)
+    folder = to or Path(f"{chosen.family}-champion-{chosen.id}")
+    paths = exported.write(folder)
+    if as_json:
+        print_json({"folder": folder.absolute(), "files": [path.name for path in paths]})
+        return
+    out = console()
+    for path in paths:
+        out.print(f"wrote {path}")
+    out.print(f"\nTry it:  [bold]python {folder / 'kernel.py'}[/]")
+
+
+def rollback(
+    champion: ChampionId,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Retire the current champion; the one it replaced is current again."""
+    from evo.cli.connection import connect
+    from evo.cli.output import console, print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        chosen = connection.client.champion(champion)
+        if not chosen.current:
+            raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
+        retired = connection.client.rollback(champion, reason=reason or _asked_why())
+        present = connection.client.champions(
+            family=retired.family, problem=retired.problem_key, device=retired.device_model
+        ).items
+    if as_json:
+        print_json({"retired": retired, "current": present})
+        return
+    now = next((each for each in present if each.objective == retired.objective), None)
+    console().print(f"Champion {retired.id} is retired: {retired.retired_reason}")
+    console().print("Its problem has no champion now." if now is None else f"Champion {now.id} is current again.")
+
+
+def _asked_why() -> str:
+    if not sys.stdin.isatty():
+        raise InvalidInput("--reason", "is missing: say why the champion is rolled back")
+    return str(typer.prompt("Why is it rolled back"))
+
+
+def _list(champions: "Iterable[ChampionView]") -> None:
+    from rich.text import Text
+
+    from evo.cli.output import console, table
+    from evo.wording import factor_text, time_text
+
+    rows = table(">champion", "family", "problem", "device", ">time", "over the fastest baseline", "promoted")
+    for each in champions:
+        verdict, over = each.verdict, "–"
+        if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
+            over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
+        cells = (each.family, each.problem_key, each.device_model, time_text(each.time_us), over)
+        rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
+    console().print(rows if rows.row_count else "No champions here yet: a search promotes them.")

@@ -1,0 +1,82 @@
+"""A ``kernel-evo`` subcommand run beside this process, which ends when this one does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from evo.errors import EvoError
+
+RESTARTS = 5
+WINDOW_S = 60.0
+"""A child that dies more than `RESTARTS` times within this long is given up."""
+GRACE_S = 10.0
+"""What a child may take to end when asked."""
+
+
+class ChildFailed(EvoError, RuntimeError):
+    """A child process did not start or keeps dying; the message carries what it said."""
+
+
+class Child:
+    """One process, started at once.
+
+    It gets a session of its own, so that Ctrl-C in the terminal reaches this process alone, which decides what to do.
+
+    Args:
+        name: what messages call it.
+        log: where its output is appended.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
+        self.name = name
+        self._log = log
+        command = [sys.executable, "-m", "evo", *arguments, "--parent-pid", str(os.getpid())]
+        with log.open("ab") as output:
+            self._log_start = output.tell()
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """Ask it to end, and end it when it does not."""
+        if self.exit_code is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def last_words(self) -> str:
+        """What it said of its end, and where the rest is."""
+        written = self._log.read_bytes()[self._log_start :].decode(errors="replace")
+        lines = [line.strip() for line in written.splitlines() if line.strip()]
+        said = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "nothing")
+        return f"{said.removeprefix('Error: ')} (log: {self._log})"
+
+
+class Deaths:
+    """Counts how often children died lately."""
+
+    def __init__(self) -> None:
+        self._at: list[float] = []
+
+    def record(self, child: Child) -> None:
+        """One more.
+
+        Raises:
+            ChildFailed: too many within `WINDOW_S`.
+        """
+        now = time.monotonic()
+        self._at = [at for at in self._at if now - at < WINDOW_S] + [now]
+        if len(self._at) > RESTARTS:
+            raise ChildFailed(f"the {child.name} died {len(self._at)} times within a minute: {child.last_words()}")

@@ -1,0 +1,67 @@
+"""The devices of this machine, for commands that need no service."""
+
+from pathlib import Path
+
+from evo.device import Device, DeviceKind
+from evo.errors import NotFound
+from evo.family import Family
+
+PREFERRED: tuple[DeviceKind, ...] = ("cuda", "cpu")
+"""Device kinds of real machines, the faster one first."""
+
+
+def cache_folder() -> Path:
+    """Where this machine's workers keep what can be made again."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kernel-evo", appauthor=False)
+
+
+def local_devices() -> list[Device]:
+    """Every device found here; a kind whose libraries are missing has none."""
+    from api.logs import configure
+    from workers.devices import driver
+
+    configure("console", "warning")
+    found: list[Device] = []
+    for kind in PREFERRED:
+        try:
+            found += driver(kind).discover(cache_folder())
+        except ModuleNotFoundError:
+            continue
+    return found
+
+
+def choose(devices: list[Device], wanted: str, family: Family) -> Device:
+    """The first device that was asked for and that the family runs on.
+
+    Args:
+        wanted: ``auto``, a kind, or a model (or the beginning of one).
+
+    Raises:
+        NotFound: none fits; lists what there is.
+        EvoError: the CPU would fit, but this machine has no C compiler that works; names the ways out.
+    """
+    for device in devices:
+        if device.kind in family.implementations and _is(device, wanted):
+            return device
+    require_compiler(family, wanted)
+    here = ", ".join(f"{device.kind} ({device.model})" for device in devices) or "none"
+    runs_on = ", ".join(family.implementations)
+    raise NotFound(f"no device fits --device {wanted}: {family.name} runs on {runs_on}; devices here: {here}")
+
+
+def require_compiler(family: Family, wanted: str) -> None:
+    """Whether this machine could offer a CPU at all, where the family would run on one.
+
+    Raises:
+        EvoError: it has no C compiler that works; names the ways out.
+    """
+    from workers.compile.cc import CCompiler, find_compiler
+
+    if "cpu" in family.implementations and wanted in ("auto", "cpu"):
+        CCompiler(find_compiler()).product  # noqa: B018 - asking is the check
+
+
+def _is(device: Device, wanted: str) -> bool:
+    return wanted in ("auto", device.kind) or device.model.lower().startswith(wanted.lower())

@@ -1,0 +1,177 @@
+"""What a person sees while a search runs: the head once, then a live panel on a terminal or lines elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from evo.cli.output import facts
+from evo.cli.terminal import unechoed
+from evo.view import SearchView
+from evo.wording import (
+    count_text,
+    duration_text,
+    factor_text,
+    outcome_text,
+    percent_text,
+    spaced_text,
+    time_text,
+)
+
+LINE_EVERY_S = 5.0
+_GOOD = "measured"
+
+
+def head(view: SearchView, page: str) -> RenderableType:
+    """What is searched, how large the space is, and where."""
+    device = view.device
+    terms = f"{view.objective.cache}, {count_text(view.objective.threads, 'thread')}"
+    rows = {
+        "problem": spaced_text(view.problem) or "the recorded one",
+        "space": space_text(view),
+        "device": f"{device.model}  ({device.kind}, {device.architecture}; {terms})",
+        "strategy": f"{view.strategy}, seed {view.seed}, policy {view.policy.name}",
+        "budget": budget_text(view),
+        "leaderboard": page,
+    }
+    grid = facts()
+    for name, value in rows.items():
+        grid.add_row(name, Text(value))
+    return Group(Text.assemble(("Search ", "bold"), (f"{view.id}  {view.family}", "bold cyan")), grid, "")
+
+
+def space_text(view: SearchView) -> str:
+    product, valid = view.space.product_size, view.space.valid_count
+    if valid is None:
+        return f"{product:,} combinations, too many to count the valid ones"
+    return f"{count_text(valid, 'valid config')} of {count_text(product, 'combination')}"
+
+
+def budget_text(view: SearchView) -> str:
+    budget = view.budget
+    parts = [
+        None if budget.minutes is None else duration_text(60 * budget.minutes),
+        None if budget.trials is None else count_text(budget.trials, "trial"),
+        None if budget.stagnation is None else f"{count_text(budget.stagnation, 'trial')} without a better one",
+    ]
+    limits = ", or ".join(part for part in parts if part)
+    return (
+        f"{limits}; confirming the best comes on top" if limits else "none: until the space is exhausted or you stop it"
+    )
+
+
+def share_done(view: SearchView) -> float:
+    """How much of the budget is used, 0 to 1; the part that is furthest counts."""
+    used = [
+        view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
+        view.finished / view.budget.trials if view.budget.trials else 0.0,
+        view.finished / view.space.valid_count if view.space.valid_count else 0.0,
+    ]
+    return min(1.0, max(used))
+
+
+def left_text(view: SearchView) -> str:
+    """What remains before the search ends by itself, in the unit its budget has."""
+    idle = view.asked == view.finished
+    if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
+        return "confirming the best"
+    if view.state != "running":
+        return "finishing what runs" if view.state == "stopping" else view.state
+    if view.budget.minutes is not None:
+        left = 60 * view.budget.minutes - view.elapsed_s
+        return f"{duration_text(left)} left" if left > 0 else "confirming the best"
+    if view.budget.trials is not None:
+        return f"{count_text(max(0, view.budget.trials - view.finished), 'trial')} left"
+    return "no limit"
+
+
+def best_text(view: SearchView) -> str:
+    if view.best is None:
+        return "none measured yet"
+    return f"{time_text(view.best.time_us)}  trial {view.best.number}: {spaced_text(view.best.config)}"
+
+
+def speedup_text(view: SearchView) -> str:
+    """The best trial beside the fastest baseline and the device's limit."""
+    parts = []
+    if view.fastest_baseline is not None:
+        baseline = view.baselines[view.fastest_baseline]
+        against = f"{view.fastest_baseline} ({time_text(baseline.median_us)})"
+        parts.append(f"{factor_text(view.speedup)} over {against}" if view.speedup else f"to beat: {against}")
+    if view.roofline is not None and view.roofline.share_of_best:
+        parts.append(f"{percent_text(view.roofline.share_of_best)} of this device's limit")
+    return ", ".join(parts) or "no baseline measured yet"
+
+
+def outcomes_text(view: SearchView) -> str:
+    if not view.counts:
+        return "none yet"
+    ordered = sorted(view.counts.items(), key=lambda item: (item[0] != _GOOD, -item[1]))
+    return " · ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ordered if count)
+
+
+class LiveScreen:
+    """A panel that redraws itself; notes scroll by above it."""
+
+    def __init__(self, console: Console, live: Live) -> None:
+        self._console = console
+        self._live = live
+        self._spinner = Spinner("dots", style="cyan")
+
+    def show(self, view: SearchView) -> None:
+        self._live.update(self.panel(view))
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(text, "yellow"))
+
+    def panel(self, view: SearchView) -> RenderableType:
+        status = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=1.0, completed=share_done(view), width=32)
+        running = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+        status.add_row(self._spinner, Text(running, "bold"), bar, Text(left_text(view), "cyan"))
+        grid = facts()
+        grid.add_row("best", Text(best_text(view), "bold green" if view.best else ""))
+        grid.add_row("speed-up", Text(speedup_text(view)))
+        grid.add_row("outcomes", Text(outcomes_text(view)))
+        return Group(status, grid)
+
+
+class LineScreen:
+    """A line now and then, for logs and pipes: whenever the best improves, the state changes, or some time passed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said: tuple[object, ...] = ()
+        self._at = float("-inf")
+
+    def show(self, view: SearchView) -> None:
+        news = (view.state, view.best and view.best.number)
+        if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
+            return
+        self._said, self._at = news, time.monotonic()
+        best = "–" if view.best is None else time_text(view.best.time_us)
+        self._console.print(
+            f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
+            f"best {best}, {speedup_text(view)}; {left_text(view)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def note(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
+    """The right kind of display for where the output goes."""
+    if not console.is_terminal:
+        yield LineScreen(console)
+        return
+    with unechoed(), Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield LiveScreen(console, live)

@@ -1,0 +1,174 @@
+"""``doctor``: what this machine has, what is missing for what, and the way out."""
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from evo.cli.options import Db, Json, examples
+
+if TYPE_CHECKING:
+    from evo.cli.place import Place
+    from evo.device import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked for.
+
+    Attributes:
+        needed_for: what does not work without it; empty: nothing depends on it alone.
+        way_out: how to get it, where it is missing.
+    """
+
+    what: str
+    found: bool
+    detail: str
+    needed_for: str = ""
+    way_out: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("kernel-evo doctor", "kernel-evo doctor --json"))(doctor)
+
+
+def doctor(db: Db = None, as_json: Json = False) -> None:
+    """Look for devices, compilers and tools; say what is missing for what, and how to get it."""
+    from evo.cli.devices import local_devices
+    from evo.cli.exits import Exit
+    from evo.cli.output import print_json
+    from evo.cli.place import Place
+
+    devices = local_devices()
+    findings = list(_findings(Place.of(db)))
+    if as_json:
+        print_json({"devices": devices, "findings": findings})
+    else:
+        _print(devices, findings)
+    raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
+
+
+def _findings(place: "Place") -> Iterator[Finding]:
+    from evo.cli.devices import cache_folder
+
+    yield _compiler()
+    yield _cuda()
+    yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
+    yield _tool(
+        "compute-sanitizer", needed_for="memory and race checks of CUDA kernels", way_out="install CUDA's tools"
+    )
+    yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
+    yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
+    compiled_anew = "make it writable; without it everything is compiled anew"
+    yield _folder("cache", cache_folder(), needed_for="speed", way_out=compiled_anew)
+    parent = place.database.parent
+    yield _folder("database", parent, needed_for="searching", way_out="make it writable, or use another --db")
+    yield _service(place)
+
+
+def _compiler() -> Finding:
+    from evo.errors import EvoError
+    from workers.compile.cc import CCompiler, find_compiler
+
+    try:
+        detail, way_out = CCompiler(find_compiler()).product, ""
+    except EvoError as error:
+        detail, way_out = "none that works", str(error)
+    return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
+
+
+def _cuda() -> Finding:
+    from workers.devices.cuda import DRIVER
+
+    devices, obstacle = DRIVER.look()
+    detail = ", ".join(device.model for device in devices) or "no GPU that can be used"
+    return Finding(
+        what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", way_out=obstacle or ""
+    )
+
+
+def _package(name: str, *, needed_for: str, way_out: str) -> Finding:
+    found = importlib.util.find_spec(name) is not None
+    detail = "installed" if found else "not installed"
+    return Finding(what=name, found=found, detail=detail, needed_for=needed_for, way_out=way_out)
+
+
+def _tool(name: str, *, needed_for: str, way_out: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(
+        what=name, found=path is not None, detail=path or "not found", needed_for=needed_for, way_out=way_out
+    )
+
+
+def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    return Finding(what=what, found=_writable(existing), detail=str(path), needed_for=needed_for, way_out=way_out)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be written there, found out by writing one: rights alone do not tell of full disks."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(b"kernel-evo")
+    except OSError:
+        return False
+    return True
+
+
+def _service(place: "Place") -> Finding:
+    from db.ownership import running_service
+
+    running = running_service(place.database) if place.database.parent.exists() else None
+    detail = "none on this database; a command starts one when it needs it"
+    if running is not None:
+        detail = f"{running.url or 'starting'} (process {running.pid})"
+    return Finding(what="service", found=True, detail=detail)
+
+
+def _print(devices: "list[Device]", findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    from evo.cli.output import console, table
+
+    out = console()
+    rows = table("device", "model", "architecture", "limits", "ceilings")
+    for device in devices:
+        rows.add_row(f"[bold]{device.kind}[/]", device.model, device.architecture, _limits(device), _ceilings(device))
+    out.print(rows if devices else "[red]No device found to search on.[/]")
+    out.print()
+    rows = table("", "what", "found", "needed for", "way out")
+    for each in findings:
+        mark = Text("✓", "green") if each.found else Text("–", "yellow")
+        rows.add_row(
+            mark, f"[bold]{each.what}[/]", Text(each.detail), each.needed_for, "" if each.found else each.way_out
+        )
+    out.print(rows)
+
+
+def _limits(device: "Device") -> str:
+    return ", ".join(
+        f"{name.removesuffix('_bytes')} {_size(value) if name.endswith('_bytes') else f'{value:g}'}"
+        for name, value in device.limits.items()
+    )
+
+
+def _size(count: float) -> str:
+    return (
+        f"{count / (1 << 20):g} MiB"
+        if count >= 1 << 20
+        else f"{count / 1024:g} KiB"
+        if count >= 1024
+        else f"{count:g} B"
+    )
+
+
+def _ceilings(device: "Device") -> str:
+    if device.ceilings is None:
+        return "unknown"
+    rates = [f"{name} {rate / 1e9:.4g} GFLOP/s" for name, rate in device.ceilings.flops_per_s.items()]
+    return ", ".join([*rates, f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s", device.ceilings.source])

@@ -1,0 +1,104 @@
+"""The evidence of a champion as Markdown, for a report that is kept."""
+
+from collections.abc import Sequence
+
+from evo.statistics import Interval
+from evo.timing import Timing
+from evo.view import ChampionView, SearchView
+from evo.wording import factor_text, percent_text, settings_text, significant, time_text
+
+
+def evidence_markdown(champion: ChampionView, search: SearchView, build: str) -> str:
+    """What it is, how fast, why it was promoted, and how to use it."""
+    parts = [
+        f"# {champion.family}: champion {champion.id}",
+        _identity(champion, search),
+        "## Time",
+        _times(champion, search),
+        "## Verdict",
+        _verdict(champion),
+        "## Use",
+        _use(build),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _identity(champion: ChampionView, search: SearchView) -> str:
+    rows = {
+        "problem": f"`{champion.problem_key}`",
+        "config": f"`{settings_text(champion.config)}`",
+        "device": f"{champion.device_model} ({search.device.kind}, {search.device.architecture})",
+        "objective": champion.objective.key,
+        "found in": f"search {search.id} ({search.strategy}, seed {search.seed}), trial {champion.trial_number}",
+        "policy": search.policy.name,
+        "promoted": f"{champion.promoted_at:%Y-%m-%d %H:%M} UTC",
+        "software": ", ".join(f"{name} {version}" for name, version in search.device.software.items()) or "unknown",
+    }
+    return _table(("", ""), list(rows.items()))
+
+
+def _times(champion: ChampionView, search: SearchView) -> str:
+    report = champion.report
+    timings: dict[str, Timing | None] = {"champion": None}
+    if report is not None:
+        timings = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
+    rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
+    table = _table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
+    return f"{table}\n\n{_interval(champion)}{_limit(search)}"
+
+
+def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:
+    floor_us = search.roofline.floor_us if search.roofline else 0.0
+    share = percent_text(floor_us / timing.median_us) if floor_us else "–"
+    faster = "" if name == "champion" else f"{factor_text(timing.median_us / champion.time_us)} as fast"
+    return name, time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)), faster, share
+
+
+def _interval(champion: ChampionView) -> str:
+    verdict = champion.verdict
+    if verdict is None or verdict.challenger is None:
+        return ""
+    sentences = [f"Interval of the champion's median: {_span(verdict.challenger)}."]
+    if verdict.baseline is not None and verdict.baseline_speedup is not None:
+        ratio = verdict.baseline_speedup
+        sentences.append(
+            f"Speed-up over {verdict.baseline}, the fastest baseline of the same session: "
+            f"{factor_text(ratio.estimate)} ({significant(ratio.low)} to {significant(ratio.high)})."
+        )
+    if verdict.behind_every_baseline:
+        sentences.append("**Every baseline is faster: use one of those.**")
+    return " ".join(sentences)
+
+
+def _limit(search: SearchView) -> str:
+    if search.roofline is None or not search.roofline.floor_us:
+        return ""
+    return f" The device's limit for this problem is {time_text(search.roofline.floor_us)}, by {search.roofline.bound}."
+
+
+def _span(interval: Interval) -> str:
+    return f"{time_text(interval.low)} to {time_text(interval.high)}"
+
+
+def _verdict(champion: ChampionView) -> str:
+    if champion.verdict is None:
+        return "Promoted by hand."
+    rows = [(rule.name, _met(rule.passed, rule.required), rule.text) for rule in champion.verdict.rules]
+    return f"{champion.verdict.summary}\n\n{_table(('rule', 'met', ''), rows)}"
+
+
+def _met(passed: bool, required: bool) -> str:
+    return "yes" if passed else "no" if required else "no (reported only)"
+
+
+def _use(build: str) -> str:
+    return (
+        "```python\nfrom kernel import Kernel        # kernel.py of this folder; needs NumPy only\n\n"
+        "kernel = Kernel()\noutputs = kernel(**inputs)       # arrays by argument name, as config.json says\n```\n\n"
+        f"On another processor, compile the source again:\n\n```\n{build}\n```"
+    )
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,39 @@
+"""Exit codes, the same for every command."""
+
+from enum import IntEnum
+
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+
+
+class Exit(IntEnum):
+    """What a script can tell from the exit status; `MEANING` says it in words."""
+
+    DONE = 0
+    NOTHING_FOUND = 1
+    WRONG_INPUT = 2
+    UNAVAILABLE = 3
+    CONFLICT = 4
+    BUG = 70
+    INTERRUPTED = 130
+
+
+MEANING = {
+    Exit.DONE: "done; also when Ctrl-C once ended a search early, with its report",
+    Exit.NOTHING_FOUND: "ran to its end without success: no config could be measured, the config was rejected, "
+    "the search failed or was cancelled, `doctor` found no device to search on",
+    Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config or search; "
+    "an empty space",
+    Exit.UNAVAILABLE: "something needed is not there: service not reachable, port taken, database locked, read-only or "
+    "of a newer schema, no compiler, a file or standard output that cannot be read or written",
+    Exit.CONFLICT: "the request does not fit the present state, e.g. resuming a search that has ended",
+    Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
+    Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once where nothing was running yet; ended by another signal N: "
+    "128 + N",
+}
+
+
+def code_of(error: EvoError) -> Exit:
+    """The exit code an expected error ends the program with."""
+    if isinstance(error, InvalidInput | NotFound):
+        return Exit.WRONG_INPUT
+    return Exit.CONFLICT if isinstance(error, Conflict) else Exit.UNAVAILABLE

@@ -1,0 +1,128 @@
+"""Calls the exported kernel from Python: needs this folder and NumPy, nothing else.
+
+    from kernel import Kernel
+    kernel = Kernel()
+    outputs = kernel(**inputs)          # NumPy arrays by argument name
+
+``python kernel.py`` lists the arguments and times a call on random inputs.
+"""
+
+import ctypes
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 64
+SCALARS = {
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+class Kernel:
+    """The exported function for the one problem it was compiled for.
+
+    Not thread-safe: outputs that the caller does not pass are allocated anew for each call, workspaces once.
+
+    Attributes:
+        problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
+        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order.
+    """
+
+    def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
+        described = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        self.problem: dict[str, Any] = described["problem"]
+        self.config: dict[str, Any] = described["config"]
+        self.arguments: list[dict[str, Any]] = described["arguments"]
+        self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
+        self._function.restype = None
+        self._workspaces = {each["name"]: self.empty(each["name"]) for each in self._of("workspace")}
+
+    def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
+        """Run it: every input by name; outputs may be passed to be written in place. Returns the outputs.
+
+        Raises:
+            TypeError: an argument is missing, unknown, or no array of its dtype.
+            ValueError: an array has another shape than the kernel was compiled for.
+        """
+        inputs = {each["name"] for each in self._of("input")}
+        outputs = {each["name"] for each in self._of("output")}
+        for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
+            problem = "is missing" if name in inputs else "is not an argument"
+            raise TypeError(
+                f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
+            )
+        held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output")}
+        self._function(*(self._passed(each, held) for each in self.arguments))
+        return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
+
+    def empty(self, name: str) -> np.ndarray:
+        """An array for an argument, aligned so that a call needs no copy of it."""
+        each = next(each for each in self.arguments if each["name"] == name)
+        dtype = np.dtype(each["dtype"])
+        size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
+        memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        aligned: np.ndarray = memory[start : start + size].view(dtype).reshape(each["shape"])
+        return aligned
+
+    def _of(self, *roles: str) -> list[dict[str, Any]]:
+        return [each for each in self.arguments if each["role"] in roles]
+
+    def _held(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
+        """The memory the kernel gets: the caller's own where it is fit for it, else a copy."""
+        if given is None:
+            return self.empty(each["name"])
+        if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["dtype"]):
+            raise TypeError(f"{each['name']} must be a NumPy array of {each['dtype']}, not {_described(given)}")
+        if list(given.shape) != each["shape"]:
+            raise ValueError(f"{each['name']} must have shape {tuple(each['shape'])}, not {given.shape}")
+        if given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0:
+            return given
+        copy = self.empty(each["name"])
+        copy[...] = given
+        return copy
+
+    def _passed(self, each: dict[str, Any], held: dict[str, np.ndarray]) -> Any:
+        if each["role"] == "scalar":
+            return SCALARS[each["dtype"]](each["value"])
+        array = self._workspaces[each["name"]] if each["role"] == "workspace" else held[each["name"]]
+        return ctypes.c_void_p(array.ctypes.data)
+
+    def _returned(self, written: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+        if given is None or given is written:
+            return written
+        given[...] = written
+        return given
+
+
+def _described(value: object) -> str:
+    return f"one of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def main(repeats: int = 50) -> None:
+    """Show the arguments and the time of a call."""
+    kernel = Kernel()
+    arrays = {
+        each["name"]: kernel.empty(each["name"]) for each in kernel.arguments if each["role"] in ("input", "output")
+    }
+    rng = np.random.default_rng(0)
+    for each in kernel.arguments:
+        print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
+        if each["role"] == "input":
+            arrays[each["name"]][...] = rng.standard_normal(each["shape"])
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        kernel(**arrays)
+        times.append(time.perf_counter() - begun)
+    print(f"median of {repeats} calls: {np.median(times) * 1e6:.1f} µs, the way through Python included")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""``families`` and ``new``: what can be searched, and a folder to start one's own from."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.options import Json, examples
+from evo.wording import value_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evo.family import Case, Implementation
+    from evo.problem import Field
+    from evo.space import Tunable
+    from templates.registry import Package
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("kernel-evo families", "kernel-evo families sdpa", "kernel-evo families ./saxpy"))(
+        families
+    )
+    app.command(epilog=examples("kernel-evo new saxpy && kernel-evo search ./saxpy"))(new)
+
+
+def families(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A family, or the path of its folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kernel families, or describe one: problem fields, tunables, constraints with their reasons."""
+    from templates import registry
+
+    packages = registry.builtin() if name is None else [registry.find(name)]
+    if as_json:
+        _print_documents(packages)
+    elif name is None:
+        _list(packages)
+    else:
+        _describe(packages[0])
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make; its name becomes the family's.")],
+) -> None:
+    """Make a family of your own to start from: a small kernel that already runs and can be searched."""
+    from evo.cli.new import write_scaffold
+    from evo.cli.output import console
+
+    out = console()
+    for path in write_scaffold(folder):
+        out.print(f"wrote {path}")
+    shown = str(folder) if folder.is_absolute() else f"./{folder}"
+    out.print(f"\nIt runs as it is:  [bold]kernel-evo search {shown}[/]\nThen put your kernel in its place.")
+
+
+def _print_documents(packages: "Iterable[Package]") -> None:
+    from evo.cli.output import print_json
+
+    print_json([{"digest": each.digest, "path": each.path, "document": each.family.document} for each in packages])
+
+
+def _list(packages: "Iterable[Package]") -> None:
+    from evo.cli.output import console, table
+
+    rows = table("family", "what it computes", "runs on")
+    for package in packages:
+        family = package.family
+        rows.add_row(_bold(family.name), _escape(family.title), ", ".join(family.implementations))
+    out = console()
+    out.print(rows)
+    out.print("[dim]kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.[/]")
+
+
+def _describe(package: "Package") -> None:
+    from evo.cli.output import console
+
+    out, family = console(), package.family
+    out.print(f"[bold cyan]{family.name}[/]  {_escape(family.title)}")
+    if family.description:
+        out.print(_escape(family.description))
+    out.print(f"[dim]{_escape(str(package.path))}[/]\n")
+    if family.fields:
+        _print_fields(out, family.fields)
+    if family.cases:
+        _print_cases(out, family.cases)
+    for implementation in family.implementations.values():
+        _print_implementation(out, implementation)
+
+
+def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
+    from evo.cli.output import table
+
+    rows = table("field", "default", "accepts", "", title="Problem")
+    for field in fields:
+        default = "required" if field.default is None else value_text(field.default)
+        rows.add_row(_bold(field.name), default, field.accepts, _escape(field.help))
+    out.print(rows, "")
+
+
+def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
+    from evo.cli.output import table
+
+    rows = table("case", "inputs", "problem", "", title="Correctness cases, all passed before anything is timed")
+    for case in cases:
+        changes = ", ".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
+        hidden = "a shape that is never timed" if case.hidden else ""
+        rows.add_row(_bold(case.name), case.inputs, _escape(changes) or "as searched", hidden)
+    out.print(rows, "")
+
+
+def _print_implementation(out: "Console", implementation: "Implementation") -> None:
+    from math import prod
+
+    from evo.cli.output import table
+
+    combinations = prod(len(tunable.values) for tunable in implementation.tunables)
+    what = implementation.file or "a recorded space"
+    rows = table(
+        "tunable", "values", "default", "", title=f"{implementation.kind}: {what}, {combinations:,} combinations"
+    )
+    for tunable in implementation.tunables:
+        rows.add_row(_bold(tunable.name), _values(tunable), _default(tunable), _escape(tunable.help))
+    out.print(rows, "")
+    if implementation.requires or implementation.constraints:
+        rules = table("must hold", "because")
+        for constraint in (*implementation.requires, *implementation.constraints):
+            rules.add_row(_bold(constraint.expression.text), _escape(constraint.because))
+        out.print(rules, "")
+
+
+def _bold(text: str) -> str:
+    return f"[bold]{_escape(text)}[/]"
+
+
+def _escape(text: str) -> str:
+    """Text of a family as it is: square brackets in it mean nothing."""
+    from rich.markup import escape as escaped
+
+    return escaped(text)
+
+
+def _values(tunable: "Tunable") -> str:
+    return ", ".join(value_text(value) for value in tunable.values)
+
+
+def _default(tunable: "Tunable") -> str:
+    return "" if tunable.default is None else value_text(tunable.default)

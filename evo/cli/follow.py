@@ -1,0 +1,92 @@
+"""Staying with a search until it ends: what the terminal shows meanwhile, and what Ctrl-C means."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Protocol
+
+from evo.cli.connection import Connection
+from evo.errors import Conflict
+from evo.lifecycle import TERMINAL
+from evo.view import SearchView
+from workers.client import Client, SearchCommand
+
+POLL_S = 0.5
+LOOK_S = 5.0
+"""Seconds between two looks at whether there is a worker."""
+SILENT_S = 45.0
+"""A worker not heard of for longer is taken to be gone."""
+
+
+class Screen(Protocol):
+    """Where progress goes: a live panel on a terminal, lines elsewhere."""
+
+    def show(self, view: SearchView) -> None:
+        """Show the present state; called about twice a second."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Tell the user something once."""
+        ...
+
+
+class Interrupts:
+    """Counts Ctrl-C while it listens, so that the first two can mean something; the third ends the program."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def listen(self) -> Iterator["Interrupts"]:
+        before = signal.signal(signal.SIGINT, self._heard)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _heard(self, _signal: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+
+
+def follow(connection: Connection, search_id: int, screen: Screen, interrupts: Interrupts) -> SearchView:
+    """Show a search until it has ended, and return how it stands then.
+
+    Ctrl-C once stops it: what runs may finish, and the report follows. Twice cancels it: what runs is dropped.
+    """
+    obeyed, looked_at, silent = 0, time.monotonic(), False
+    while True:
+        view = connection.ask(lambda client: client.search(search_id))
+        screen.show(view)
+        if view.state in TERMINAL:
+            return view
+        if time.monotonic() - looked_at >= LOOK_S:
+            looked_at, silence = time.monotonic(), connection.ask(_silence_s)
+            if silence > SILENT_S and not silent:
+                screen.note(f"No worker has been heard of for {silence:.0f} s: nothing is measured until one is back.")
+            silent = silence > SILENT_S
+        if interrupts.count > obeyed:
+            obeyed = interrupts.count
+            _obey(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
+        time.sleep(POLL_S)
+
+
+def _silence_s(client: Client) -> float:
+    """Seconds since any worker was last heard of; 0 where there never was one."""
+    seen = [worker.seen_at for worker in client.workers().items]
+    return (datetime.now(UTC) - max(seen)).total_seconds() if seen else 0.0
+
+
+def _obey(connection: Connection, search_id: int, screen: Screen, command: SearchCommand) -> None:
+    try:
+        connection.ask(lambda client: client.command(search_id, command))
+    except Conflict:  # it ended in this very moment
+        return
+    if command == "stop":
+        screen.note("Stopping: what runs may finish, then the report. Ctrl-C again cancels at once.")
+    else:
+        screen.note("Cancelling: what runs is dropped.")

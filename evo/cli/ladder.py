@@ -1,0 +1,120 @@
+"""``measure`` and ``render``: one config, looked at closely and without a service."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
+
+if TYPE_CHECKING:
+    from evo.device import Device
+    from evo.family import Candidate
+    from evo.objective import Objective
+    from templates.registry import Package
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo measure sdpa",
+            "kernel-evo measure sdpa --config BLOCK_M=8 --problem S=512 --cache cold",
+            "kernel-evo measure ./saxpy --config WIDTH=8,UNROLL=4 --json",
+        )
+    )(measure)
+    app.command(
+        epilog=examples(
+            "kernel-evo render sdpa",
+            "kernel-evo render sdpa --config BLOCK_M=8 --problem S=512 --to kernel.c",
+        )
+    )(render)
+
+
+def measure(
+    family: FamilyName,
+    *,
+    config: ConfigText = "",
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    policy: PolicyName = "default",
+    cache: Cache = "hot",
+    threads: Threads = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
+    from evo.cli.climb import print_climb
+    from evo.cli.devices import cache_folder
+    from evo.cli.exits import Exit
+    from evo.cli.output import console, print_json
+    from evo.cli.request import read_policy
+    from evo.objective import Objective
+    from evo.outcome import Measured
+    from evo.policy import policy_from
+    from evo.roofline import device_roofline
+    from evo.wording import spaced_text
+    from workers.climb import climb
+
+    objective = Objective(cache=cache, threads=threads)
+    gates = policy_from(read_policy(policy))
+    package, chosen, candidate = resolve(family, config, problem, device, objective)
+    out = console()
+    if not as_json:
+        out.print(f"[bold cyan]{package.family.name}[/] {spaced_text(candidate.problem)} on {chosen.model}")
+        out.print(f"{spaced_text(candidate.config)}\n")
+    climbed = climb(
+        package,
+        candidate.config,
+        problem=candidate.problem,
+        device=chosen,
+        folder=cache_folder(),
+        objective=objective,
+        policy=gates,
+        seed=seed,
+    )
+    if as_json:
+        print_json(climbed.report)
+    else:
+        limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
+        print_climb(out, climbed, cache, limit)
+    raise typer.Exit(Exit.DONE if isinstance(climbed.report.outcome, Measured) else Exit.NOTHING_FOUND)
+
+
+def render(
+    family: FamilyName,
+    *,
+    config: ConfigText = "",
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
+) -> None:
+    """Show the source text that one config is rendered to."""
+    from evo.objective import Objective
+    from templates.render import render as render_source
+
+    package, chosen, candidate = resolve(family, config, problem, device, Objective())
+    source = render_source(package, chosen.kind, candidate.config, candidate.problem, candidate.derived)
+    if to is None:
+        sys.stdout.write(source)
+    else:
+        to.write_text(source, encoding="utf-8")
+
+
+def resolve(
+    family: str, config: str, problem: str, device: str, objective: "Objective"
+) -> "tuple[Package, Device, Candidate]":
+    """A config with all that follows from it, on a device of this machine.
+
+    Raises:
+        NotFound, InvalidInput: names what was mistyped, or the constraint the config breaks.
+    """
+    from evo.cli.config import parse_config
+    from evo.cli.devices import choose, local_devices
+    from templates import registry
+
+    package = registry.find(family)
+    chosen = choose(local_devices(), device, package.family)
+    instance = package.family.problem(problem, chosen.kind)
+    space = package.family.space(instance, chosen, objective)
+    return package, chosen, package.family.candidate(parse_config(config, space), instance, chosen, objective)

@@ -1,0 +1,171 @@
+"""The service and the worker of a local database: found running, or run as children of this process."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from db.ownership import running_service
+from evo.cli.child import Child, ChildFailed, Deaths
+from evo.cli.place import Place
+from evo.cli.post import Post
+from evo.errors import EvoError
+from workers.client import Client
+from workers.transport import ServiceUnreachable
+
+START_S = 60.0
+"""What a service may take until it answers, or a worker until it has looked at its devices."""
+WORKER = "local"
+"""Identity of the worker that commands on a local database share."""
+CONNECTED_S = 45.0
+"""A worker heard of this lately is taken to be there."""
+LOOK_S = 0.1
+ANY_PORT = "0"
+
+
+class NotStarted(EvoError, TimeoutError):
+    """A process runs but is not ready in time."""
+
+
+class Local:
+    """Keeps a service answering on a database for as long as this process needs one.
+
+    If one runs already it is used; if that one ends, this process takes its place, so that several terminals can work
+    on one database and leave in any order. Children that die are started again, within reason.
+
+    Args:
+        measuring: a worker is needed as well.
+    """
+
+    def __init__(self, place: Place, *, measuring: bool) -> None:
+        self.place = place
+        self.measuring = measuring
+        self.url: str | None = None
+        self._service: Child | None = None
+        self._worker: Child | None = None
+        self._deaths = Deaths()
+        self._post = Post(place.worker_data)
+
+    def tend(self) -> str:
+        """Find the service or start it, and its worker; returns its address. Cheap while all is well.
+
+        Raises:
+            EvoError: it does not start, or keeps dying; with what it said last.
+        """
+        if self._service is None or self._service.exit_code is not None:
+            self._bury(self._service)
+            self._service = None
+            if not self._attached():
+                self._start_service(self._port())
+        assert self.url is not None
+        if self.measuring:
+            self._tend_worker(self.url)
+        return self.url
+
+    def prepare(self) -> None:
+        """Tend it until it can serve: a service that answers and, where that is needed, a worker that has registered.
+
+        Raises:
+            EvoError: it does not start; with what it said last.
+        """
+        begun = datetime.now(UTC)
+        url = self.tend()
+        deadline = time.monotonic() + START_S
+        while self.measuring and not worker_connected(url, since=begun if self._worker else None):
+            if self._worker is not None and self._worker.exit_code is not None:
+                raise ChildFailed(self._worker.last_words())
+            if time.monotonic() > deadline:
+                raise NotStarted(f"no worker has registered at {url} within {START_S:.0f} s")
+            time.sleep(LOOK_S)
+            url = self.tend()
+
+    def close(self) -> None:
+        """End what this process started, the worker first so that it can report."""
+        for child in (self._worker, self._service):
+            if child is not None:
+                child.stop()
+        self._worker = self._service = None
+        self._post.leave()
+
+    def _bury(self, child: Child | None) -> None:
+        if child is not None:
+            self._deaths.record(child)
+
+    def _attached(self) -> bool:
+        """Whether a service of somebody else answers; a starting one is waited for."""
+        deadline = time.monotonic() + START_S
+        while (running := running_service(self.place.database)) is not None:
+            if running.url is not None and (running.url == self.url or _answers(running.url)):
+                self._use(running.url)
+                return True
+            if time.monotonic() > deadline:
+                held = f"process {running.pid} holds {self.place.database} but does not answer"
+                raise NotStarted(f"{held}: end it, or use another --db")
+            time.sleep(LOOK_S)
+        return False
+
+    def _start_service(self, port: str) -> None:
+        child = self._child("service", "serve", "--db", str(self.place.database), "--port", port)
+        deadline = time.monotonic() + START_S
+        while child.exit_code is None:
+            running = running_service(self.place.database)
+            if running is not None and running.url is not None and _answers(running.url):
+                self._service = child
+                self._use(running.url)
+                return
+            if time.monotonic() > deadline:
+                child.stop()
+                raise NotStarted(f"the service did not answer within {START_S:.0f} s: {child.last_words()}")
+            time.sleep(LOOK_S)
+        if self._attached():  # somebody else was quicker
+            return
+        if port == ANY_PORT:
+            raise ChildFailed(child.last_words())
+        self._start_service(ANY_PORT)
+
+    def _port(self) -> str:
+        """The port it had before, so that pages and workers find it again; any free one at first."""
+        return self.url.rpartition(":")[2] if self.url else ANY_PORT
+
+    def _use(self, url: str) -> None:
+        if self.url not in (None, url) and self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        self.url = url
+
+    def _tend_worker(self, url: str) -> None:
+        if self._worker is not None and self._worker.exit_code is None:
+            return
+        self._bury(self._worker)
+        if not worker_connected(url, other_than=WORKER) and self._post.take():
+            # a fixed identity: whoever comes after a killed one takes over at once what that still held
+            arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
+            self._worker = self._child("worker", "worker", *arguments)
+
+    def _child(self, name: str, *arguments: str) -> Child:
+        log = self.place.log(name)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return Child(name, arguments, log)
+        except OSError as error:
+            raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
+
+
+def _answers(url: str) -> bool:
+    with Client(url, attempts=1, timeout_s=5.0) as client:
+        try:
+            client.health()
+        except EvoError:
+            return False
+    return True
+
+
+def worker_connected(
+    url: str, *, token: str | None = None, since: datetime | None = None, other_than: str | None = None
+) -> bool:
+    """Whether a worker that has a device was heard of lately, or since then."""
+    since = since or datetime.now(UTC) - timedelta(seconds=CONNECTED_S)
+    try:
+        with Client(url, token=token, attempts=2) as client:
+            workers = client.workers().items
+    except ServiceUnreachable:
+        return False
+    return any(worker.seen_at >= since and bool(worker.devices) for worker in workers if worker.id != other_than)

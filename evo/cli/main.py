@@ -1,0 +1,140 @@
+"""The entry: registers the commands, and turns every error into one clear line and an exit code."""
+
+import errno
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evo.cli import champions, control, doctor, families, ladder, searches, services
+from evo.cli.exits import Exit, code_of
+from evo.errors import EvoError
+
+OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
+"""What the system says, without a name, where standard output takes nothing more."""
+
+app = typer.Typer(
+    name="kernel-evo",
+    help="Evolves GPU and CPU kernels: searches a template's configs, proves them correct, times them, and promotes "
+    "a champion on evidence.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Any command takes --debug: errors then come with their traceback.",
+)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"kernel-evo {version('kernel-evo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options of the program itself; the commands do the work."""
+
+
+for group in (searches, control, champions, families, ladder, services, doctor):
+    group.register(app)
+
+
+def run() -> None:
+    """The ``kernel-evo`` command."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; nothing but the code and the output tells how it went."""
+    debug = "--debug" in arguments
+    prepare_streams()
+    try:
+        return _carried_out([argument for argument in arguments if argument != "--debug"])
+    except EvoError as error:
+        if debug:
+            traceback.print_exc()
+        if "--json" in arguments:
+            _complain_to_script(error)
+        else:
+            complain(str(error))
+        return code_of(error)
+    except Exception as error:  # noqa: BLE001 — the outermost frame: what it cannot name is a bug of ours
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
+            return refusal
+        complain(f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_keep(error)}")
+        return Exit.BUG
+
+
+def prepare_streams() -> None:
+    """Let output go anywhere: a letter the encoding lacks becomes ``?``, and a closed stream swallows what it gets."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 — as long as we run
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _carried_out(arguments: list[str]) -> int:
+    """The exit code of a command, once all it said is written."""
+    try:
+        app(arguments, prog_name="kernel-evo")
+        code = 0
+    except SystemExit as ending:
+        code = int(ending.code or 0)
+    sys.stdout.flush()
+    return code
+
+
+def _system_refusal(error: OSError) -> int | None:
+    """Files, disks and pipes are the user's: say what the system said of them. None: it spoke of something else."""
+    where = error.filename
+    if where is None:
+        if error.errno not in OUTPUT_LOST:
+            return None
+        _drop_output()
+        if isinstance(error, BrokenPipeError):  # whoever read the output has enough
+            return Exit.NOTHING_FOUND
+        where = "standard output"
+    complain(f"{where} cannot be read or written: {error.strerror or error}")
+    return Exit.UNAVAILABLE
+
+
+def _complain_to_script(error: EvoError) -> None:
+    sys.stderr.write(json.dumps({"error": str(error), "code": int(code_of(error))}) + "\n")
+
+
+def _drop_output() -> None:
+    """Let standard output go nowhere, so that the interpreter's last flush does not fail again."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def complain(message: str) -> None:
+    """One red line on standard error, plain where colours are not wanted."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text.assemble(("Error: ", "bold red"), message))
+
+
+def _keep(error: BaseException) -> Path:
+    """Write the traceback where the user can find it."""
+    with tempfile.NamedTemporaryFile("w", prefix="kernel-evo-", suffix=".log", delete=False) as log:
+        log.write(" ".join(sys.argv) + "\n\n" + "".join(traceback.format_exception(error)))
+    return Path(log.name)

@@ -1,0 +1,35 @@
+"""The folder that ``kernel-evo new`` writes: a family that already runs, to be changed into one's own."""
+
+import re
+from pathlib import Path
+
+from evo.errors import Conflict, InvalidInput
+
+SOURCE = Path(__file__).with_name("scaffold")
+FILES = ("family.toml", "kernel.c.j2", "reference.py")
+
+
+def write_scaffold(folder: Path) -> list[Path]:
+    """Write the family's files into a new folder that is named like the family.
+
+    Raises:
+        InvalidInput: the folder's name cannot name a family, or it is a file.
+        Conflict: the folder holds something already; nothing is overwritten.
+    """
+    name = folder.name
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise InvalidInput(
+            "FOLDER", f"{name!r} cannot name a family: lower-case letters, digits, _ and -, a letter first"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput("FOLDER", f"{folder} is a file: choose another name")
+    if folder.exists() and any(folder.iterdir()):
+        raise Conflict(f"{folder} is not empty: choose another name, or remove it first")
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_write(folder / file, name) for file in FILES]
+
+
+def _write(target: Path, name: str) -> Path:
+    text = (SOURCE / target.name).read_text(encoding="utf-8")
+    target.write_text(text.replace("{name}", name).replace("{entry}", name.replace("-", "_")), encoding="utf-8")
+    return target

@@ -1,0 +1,61 @@
+"""Options that many commands share, so that they mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+_WHERE = "Which service"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a running service; without it, the local database is used.",
+        envvar="KERNEL_EVO_URL",
+        rich_help_panel=_WHERE,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(help="Access token of that service.", envvar="KERNEL_EVO_TOKEN", rich_help_panel=_WHERE),
+]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        help="Local database file; by default in your user data directory.",
+        envvar="KERNEL_EVO_DB",
+        dir_okay=False,
+        metavar="FILE",
+        rich_help_panel=_WHERE,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
+SearchId = Annotated[
+    int, typer.Argument(metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists.")
+]
+FamilyName = Annotated[
+    str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")
+]
+Problem = Annotated[
+    str, typer.Option(help="Fields of the problem as NAME=VALUE,…; the others keep their defaults.", metavar="FIELDS")
+]
+ConfigText = Annotated[
+    str,
+    typer.Option("--config", help="Tunables as NAME=VALUE,…; the others keep their defaults.", metavar="TUNABLES"),
+]
+DeviceName = Annotated[
+    str, typer.Option("--device", help="auto, a kind (cpu, cuda, replay) or a model, e.g. 'NVIDIA L4'.")
+]
+Cache = Annotated[
+    Literal["hot", "cold"],
+    typer.Option(help="hot: the same buffers again and again; cold: they are not in the cache."),
+]
+Threads = Annotated[int, typer.Option(min=1, metavar="N", help="CPU threads a kernel may use.")]
+PolicyName = Annotated[
+    str, typer.Option(help="Gates and thresholds: default, l4-notes, or a .toml or .json file.", metavar="NAME|FILE")
+]
+
+
+def examples(*lines: str) -> str:
+    """The examples below a command's help; each is a line of its own."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines)))

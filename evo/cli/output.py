@@ -1,0 +1,49 @@
+"""Where commands print: text for people on a console, or JSON for scripts."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def console() -> "Console":
+    """Standard output as Rich sees it; tables and prose do not wrap where it is not a terminal."""
+    from rich.console import Console
+
+    plain = not sys.stdout.isatty()
+    return Console(highlight=False, soft_wrap=plain, width=200 if plain else None)
+
+
+def table(*columns: str, title: str | None = None) -> "Table":
+    """An empty table; a column whose name starts with ``>`` is a figure and stands right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    made.show_edge = False
+    for column in columns:
+        made.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return made
+
+
+def facts() -> "Table":
+    """An empty grid of names and what there is to say; long values go on below."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def print_json(value: Any) -> None:
+    """A value as indented JSON; dataclasses, dates and paths included."""
+    from pydantic_core import to_jsonable_python
+
+    escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=escaped) + "\n")

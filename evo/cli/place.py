@@ -1,0 +1,77 @@
+"""Where the service is, and where things live on this machine."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evo.errors import NotFound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Which service a command speaks to, as the user named it: the one at `url`, or the local database's."""
+
+    url: str | None = None
+    token: str | None = None
+    database: Path | None = None
+
+    @property
+    def options(self) -> str:
+        """What a further command needs to reach the same service, with a space in front."""
+        if self.url is not None:
+            return f" --url {self.url}"
+        return "" if self.database is None else f" --db {self.database}"
+
+
+def data_folder() -> Path:
+    """The user's data directory, as this system has it."""
+    from platformdirs import user_data_path
+
+    return user_data_path("kernel-evo", appauthor=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A local database and the files that belong to it."""
+
+    database: Path
+
+    @classmethod
+    def of(cls, database: Path | None) -> "Place":
+        """The database a user named, or the default one in the user's data directory."""
+        if database is not None:
+            return cls(database.expanduser().absolute())
+        return cls(data_folder() / "kernel-evo.db")
+
+    @classmethod
+    def to_use(cls, database: Path | None) -> "Place":
+        """Where a command looks at what is there already; only the default database may begin empty.
+
+        Raises:
+            NotFound: the user named a database that does not exist.
+        """
+        place = cls.of(database)
+        if database is not None and not place.database.exists():
+            raise NotFound(f"no database at {place.database}: check --db; `search` and `serve` make new ones")
+        return place
+
+    @classmethod
+    def to_begin(cls, database: Path | None) -> "Place":
+        """Where a command may make a new database: in the default folder, or in one that is there.
+
+        Raises:
+            NotFound: the user named a database in a folder that does not exist.
+        """
+        place = cls.of(database)
+        if database is not None and not place.database.parent.is_dir():
+            folder = place.database.parent
+            raise NotFound(f"there is no folder {folder} for the database: make it first, or use another --db")
+        return place
+
+    @property
+    def worker_data(self) -> Path:
+        """The worker of this database: its lock, and results it could not deliver yet."""
+        return self.database.with_name(f"{self.database.name}.worker")
+
+    def log(self, name: str) -> Path:
+        """Where the output of a child process goes."""
+        return self.database.with_name(f"{self.database.name}.{name}.log")

@@ -1,0 +1,91 @@
+"""The reference of the command line as Markdown: ``python -m evo.cli.reference`` writes docs/reference/cli.md."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from evo.cli.exits import MEANING
+from evo.cli.main import app
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+_HEAD = """# Command line
+
+Written from the code by `python -m evo.cli.reference`; a test compares the two.
+
+Every command that speaks to a service takes `--url` (and `--token`) for a remote one; without `--url` it uses the local
+database `--db`: the service that runs on it already, or one of its own that ends with the command. `--json` prints what
+a script would read, and what was wrong as `{"error": …, "code": …}` on standard error. Anywhere on
+the line, `--debug` shows the traceback behind an error.
+"""
+
+
+def reference() -> str:
+    """The whole document."""
+    parts = [_HEAD, "## Exit codes\n", _exit_codes()]
+    for name, command in _commands("kernel-evo", get_command(app)):
+        parts.append(_command(name, command))
+    return "\n".join(parts)
+
+
+def _exit_codes() -> str:
+    rows = [f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items()]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _commands(path: str, group: Any) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(f"{path} {name}", command)
+        else:
+            yield f"{path} {name}", command
+
+
+def _command(name: str, command: Any) -> str:
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    arguments = [_argument(each) for each in shown if each.param_type_name == "argument"]
+    rows = [_row(each) for each in shown]
+    parts = [f"## {name}\n", _prose(command.help), f"```text\n{' '.join([name, *arguments])} [OPTIONS]\n```\n"]
+    if rows:
+        parts.append("\n".join(["| | meaning | default |", "|---|---|---|", *rows]) + "\n")
+    if command.epilog:
+        parts.append(f"```\n{_examples(command.epilog)}\n```\n")
+    return "\n".join(parts)
+
+
+def _argument(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"| `{_argument(parameter)}` | {_cell(parameter.help)} | |"
+    flag = bool(getattr(parameter, "is_flag", False))
+    value = "" if flag else f" {parameter.metavar or parameter.name.upper()}"
+    variable = f" Or set `{parameter.envvar}`." if parameter.envvar else ""
+    default = "" if flag or parameter.default in (None, "") else f"`{parameter.default}`"
+    return f"| `{', '.join(parameter.opts)}{_cell(value)}` | {_cell(parameter.help)}{variable} | {default} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    return text.replace("``", "`") + "\n"
+
+
+def _examples(epilog: str) -> str:
+    return "\n".join(line.strip() for line in epilog.splitlines()[1:])
+
+
+def main() -> None:
+    """Write the document."""
+    DOCUMENT.write_text(reference(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

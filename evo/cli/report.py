@@ -1,0 +1,199 @@
+"""What a search came to: the ranked table, the champion with its evidence, and what to do next."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evo.cli.display import outcomes_text
+from evo.cli.output import facts, table
+from evo.explain import detail_text
+from evo.promotion import Rule, Verdict
+from evo.statistics import Interval
+from evo.trial import Config
+from evo.view import ChampionView, SearchView, TrialView
+from evo.wording import (
+    count_text,
+    duration_text,
+    factor_text,
+    outcome_text,
+    percent_text,
+    settings_text,
+    significant,
+    spaced_text,
+    time_text,
+)
+
+REASONS = {
+    "stopped": "you stopped it",
+    "trials": "all trials of the budget are done",
+    "minutes": "its time is over",
+    "exhausted": "every valid config was tried",
+    "stagnation": "nothing better came for long enough",
+}
+
+
+def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], where: str, family: str) -> None:
+    """The end of a search.
+
+    Args:
+        ranking: its fastest trials, fastest first.
+        family: its name, or the path it was searched by.
+        where: the options that lead a further command to the same service, e.g. `` --db x.db``.
+    """
+    out.print(Text(_ending(view), "bold"))
+    out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
+    if ranking:
+        out.print(ranked(view, ranking))
+        out.print()
+    out.print(verdicts_text(view.verdicts))
+    if view.champion is not None:
+        out.print(champion_text(view.champion, view))
+        out.print()
+    out.print(next_steps(view, where, family))
+
+
+def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
+    """Where no config could be measured: the first trial of each outcome, with what there is to know of it."""
+    shown: set[str] = set()
+    for trial in trials:
+        if trial.outcome is None or trial.outcome.kind in shown:
+            continue
+        shown.add(trial.outcome.kind)
+        kind = (outcome_text(trial.outcome.kind), "bold red")
+        out.print(Text.assemble("\n", kind, f", e.g. trial {trial.number}: {spaced_text(trial.config)}"))
+        out.print(Text(detail_text(trial.outcome)))
+
+
+def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
+    """The fastest trials and the baselines in one table, by time; what all the configs share is told once, above."""
+    shared = _shared([trial.config for trial in ranking])
+    rows = [(trial.time_us or 0.0, str(trial.number), _rest(trial.config, shared), "") for trial in ranking]
+    rows += [(timing.median_us, "", f"baseline {name}", "yellow") for name, timing in view.baselines.items()]
+    made = table(">rank", ">trial", ">time", f">vs {view.fastest_baseline or 'baseline'}", ">of limit", "config")
+    made.title = f"All of these: {spaced_text(shared)}" if shared else None
+    made.title_style = "dim"
+    for rank, (time_us, number, what, style) in enumerate(sorted(rows), start=1):
+        cells = (number, time_text(time_us), _against(view, time_us), _share(view, time_us))
+        made.add_row(str(rank), *cells, Text(what), style=style)
+    return made
+
+
+def _shared(configs: Sequence[Config]) -> Config:
+    """The entries that are equal in all of several configs."""
+    first, *others = configs or [{}]
+    return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
+
+
+def _rest(config: Config, shared: Config) -> str:
+    return spaced_text({name: value for name, value in config.items() if name not in shared})
+
+
+def verdicts_text(verdicts: Sequence[Verdict]) -> RenderableType:
+    """The verdict that matters with its rules: the last promotion, or the last no; of the others what they came to."""
+    at_length = next((each for each in reversed(verdicts) if each.promote), verdicts[-1] if verdicts else None)
+    parts: list[RenderableType] = []
+    for verdict in verdicts:
+        parts += [verdict_text(verdict), ""] if verdict is at_length else [Text(verdict.summary, "dim"), ""]
+    return Group(*parts)
+
+
+def verdict_text(verdict: Verdict) -> RenderableType:
+    """Each rule with its sentence, whether it was met or not."""
+    grid = Table.grid(padding=(0, 1))
+    for rule in verdict.rules:
+        grid.add_row("", _mark(rule), Text(rule.name, "bold"), Text(rule.text))
+    return Group(Text(verdict.summary, "bold green" if verdict.promote else "bold yellow"), grid)
+
+
+def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
+    """The champion of a search, its interval, and what it beats."""
+    verdict = champion.verdict
+    grid = facts()
+    grid.add_row("config", Text(spaced_text(champion.config)))
+    if verdict is not None and verdict.challenger is not None:
+        grid.add_row("time", Text(interval_text(verdict.challenger, view.policy.confidence), "bold green"))
+    else:
+        grid.add_row("time", Text(time_text(champion.time_us), "bold green"))
+    if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
+        against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
+        grid.add_row(Text("speed-up", "dim"), Text(against))
+    if verdict is not None and verdict.behind_every_baseline:
+        grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
+    if view.roofline is not None and view.roofline.floor_us > 0:
+        share = view.roofline.floor_us / champion.time_us
+        limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
+        grid.add_row("limit", Text(f"{limit}bound by {view.roofline.bound})"))
+    title = Text.assemble(
+        (f"Champion {champion.id}", "bold cyan"),
+        f"  {champion.family} {champion.problem_key}  ",
+        (_origin(champion), "dim"),
+    )
+    return Group(title, grid)
+
+
+def interval_text(interval: Interval, confidence: float) -> str:
+    """``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
+    span = f"{time_text(interval.low)} to {time_text(interval.high)}"
+    return f"{time_text(interval.estimate)} ({confidence:.0%} interval {span})"
+
+
+def speedup_text(interval: Interval) -> str:
+    return f"{factor_text(interval.estimate)} ({significant(interval.low)} to {significant(interval.high)})"
+
+
+def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
+    """The commands a person would want now."""
+    steps = {}
+    if view.champion is not None:
+        steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
+        steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
+    elif view.best is not None:
+        problem, config = settings_text(view.problem), settings_text(view.best.config)
+        steps["measure the best"] = f"kernel-evo measure {family} --problem {problem} --config {config}"
+    steps["all trials"] = f"kernel-evo trials {view.id}{where}"
+    grid = facts()
+    for what, command in steps.items():
+        grid.add_row(what, Text(command))
+    return grid
+
+
+def _ending(view: SearchView) -> str:
+    done = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+    match view.state:
+        case "finished":
+            reason = REASONS.get(view.reason or "", view.reason)
+            return f"Finished: {reason}. {done}." if reason else f"Finished. {done}."
+        case "cancelled":
+            return f"Cancelled. {done}."
+        case "failed":
+            return f"Failed: {view.reason}. {done}."
+    return f"Still {view.state}: {done}."
+
+
+def _overhead(view: SearchView) -> str:
+    return "" if view.overhead_ms is None else f"; search overhead {significant(view.overhead_ms)} ms a trial"
+
+
+def _against(view: SearchView, time_us: float) -> str:
+    if view.fastest_baseline is None or not time_us:
+        return "–"
+    return factor_text(view.baselines[view.fastest_baseline].median_us / time_us)
+
+
+def _share(view: SearchView, time_us: float | None) -> str:
+    if view.roofline is None or not view.roofline.floor_us or not time_us:
+        return "–"
+    return percent_text(view.roofline.floor_us / time_us)
+
+
+def _mark(rule: Rule) -> Text:
+    if rule.passed:
+        return Text("✓", "green")
+    return Text("✗", "red") if rule.required else Text("!", "yellow")
+
+
+def _origin(champion: ChampionView) -> str:
+    state = "current" if champion.current else "retired"
+    return f"{state}; trial {champion.trial_number} of search {champion.search_id} on {champion.device_model}"

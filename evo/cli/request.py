@@ -1,0 +1,76 @@
+"""What a user asks to have searched, checked as far as that is possible before any service is asked."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.policy import policy_from
+from evo.view import SearchView
+from templates import registry
+from templates.registry import Package
+from workers.client import Client
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A search to be started.
+
+    Attributes:
+        family: as the user wrote it.
+        terms: the body of ``POST /searches``.
+    """
+
+    family: str
+    package: Package
+    terms: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, *, family: str, problem: str, policy: str, **terms: Any) -> "Request":
+        """Look up the family and the policy.
+
+        Raises:
+            NotFound, InvalidInput: names what was mistyped.
+        """
+        package = registry.find(family)
+        if problem:
+            package.family.problem(problem)
+        digest = {"family_digest": package.digest}
+        return cls(
+            family=family, package=package, terms={**digest, "problem": problem, "policy": read_policy(policy), **terms}
+        )
+
+    def submit(self, client: Client) -> SearchView:
+        """Register the family and start the search.
+
+        Raises:
+            NotFound, InvalidInput, Conflict: the service's refusal.
+        """
+        package = self.package
+        document = package.family.document
+        client.register_family(package.digest, name=package.family.name, document=document, location=package.location)
+        return client.create_search(self.terms)
+
+
+def read_policy(name_or_file: str) -> str | dict[str, Any]:
+    """A policy's name, or the fields a file overrides.
+
+    Raises:
+        InvalidInput: names the field, or says why the file cannot be read.
+    """
+    path = Path(name_or_file).expanduser()
+    if path.suffix not in (".toml", ".json"):
+        return policy_from(name_or_file).name
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None
+    if not isinstance(document, dict):
+        raise InvalidInput("--policy", f"{path} must hold fields and values, not {document!r:.100}")
+    policy_from(document)
+    return document

@@ -1,0 +1,39 @@
+"""What is right, how exact float32 can be, and what there is to beat. Runs only in a worker's disposable child."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draw the inputs of one case, by argument name and in the argument's dtype."""
+    mean = {"normal": 0.0, "offset": 10.0}[distribution]
+    return {name: rng.normal(mean, 1.0, problem["N"]).astype(np.float32) for name in ("x", "y")}
+
+
+def reference(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The result in float64, from the same float32 inputs."""
+    x, y = (inputs[name].astype(np.float64) for name in ("x", "y"))
+    return {"out": problem["A"] * x + y}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same, naively and in the kernel's own precision: its error is the measure of a kernel's error."""
+    return {"out": np.float32(problem["A"]) * inputs["x"] + inputs["y"]}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[dict[str, np.ndarray]], Callable[[], object]]]:
+    """Other implementations to beat: each takes the inputs and returns the call that is timed."""
+
+    def with_numpy(inputs: dict[str, np.ndarray]) -> Callable[[], object]:
+        a, x, y = np.float32(problem["A"]), inputs["x"], inputs["y"]
+        out = np.empty_like(x)
+
+        def call() -> object:
+            np.multiply(x, a, out=out)
+            return np.add(out, y, out=out)
+
+        return call
+
+    return {"numpy": with_numpy}

@@ -1,0 +1,211 @@
+"""``search``, ``searches`` and ``trials``: start a search and stay with it, and look at earlier ones."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from evo.cli.options import Cache, Db, DeviceName, Json, PolicyName, Problem, SearchId, Threads, Token, Url, examples
+from evo.cli.place import Where
+from evo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evo.view import SearchView, TrialView
+
+StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed"]
+
+MINUTES = 2.0
+"""Budget of a search that names none."""
+
+MOST = 10**9
+"""Trials, or minutes, that a budget may name."""
+
+_BUDGET = "Budget: the first limit reached ends the search"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo search sdpa",
+            "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
+            "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
+            "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
+            "kernel-evo search --resume 12",
+        )
+    )(search)
+    app.command(epilog=examples("kernel-evo searches", "kernel-evo searches --state running --json"))(searches)
+    app.command(
+        epilog=examples(
+            "kernel-evo trials 12 --limit 10",
+            "kernel-evo trials 12 --sort number --outcome wrong_answer",
+        )
+    )(trials)
+
+
+def search(
+    family: Annotated[
+        str | None,
+        typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or recording."),
+    ] = None,
+    *,
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Trials at most.", rich_help_panel=_BUDGET)
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            metavar="M",
+            help=f"Minutes at most; {MINUTES:g} if no limit is given. Confirming the best comes on top.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
+    stagnation: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="Trials without a better one at most.", rich_help_panel=_BUDGET
+        ),
+    ] = None,
+    strategy: Annotated[str, typer.Option(metavar="NAME", help="random, tpe, evolution or portfolio.")] = "portfolio",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
+    policy: PolicyName = "default",
+    cache: Cache = "hot",
+    threads: Threads = 1,
+    resume: Annotated[
+        int | None, typer.Option(metavar="SEARCH", help="Go on with this search instead of starting one.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
+    announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Search a family's space for its fastest correct config, and promote it on evidence.
+
+    Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
+    Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
+    """
+    from evo.cli import background, session
+    from evo.cli.place import Place
+    from evo.cli.request import Request
+
+    where = Where(url=url, token=token, database=db)
+    if detach and url is None:
+        again = [argument for argument in sys.argv[1:] if argument != "--detach"]
+        place = Place.to_begin(db) if resume is None else Place.to_use(db)
+        raise typer.Exit(background.detach(again, place, where.options))
+    asked: Request | int
+    if resume is not None:
+        asked = resume
+    elif family is not None:
+        asked = Request.of(
+            family=family,
+            problem=problem,
+            device=device,
+            objective={"cache": cache, "threads": threads},
+            strategy=strategy,
+            seed=seed,
+            policy=policy,
+            budget=_budget(trials, minutes, stagnation),
+        )
+    else:
+        raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
+    raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json))
+
+
+def searches(
+    *,
+    state: Annotated[StateName | None, typer.Option(help="Only searches in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, metavar="N", help="How many at most, the latest first.")] = 20,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List searches, the latest first."""
+    from evo.cli.connection import connect
+    from evo.cli.output import print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        page = connection.client.searches(state=state, limit=limit)
+    if as_json:
+        print_json(page.items)
+    else:
+        _print_searches(page.items)
+
+
+def trials(
+    search_id: SearchId,
+    *,
+    sort: Annotated[
+        Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
+    ] = "rank",
+    outcome: Annotated[str | None, typer.Option(help="Only those that ended so, e.g. compile_failed.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 20,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List the trials of a search: config, outcome and time."""
+    from evo.cli.connection import connect
+    from evo.cli.output import print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        found: list[TrialView] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            page = connection.client.trials(
+                search_id, sort=sort, outcome=outcome, cursor=cursor, limit=min(200, limit - len(found))
+            )
+            found += page.items
+            if (cursor := page.next) is None:
+                break
+    if as_json:
+        print_json(found)
+    else:
+        _print_trials(found)
+
+
+def _budget(trials: int | None, minutes: float | None, stagnation: int | None) -> dict[str, float]:
+    if minutes is not None and not minutes <= MOST:
+        raise InvalidInput("--minutes", f"{minutes:g} is out of its limits; accepted: 0.01 … {MOST:,}")
+    given = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
+    return {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
+
+
+def _print_searches(views: "Iterable[SearchView]") -> None:
+    from evo.cli.output import console, table
+    from evo.wording import factor_text, time_text
+
+    rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
+    for view in views:
+        best = "–" if view.best is None else time_text(view.best.time_us)
+        cells = (view.state, view.family, view.problem_key, view.device.model, f"{view.finished:,}", best)
+        rows.add_row(str(view.id), *cells, factor_text(view.speedup))
+    out = console()
+    if rows.row_count:
+        out.print(rows)
+    else:
+        out.print("No searches here yet. Start one: [bold]kernel-evo search sdpa[/]")
+
+
+def _print_trials(found: "Iterable[TrialView]") -> None:
+    from rich.text import Text
+
+    from evo.cli.output import console, table
+    from evo.wording import outcome_text, settings_text, time_text
+
+    rows = table(">trial", "outcome", ">time", "origin", "config")
+    for trial in found:
+        outcome = "running" if trial.outcome is None else outcome_text(trial.outcome.kind)
+        rows.add_row(
+            str(trial.number), outcome, time_text(trial.time_us), trial.origin, Text(settings_text(trial.config))
+        )
+    console().print(rows if rows.row_count else "No such trials.")

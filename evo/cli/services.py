@@ -1,0 +1,99 @@
+"""``serve`` and ``worker``: the two long-running processes of a fleet."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.options import Db, Token, examples
+
+if TYPE_CHECKING:
+    from evo.device import DeviceKind
+
+ParentPid = Annotated[int | None, typer.Option(help="End when this parent process does.", hidden=True)]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples("kernel-evo serve", "kernel-evo serve --host 0.0.0.0 --port 8080 --db /srv/evo/kernel-evo.db")
+    )(serve)
+    app.command(
+        epilog=examples(
+            "kernel-evo worker --url http://127.0.0.1:8765",
+            "kernel-evo worker --url https://evo.example.org --token $TOKEN --kind cuda",
+        )
+    )(worker)
+
+
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+    ] = 8765,
+    db: Db = None,
+    parent_pid: ParentPid = None,
+) -> None:
+    """Run the service: REST API and leaderboard, until Ctrl-C. One service at a time owns a database."""
+    from api.server import serve as serve_until_told
+    from api.settings import Settings
+    from evo.cli.output import console
+    from evo.cli.parent import follow_parent
+    from evo.cli.place import Place
+
+    follow_parent(parent_pid)
+    settings = Settings(host=host, port=port, db=Place.to_begin(db).database)
+    serve_until_told(settings, lambda url: console().print(f"kernel-evo serves {settings.db} at [bold]{url}[/]"))
+
+
+def worker(
+    *,
+    url: Annotated[str, typer.Option(help="Address of the service to work for.", envvar="KERNEL_EVO_URL")],
+    token: Token = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Devices to offer: cpu, cuda or replay; may be repeated.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What people read; by default the host's name.")] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Identity, to be kept from run to run; by default one kept in --data.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Identity and undelivered results; by default user data.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Binaries and references; may be lost. Default: user cache.")
+    ] = None,
+    parent_pid: ParentPid = None,
+) -> None:
+    """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only."""
+    from api.logs import configure
+    from evo.cli.devices import cache_folder
+    from evo.cli.parent import follow_parent
+    from evo.cli.place import data_folder
+    from workers.daemon import Settings
+    from workers.daemon import serve as work_until_told
+
+    follow_parent(parent_pid)
+    configure("console", "info")
+    work_until_told(
+        Settings(
+            url=url,
+            token=token,
+            data=data or data_folder() / "worker",
+            cache=cache or cache_folder(),
+            kinds=_kinds(kind),
+            worker_id=id_,
+            name=name,
+        )
+    )
+
+
+def _kinds(given: list[str] | None) -> "list[DeviceKind]":
+    from evo.errors import InvalidInput
+    from evo.suggestion import unknown
+    from workers.daemon import KINDS
+
+    for name in given or ():
+        if name not in KINDS:
+            raise InvalidInput("--kind", unknown(name, KINDS, "kinds"))
+    return [kind for kind in KINDS if not given or kind in given]

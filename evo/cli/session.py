@@ -1,0 +1,161 @@
+"""One run of ``kernel-evo search``: reach a service, start or take up a search, stay with it, report."""
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from evo.cli.connection import Connection, connect
+from evo.cli.devices import require_compiler
+from evo.cli.display import head, screen
+from evo.cli.exits import Exit
+from evo.cli.follow import Interrupts, follow
+from evo.cli.local import worker_connected
+from evo.cli.output import console, print_json
+from evo.cli.place import Where
+from evo.cli.report import print_failures, print_report
+from evo.cli.request import Request
+from evo.errors import Conflict, NotFound
+from evo.lifecycle import TERMINAL
+from evo.view import SearchView
+
+RANKS = 10
+"""Trials in the table at the end."""
+
+
+def run(
+    asked: Request | int,
+    where: Where,
+    *,
+    stay: bool = True,
+    announce: Path | None = None,
+    as_json: bool = False,
+) -> Exit:
+    """Search, or go on with search number `asked`.
+
+    Args:
+        stay: until the search has ended; else only start it.
+        announce: a file that is told the number and the page of the search, once they are known.
+        as_json: progress goes to standard error, the search as it stands at the end to standard output.
+    """
+    out, interrupts = _progress(as_json), Interrupts()
+    with (
+        _ended_by_signals(),
+        _reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
+        interrupts.listen(),
+    ):
+        view = _taken_up(asked, connection) if isinstance(asked, int) else _begun(asked, connection, where)
+        page = f"{connection.client.url}/searches/{view.id}"
+        if announce is not None:
+            announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
+        out.print(head(view, page))
+        _mention_others(out, connection, view)
+        if not stay:
+            return Exit.DONE
+        with screen(out) as shown:
+            view = follow(connection, view.id, shown, interrupts)
+        family = view.family if isinstance(asked, int) else asked.family
+        _report(out, connection, view, where, family, as_json=as_json)
+    return exit_code(view, interrupts.count)
+
+
+def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
+    """Follow a search that somebody else runs; leaving it changes nothing."""
+    out = _progress(as_json)
+    with _ended_by_signals(), _reached(out, where, measuring=False) as connection:
+        view = connection.client.search(search_id)
+        out.print(head(view, f"{connection.client.url}/searches/{view.id}"))
+        if view.state not in TERMINAL and not worker_connected(connection.client.url, token=where.token):
+            out.print(f"[yellow]No worker is connected. kernel-evo search --resume {search_id} goes on with it.[/]\n")
+        with screen(out) as shown:
+            view = follow(connection, search_id, shown, Interrupts())
+        _report(out, connection, view, where, view.family, as_json=as_json)
+    return exit_code(view, 0)
+
+
+def exit_code(view: SearchView, interruptions: int) -> Exit:
+    """Whether it found anything, for scripts."""
+    if view.state == "cancelled" and interruptions > 1:
+        return Exit.INTERRUPTED
+    return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
+
+
+def _progress(as_json: bool) -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True) if as_json else console()
+
+
+def _report(
+    out: Console, connection: Connection, view: SearchView, where: Where, family: str, *, as_json: bool
+) -> None:
+    if as_json:
+        print_json(view)
+        return
+    ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=RANKS)).items
+    measured = [trial for trial in ranking if trial.time_us is not None]
+    print_report(out, view, measured, where.options, family)
+    if not measured and ranking:
+        print_failures(out, ranking)
+
+
+@contextmanager
+def _reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
+    """A connection, and a sign of life on the terminal for the seconds that starting a service takes."""
+    status = out.status("Starting …")
+    if out.is_terminal:
+        status.start()
+    try:
+        with connect(where, measuring=measuring, beginning=beginning) as connection:
+            status.stop()
+            yield connection
+    finally:
+        status.stop()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a request to end, or a closed terminal, unwind the program, so that its children end before it does."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _mention_others(out: Console, connection: Connection, mine: SearchView) -> None:
+    """Other running searches take their share of the device: the user may not remember them."""
+    running = connection.client.searches(state="running").items
+    others = [f"{view.id} ({view.family})" for view in running if view.id != mine.id]
+    if others:
+        out.print(
+            f"[yellow]Also running, sharing the device: search {', '.join(others)}. kernel-evo cancel ends one.[/]\n"
+        )
+
+
+def _begun(request: Request, connection: Connection, where: Where) -> SearchView:
+    try:
+        return request.submit(connection.client)
+    except Conflict as error:  # no worker offers a fitting device
+        wanted = request.terms["device"]
+        if where.url is not None:
+            raise
+        require_compiler(request.package.family, wanted)
+        if wanted == "auto":
+            raise
+        raise NotFound(f"no device fits --device {wanted}: {error}") from None
+
+
+def _taken_up(search_id: int, connection: Connection) -> SearchView:
+    view = connection.client.search(search_id)
+    if view.state in TERMINAL:
+        raise Conflict(f"search {search_id} is {view.state}, so there is nothing to resume: start a new one")
+    return connection.client.command(search_id, "resume") if view.state == "paused" else view

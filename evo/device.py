@@ -1,0 +1,44 @@
+"""What a config is compiled for and measured on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+DeviceKind = Literal["cpu", "cuda", "replay"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """The physical limits a roofline is built from.
+
+    Attributes:
+        flops_per_s: peak arithmetic rate by dtype name (``float32``, ``float16`` …), one thread for a CPU.
+        bytes_per_s: sustained copy bandwidth, read plus write.
+        source: ``measured`` on this very device, or ``table`` (a datasheet).
+    """
+
+    flops_per_s: Mapping[str, float]
+    bytes_per_s: float
+    source: Literal["measured", "table"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One device of one machine, as a worker discovered it.
+
+    Attributes:
+        model: what must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
+        architecture: what the compiler targets: ``sm_89``, ``x86_64+avx512``, or a recording's digest.
+        uuid: this very unit; one measuring process at a time holds its OS lock.
+        limits: numbers that constraints may name, all in base units: ``cores``, ``simd_bytes``, ``l1_bytes``,
+            ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
+        software: compiler, driver and library versions, recorded with every measurement.
+    """
+
+    kind: DeviceKind
+    model: str
+    architecture: str
+    uuid: str
+    limits: Mapping[str, float] = field(default_factory=dict)
+    ceilings: Ceilings | None = None
+    software: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,81 @@
+"""How a trial ended, in one line or at length."""
+
+from collections.abc import Sequence
+
+from evo.outcome import (
+    Abandoned,
+    Cancelled,
+    CaseError,
+    CompileFailed,
+    Crashed,
+    Impossible,
+    InvalidConfig,
+    LaunchFailed,
+    Measured,
+    Outcome,
+    OverResources,
+    Pruned,
+    TimedOut,
+    WrongAnswer,
+)
+from evo.wording import duration_text, significant, time_text
+
+LOG_LINES = 12
+
+
+def detail_text(outcome: Outcome) -> str:
+    """What there is to know beyond the outcome's name."""
+    text = ""
+    match outcome:
+        case Measured():
+            text = f"{time_text(outcome.timing.median_us)} (interquartile range {time_text(outcome.timing.iqr_us)})"
+        case Pruned():
+            seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
+            text = f"stopped early at {seen}, hopeless beside {limit}"
+        case CompileFailed():
+            text = first_lines(outcome.log)
+        case OverResources():
+            text = f"{outcome.resource}: {significant(outcome.used)} of at most {significant(outcome.limit)}"
+        case InvalidConfig() | LaunchFailed() | WrongAnswer():
+            text = outcome.reason
+        case TimedOut():
+            text = f"the {outcome.stage} stage ran past {duration_text(outcome.limit_s)}"
+        case Crashed():
+            text = f"while in {outcome.stage}: {outcome.reason}"
+        case Impossible():
+            floor = time_text(outcome.floor_us)
+            text = f"{time_text(outcome.timing.median_us)}, but the work takes {floor} at least: it did not do it"
+        case Abandoned():
+            text = f"lost with its worker {outcome.worker_losses} times"
+        case Cancelled():
+            pass
+    return text
+
+
+def first_lines(text: str, count: int = LOG_LINES) -> str:
+    """The first lines of a log; what a compiler says first is mostly what is wrong."""
+    lines = text.strip().splitlines()
+    rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
+    return "\n".join(lines[:count]) + rest
+
+
+def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
+    """The worst check of each case and output, in order of appearance: seeds of one case are told by their worst."""
+    worst: dict[tuple[str, str], CaseError] = {}
+    for case in cases:
+        key = (case.case, case.output)
+        if key not in worst or _badness(case) > _badness(worst[key]):
+            worst[key] = case
+    return list(worst.values())
+
+
+def _badness(case: CaseError) -> float:
+    if case.rel_l2 is None or case.max_abs is None:
+        return float("inf")
+    return max(_share(case.rel_l2, case.rel_l2_limit), _share(case.max_abs, case.max_abs_limit))
+
+
+def _share(error: float, limit: float) -> float:
+    if error == 0.0:
+        return 0.0
+    return error / limit if limit else float("inf")

@@ -1,0 +1,24 @@
+"""What a family document declares, checked and ready to be asked: problems, spaces, cases, candidates, work."""
+
+from evo.family.argument import DTYPES, Argument, Operand, Tolerance
+from evo.family.case import Case, CaseProblem
+from evo.family.family import Candidate, Family
+from evo.family.implementation import Implementation, Launch
+from evo.family.scope import LIMITS, TERMS
+from evo.family.work import Work
+
+__all__ = [
+    "DTYPES",
+    "LIMITS",
+    "TERMS",
+    "Argument",
+    "Candidate",
+    "Case",
+    "CaseProblem",
+    "Family",
+    "Implementation",
+    "Launch",
+    "Operand",
+    "Tolerance",
+    "Work",
+]

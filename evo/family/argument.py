@@ -1,0 +1,179 @@
+"""The parameters of a kernel: declared with expressions, resolved for one problem."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast
+
+from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.family.table import Table
+from evo.problem import Field
+from evo.suggestion import unknown
+from evo.trial import Value
+
+Role: TypeAlias = Literal["input", "output", "workspace", "scalar"]
+ROLES: tuple[Role, ...] = ("input", "output", "workspace", "scalar")
+
+DTYPES = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3",
+    "float8_e5m2",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+)
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far an output may be from the float64 reference.
+
+    Attributes:
+        rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
+        max_abs: limit of the largest absolute difference; None when `max_abs_ratio` says it.
+        max_abs_ratio: the same as a multiple of the error of ``yardstick()`` on the same inputs.
+    """
+
+    rel_l2: float
+    max_abs: float | None = None
+    max_abs_ratio: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """An argument of one problem (and config, for workspaces and scalars).
+
+    Attributes:
+        shape: elements; empty for a scalar.
+        value: of a scalar; None for a buffer.
+        tolerance: of an output.
+    """
+
+    name: str
+    role: Role
+    dtype: str
+    shape: tuple[int, ...] = ()
+    value: int | float | None = None
+    tolerance: Tolerance | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """A parameter as the family declares it, in the order of the call.
+
+    Attributes:
+        dtype: a dtype name, or the name of the choice field that holds one.
+        shape: over problem fields; a workspace's also over tunables, derived values and limits.
+        value: of a scalar, over the same names as a workspace's shape.
+        tolerance: of an output: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
+    """
+
+    name: str
+    role: Role
+    dtype: str
+    shape: tuple[Expression, ...] = ()
+    value: Expression | None = None
+    tolerance: Mapping[str, Expression]
+
+    @property
+    def local(self) -> bool:
+        """Whether it belongs to the implementation: its expressions may use the implementation's names."""
+        return self.role in ("workspace", "scalar")
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return self.shape if self.value is None else (*self.shape, self.value)
+
+    def inline(self, definitions: Mapping[str, Expression]) -> "Argument":
+        """The same with derived values replaced by their definitions."""
+        value = None if self.value is None else self.value.inline(definitions)
+        return replace(self, shape=tuple(extent.inline(definitions) for extent in self.shape), value=value)
+
+    def resolve(self, scope: Mapping[str, Value]) -> Operand:
+        """Its shape, dtype, value and tolerance in a scope that has all its names.
+
+        Raises:
+            InvalidInput: an extent below 1, or an expression without a value; names the expression.
+        """
+        return Operand(
+            name=self.name,
+            role=self.role,
+            dtype=str(scope.get(self.dtype, self.dtype)),
+            shape=tuple(int(_at_least(1, extent, extent.whole(scope))) for extent in self.shape),
+            value=None if self.value is None else self.value.number(scope),
+            tolerance=self._tolerance(scope),
+        )
+
+    def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
+        limits = {name: _at_least(0, each, each.number(scope)) for name, each in self.tolerance.items()}
+        return Tolerance(**limits) if limits else None
+
+
+def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Argument, ...]:
+    """The ``[[arguments]]`` of a document."""
+    arguments: list[Argument] = []
+    for table in tables:
+        argument = _read_argument(table, fields)
+        if argument.name in [each.name for each in arguments]:
+            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared before: rename one of the two")
+        arguments.append(argument)
+    return tuple(arguments)
+
+
+def read_dtype(table: Table, fields: Sequence[Field]) -> str:
+    """A dtype name, or the name of a choice field all of whose choices are dtype names."""
+    dtype = table.text("dtype", what="a dtype, or the name of a choice field")
+    choices = {field.name: field.choices for field in fields if field.type == "choice"}
+    if dtype in choices:
+        odd = [choice for choice in choices[dtype] if choice not in DTYPES]
+        if odd:
+            raise InvalidInput(table.field("dtype"), f"field {dtype}: {unknown(odd[0], DTYPES, 'dtypes')}")
+    elif dtype not in DTYPES:
+        raise InvalidInput(table.field("dtype"), unknown(dtype, [*choices, *DTYPES], "choice fields and dtypes"))
+    return dtype
+
+
+def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
+    names = [field.name for field in fields]
+    role = cast(Role, table.choice("role", ROLES))
+    scalar = role == "scalar"
+    argument = Argument(
+        name=table.text("name", pattern=IDENTIFIER, what="an identifier"),
+        role=role,
+        dtype=read_dtype(table, fields),
+        shape=() if scalar else tuple(table.expressions("shape")),
+        value=table.expression("value") if scalar else None,
+        tolerance=_read_tolerance(table, names) if role == "output" else {},
+    )
+    table.done()
+    if not scalar and not argument.shape:
+        raise InvalidInput(table.field("shape"), 'is missing: give its extents, e.g. ["B", "N"]')
+    if not argument.local:
+        for expression in argument.expressions:
+            expression.check_names(names, "problem fields")
+    return argument
+
+
+def _read_tolerance(table: Table, names: Collection[str]) -> dict[str, Expression]:
+    limits = {"rel_l2": table.expression("rel_l2")}
+    given = [key for key in ("max_abs", "max_abs_ratio") if key in table]
+    if len(given) != 1:
+        reason = "give one of max_abs and max_abs_ratio (a multiple of the yardstick's error)"
+        raise InvalidInput(table.field("max_abs"), reason if given else f"is missing: {reason}")
+    limits[given[0]] = table.expression(given[0])
+    for expression in limits.values():
+        expression.check_names(names, "problem fields")
+    return limits
+
+
+def _at_least(least: int, expression: Expression, value: float) -> float:
+    if value < least:
+        raise InvalidInput(expression.field, f"`{expression.text}` is {value} here, but must be at least {least}")
+    return value

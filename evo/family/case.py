@@ -1,0 +1,69 @@
+"""The correctness cases of a family: the searched problem and its variations, as data."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.family.table import Table
+from evo.problem import Field, Problem
+
+CASE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A correctness case.
+
+    Attributes:
+        inputs: a distribution that ``inputs()`` of reference.py knows.
+        changes: field → expression over the searched problem.
+        hidden: a shape the search never times.
+    """
+
+    name: str
+    inputs: str
+    changes: Mapping[str, Expression]
+    hidden: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseProblem:
+    """A case of one searched problem.
+
+    Attributes:
+        problem: None, with the reason in `refusal`, when it does not exist here (out of a field's limits, …).
+    """
+
+    case: Case
+    problem: Problem | None
+    refusal: str | None = None
+
+
+def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
+    cases: list[Case] = []
+    for entry in table.tables("cases"):
+        case = _read_case(entry, fields)
+        if case.name in [each.name for each in cases]:
+            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared before: rename one of the two")
+        cases.append(case)
+    if not cases or cases[0].changes:
+        way_out = "the first case is the searched problem itself, which is timed: put one without `problem` first"
+        raise InvalidInput(table.field("cases"), way_out)
+    return tuple(cases)
+
+
+def _read_case(table: Table, fields: Sequence[Field]) -> Case:
+    names = [field.name for field in fields]
+    changed = table.table("problem")
+    changes = {name: changed.expression(name).check_names(names, "problem fields") for name in names if name in changed}
+    changed.done()
+    case = Case(
+        name=table.text("name", pattern=CASE_NAME, what="a name: letters, digits, `_`, `-`"),
+        inputs=table.text("inputs", pattern=CASE_NAME, what="the name of a distribution"),
+        changes=changes,
+        hidden=table.flag("hidden"),
+    )
+    table.done()
+    return case

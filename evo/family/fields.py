@@ -1,0 +1,39 @@
+"""Reading the ``[problem.*]`` tables of a document."""
+
+from dataclasses import replace
+from typing import cast
+
+from evo.errors import InvalidInput
+from evo.family.scope import KINDS, WORD, check_new_name
+from evo.family.table import Table
+from evo.problem import Field, FieldType
+
+
+def read_fields(table: Table) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    for name, entry in table.named_tables():
+        check_new_name(name, entry.field(), [field.name for field in fields], KINDS)
+        fields.append(_read_field(name, entry))
+    return tuple(fields)
+
+
+def _read_field(name: str, table: Table) -> Field:
+    kind = cast(FieldType, table.choice("type", ("int", "bool", "choice")))
+    limits = {key: table.whole(key, 0) for key in ("min", "max") if kind == "int" and key in table}
+    choices = tuple(table.texts("choices")) if kind == "choice" else ()
+    field = Field(name=name, type=kind, choices=choices, help=table.text("help", ""), **limits)
+    _check_limits(field, table)
+    if "default" in table:
+        field = replace(field, default=field.parse(table.raw("default"), table.field("default")))
+    table.done()
+    return field
+
+
+def _check_limits(field: Field, table: Table) -> None:
+    if field.min > field.max:
+        raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}")
+    if field.type == "choice" and not field.choices:
+        raise InvalidInput(table.field("choices"), 'is missing: give the texts to choose from, e.g. ["a", "b"]')
+    for choice in field.choices:
+        if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
+            raise InvalidInput(table.field("choices"), f"{choice!r}: choices are different words without spaces")

@@ -1,0 +1,278 @@
+"""How a family runs on one kind of device: a template, its tunables, and what must hold between them."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evo.device import DeviceKind
+from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.family.argument import IDENTIFIER, Argument, Operand
+from evo.family.scope import LIMITS, TERMS, check_new_name
+from evo.family.table import Table
+from evo.problem import Field, Problem, problem_key
+from evo.space import Constraint, Tunable
+from evo.trial import Value
+
+FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")
+C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How often a CUDA kernel is started at once.
+
+    Attributes:
+        grid, block: blocks and threads, (x, y, z).
+        shared_memory_bytes: dynamic shared memory of a block.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """A launch as expressions."""
+
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    shared_memory: Expression
+
+    def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
+        return Geometry(
+            grid=tuple(each.inline(definitions) for each in self.grid),
+            block=tuple(each.inline(definitions) for each in self.block),
+            shared_memory=self.shared_memory.inline(definitions),
+        )
+
+    def resolve(self, scope: Mapping[str, Value]) -> Launch:
+        return Launch(
+            grid=_three(self.grid, scope),
+            block=_three(self.block, scope),
+            shared_memory_bytes=self.shared_memory.whole(scope),
+        )
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*self.grid, *self.block, self.shared_memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementation:
+    """A family on one kind of device.
+
+    All expressions are free of derived names: these are replaced by their definitions when the document is read.
+
+    Attributes:
+        mode: ``template``: rendered by Jinja2; ``source``: used as it is, tunables and problem fields become macros.
+        file: of the template or source, relative to the family's folder.
+        entry: the function to call.
+        arguments: of the call, in order.
+        flags: for the compiler, after its own defaults.
+        requires: what the problem must satisfy.
+        defaults: problem defaults for this kind.
+        valid_keys: of a recording, all its configs.
+    """
+
+    kind: DeviceKind
+    mode: Literal["template", "source"] = "template"
+    file: str = ""
+    entry: str = ""
+    arguments: tuple[Argument, ...] = ()
+    flags: tuple[str, ...] = ()
+    requires: tuple[Constraint, ...] = ()
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    tunables: tuple[Tunable, ...]
+    constraints: tuple[Constraint, ...] = ()
+    derived: Mapping[str, Expression] = field(default_factory=dict)
+    geometry: Geometry | None = None
+    valid_keys: tuple[str, ...] | None = None
+
+    def check_problem(self, problem: Problem) -> None:
+        """Nothing, for a problem it can run.
+
+        Raises:
+            InvalidInput: names the requirement and its reason.
+        """
+        for requirement in self.requires:
+            if not requirement.expression.truth(problem):
+                raise InvalidInput("problem", f"{problem_key(problem)} is not for {self.kind}: it needs {requirement}")
+
+    def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
+        """The derived values by name, for a scope with everything but them."""
+        return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
+
+    def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
+        """The call's arguments, resolved."""
+        return tuple(argument.resolve(scope) for argument in self.arguments)
+
+    def launch(self, scope: Mapping[str, Value]) -> Launch | None:
+        """How to start the kernel; None for a plain function call."""
+        return None if self.geometry is None else self.geometry.resolve(scope)
+
+    def reach(self, used: Collection[str]) -> frozenset[str]:
+        """The names that matter through the launch, the arguments, or one of the derived values in `used`."""
+        arguments = [expression for argument in self.arguments for expression in argument.expressions]
+        derived = [expression for name, expression in self.derived.items() if name in used]
+        launch = self.geometry.expressions if self.geometry else ()
+        return frozenset(name for expression in (*arguments, *derived, *launch) for name in expression.names)
+
+    @property
+    def limits(self) -> frozenset[str]:
+        """The device limits its expressions use."""
+        constrained = {name for constraint in self.constraints for name in constraint.expression.names}
+        return LIMITS[self.kind] & (constrained | self.reach(self.derived))
+
+
+def read_implementation(
+    kind: DeviceKind, table: Table, fields: Sequence[Field], arguments: Sequence[Argument]
+) -> Implementation:
+    """The ``[cpu]`` or ``[cuda]`` table of a document."""
+    if ("template" in table) == ("source" in table):
+        raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
+    mode: Literal["template", "source"] = "template" if "template" in table else "source"
+    names = [each.name for each in fields]
+    tunables = read_tunables(table.table("tunables"), names, kind)
+    known = [*names, *(tunable.name for tunable in tunables), *LIMITS[kind], *TERMS]
+    derived = _read_derived(table.table("derived"), known, [*names, *(tunable.name for tunable in tunables)], kind)
+    scope = frozenset([*known, *derived])
+    implementation = Implementation(
+        kind=kind,
+        mode=mode,
+        file=table.text(mode, pattern=FILE, what="the path of a file in the family's folder"),
+        entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
+        arguments=_read_call(table, arguments, scope, derived),
+        flags=tuple(table.texts("flags")),
+        requires=_read_constraints(table.tables("requires"), names, {}),
+        defaults=_read_defaults(table.table("defaults"), fields),
+        tunables=tunables,
+        constraints=_read_constraints(table.tables("constraints"), scope, derived),
+        derived=derived,
+        geometry=_read_geometry(table.table("launch"), scope, derived) if kind == "cuda" else None,
+    )
+    table.done()
+    if mode == "source":
+        _check_macros(tunables, fields, table)
+    return implementation
+
+
+def read_recording(table: Table) -> Implementation:
+    """The ``replay`` table of a recording's document."""
+    tunables = read_tunables(table.table("tunables"), (), "replay")
+    keys = table.raw("valid_keys", "the keys of the recorded configs")
+    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+        raise InvalidInput(table.field("valid_keys"), "must be a list of keys, each the values joined by commas")
+    table.done()
+    return Implementation(kind="replay", tunables=tunables, valid_keys=tuple(keys))
+
+
+def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
+    """The ``tunables`` table: a table for each, or just its list of values."""
+    tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
+    if not tunables:
+        raise InvalidInput(table.field(), "is missing or empty: give at least one tunable with its values")
+    return tuple(tunables)
+
+
+def _read_tunable(name: str, table: Table, taken: Sequence[str], kind: DeviceKind) -> Tunable:
+    if kind != "replay":
+        check_new_name(name, table.field(name), taken, [kind])
+    if isinstance(table.raw(name), list | tuple):
+        return _tunable(table, name, values=tuple(table.sequence(name)))
+    entry = table.table(name)
+    values = tuple(entry.raw("values", "a list of values") if isinstance(entry.raw("values"), list | tuple) else ())
+    ordinal = entry.choice("kind", ("ordinal", "categorical")) == "ordinal" if "kind" in entry else None
+    default = entry.raw("default") if "default" in entry else None
+    tunable = _tunable(table, name, values=values, default=default, ordinal=ordinal, help=entry.text("help", ""))
+    entry.done()
+    return tunable
+
+
+def _tunable(table: Table, name: str, values: tuple[Value, ...], **given: object) -> Tunable:
+    try:
+        return Tunable(name=name, values=values, **given)  # type: ignore[arg-type]
+    except InvalidInput as error:
+        raise InvalidInput(table.field(error.field.removeprefix("tunables.")), error.reason) from error
+
+
+def _read_derived(
+    table: Table, known: Sequence[str], declared: Sequence[str], kind: DeviceKind
+) -> dict[str, Expression]:
+    derived: dict[str, Expression] = {}
+    for name in table.names():
+        check_new_name(name, table.field(name), [*declared, *derived], [kind])
+        derived[name] = table.expression(name).check_names([*known, *derived]).inline(derived)
+    return derived
+
+
+def _read_constraints(
+    tables: Sequence[Table], scope: Sequence[str] | frozenset[str], derived: Mapping[str, Expression]
+) -> tuple[Constraint, ...]:
+    constraints = []
+    for table in tables:
+        expression = table.expression("expression").check_names(scope).inline(derived)
+        because = table.text("because", what="a sentence that says why")
+        constraints.append(Constraint(expression=expression, because=because))
+        table.done()
+    return tuple(constraints)
+
+
+def _read_defaults(table: Table, fields: Sequence[Field]) -> dict[str, Value]:
+    by_name = {each.name: each for each in fields}
+    given = {name: table.raw(name) for name in by_name if name in table}
+    table.done()
+    return {name: by_name[name].parse(value, table.field(name)) for name, value in given.items()}
+
+
+def _read_call(
+    table: Table, arguments: Sequence[Argument], scope: frozenset[str], derived: Mapping[str, Expression]
+) -> tuple[Argument, ...]:
+    by_name = {argument.name: argument for argument in arguments}
+    names = table.texts("arguments") if "arguments" in table else list(by_name)
+    for place, name in enumerate(names):
+        if name not in by_name or names.index(name) != place:
+            where = table.field(f"arguments[{place}]")
+            raise InvalidInput(where, f"`{name}` is not one of {', '.join(by_name)}, each given once")
+    for argument in arguments:
+        if argument.role == "output" and argument.name not in names:
+            raise InvalidInput(table.field("arguments"), f"lacks the output `{argument.name}`")
+    chosen = [by_name[name] for name in names]
+    for expression in (each for argument in chosen if argument.local for each in argument.expressions):
+        expression.check_names(scope)
+    return tuple(argument.inline(derived) for argument in chosen)
+
+
+def _read_geometry(table: Table, scope: frozenset[str], derived: Mapping[str, Expression]) -> Geometry:
+    geometry = Geometry(
+        grid=tuple(table.expressions("grid")),
+        block=tuple(table.expressions("block")),
+        shared_memory=table.expression("shared_memory", "0"),
+    )
+    table.done()
+    for key, extents in (("grid", geometry.grid), ("block", geometry.block)):
+        if not 1 <= len(extents) <= 3:
+            raise InvalidInput(table.field(key), f'give one to three expressions, e.g. {key} = ["x", "y"]')
+    for expression in geometry.expressions:
+        expression.check_names(scope)
+    return geometry.inline(derived)
+
+
+def _check_macros(tunables: Sequence[Tunable], fields: Sequence[Field], table: Table) -> None:
+    named = [*((t.name, t.values) for t in tunables), *((each.name, each.choices) for each in fields)]
+    for name, values in named:
+        for value in values:
+            if isinstance(value, str) and not C_TEXT.fullmatch(value):
+                where = table.field("source")
+                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: use identifiers, or a template")
+
+
+def _three(extents: Sequence[Expression], scope: Mapping[str, Value]) -> tuple[int, int, int]:
+    values = [extent.whole(scope) for extent in extents]
+    for extent, value in zip(extents, values, strict=True):
+        if value < 1:
+            raise InvalidInput(extent.field, f"`{extent.text}` is {value} here, but must be at least 1")
+    x, y, z = [*values, 1, 1][:3]
+    return x, y, z

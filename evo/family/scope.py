@@ -1,0 +1,73 @@
+"""Which names an expression of a family may use, and what they stand for."""
+
+import keyword
+import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from evo.device import Device, DeviceKind
+from evo.errors import InvalidInput
+from evo.expression import FUNCTIONS
+from evo.objective import Objective
+from evo.space.tunable import NAME
+from evo.trial import Value
+
+LIMITS: Mapping[DeviceKind, frozenset[str]] = MappingProxyType(
+    {
+        "cpu": frozenset({"cores", "simd_bytes", "l1_bytes", "l2_bytes", "l3_bytes"}),
+        "cuda": frozenset(
+            {
+                "compute_capability",
+                "l2_bytes",
+                "max_blocks_per_sm",
+                "max_threads",
+                "max_threads_per_sm",
+                "registers",
+                "shared_memory_bytes",
+                "shared_memory_per_sm_bytes",
+                "sm_count",
+                "warp_size",
+            }
+        ),
+        "replay": frozenset(),
+    }
+)
+"""Names of `Device.limits` that expressions may use, by device kind."""
+
+KINDS: tuple[DeviceKind, ...] = ("cpu", "cuda")
+"""The kinds a family can have an implementation for; ``replay`` has recordings instead."""
+
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+"""What names a family, and what a choice may be."""
+
+TERMS = frozenset({"threads", "programmatic"})
+"""Names of the objective that expressions may use."""
+
+TEMPLATE_WORDS = frozenset(
+    {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs", "namespace"}
+)
+
+
+def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:
+    """Nothing, for a name a field, tunable or derived value may bear.
+
+    Raises:
+        InvalidInput: malformed, reserved, or taken.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidInput(where, "a name starts with a letter and consists of letters, digits and underscores")
+    if keyword.iskeyword(name) or name in FUNCTIONS | TERMS | TEMPLATE_WORDS:
+        raise InvalidInput(where, f"`{name}` means something else in expressions or templates: choose another name")
+    if name in taken:
+        raise InvalidInput(where, f"`{name}` is declared before: names of fields, tunables and derived values differ")
+    if any(name in LIMITS[kind] for kind in kinds):
+        raise InvalidInput(where, f"`{name}` is a limit of the device: choose another name, e.g. `{name}_used`")
+
+
+def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
+    """The device's limits and the objective's terms by name; whole limits as integers."""
+    scope: dict[str, Value] = {"threads": objective.threads, "programmatic": objective.launch == "pdl"}
+    for name in sorted(LIMITS[device.kind].intersection(device.limits)):
+        limit = device.limits[name]
+        scope[name] = int(limit) if limit == int(limit) else limit
+    return scope

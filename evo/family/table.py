@@ -1,0 +1,138 @@
+"""Strict reading of a document's tables: each key is asked for once, and what nobody asked for is an error."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.suggestion import unknown
+
+MAX_ENTRIES = 200
+MAX_TEXT = 10_000
+
+
+class Table:
+    """One table of a document.
+
+    Args:
+        content: what the parser of the file made of it.
+        where: of the document, e.g. ``family.toml``.
+        path: dotted, of this table; empty for the whole document.
+
+    Raises:
+        InvalidInput: from every method: names the dotted path and what belongs there.
+    """
+
+    def __init__(self, content: object, where: str, path: str = "") -> None:
+        self.where = where
+        self.path = path
+        if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
+            raise InvalidInput(self.field(), f"must be a table (KEY = VALUE pairs), not {content!r:.100}")
+        if len(content) > MAX_ENTRIES:
+            raise InvalidInput(self.field(), f"has {len(content)} entries, of at most {MAX_ENTRIES}")
+        self._content = content
+        self._asked: dict[str, None] = {}
+
+    def field(self, key: str = "") -> str:
+        """The full name of a key (or of this table) for an error."""
+        path = ".".join(part for part in (self.path, key) if part)
+        return f"{self.where}: {path}" if path else self.where
+
+    def __contains__(self, key: str) -> bool:
+        self._asked[key] = None
+        return key in self._content
+
+    def names(self) -> list[str]:
+        """All keys, whose names are the author's to choose."""
+        self._asked.update(dict.fromkeys(self._content))
+        return list(self._content)
+
+    def done(self) -> None:
+        """Refuse keys that were never asked for."""
+        for key in self._content:
+            if key not in self._asked:
+                raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
+
+    def raw(self, key: str, what: str = "a value") -> Any:
+        """The value of a key that must be there."""
+        if key not in self:
+            raise InvalidInput(self.field(key), f"is missing: give {what}")
+        return self._content[key]
+
+    def text(
+        self, key: str, default: str | None = None, *, pattern: re.Pattern[str] | None = None, what: str = ""
+    ) -> str:
+        if default is not None and key not in self:
+            return default
+        value = self.raw(key, what or "a text")
+        if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
+            raise InvalidInput(self.field(key), f"must be {what or 'a text'}, not {value!r:.100}")
+        if pattern and not pattern.fullmatch(value):
+            raise InvalidInput(self.field(key), f"{value!r:.100} is not {what}")
+        return value
+
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        value = self.text(key, what=f"one of {', '.join(choices)}")
+        if value not in choices:
+            raise InvalidInput(self.field(key), unknown(value, choices, "choices"))
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self._content[key] if key in self else default
+        if not isinstance(value, bool):
+            raise InvalidInput(self.field(key), f"must be true or false, not {value!r:.100}")
+        return value
+
+    def whole(self, key: str, default: int) -> int:
+        value = self._content[key] if key in self else default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidInput(self.field(key), f"must be a whole number, not {value!r:.100}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        values = self.sequence(key)
+        for place, value in enumerate(values):
+            if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
+                raise InvalidInput(self.field(f"{key}[{place}]"), f"must be a text, not {value!r:.100}")
+        return values
+
+    def sequence(self, key: str) -> list[Any]:
+        """A list, empty when the key is absent."""
+        value = self._content[key] if key in self else []
+        if not isinstance(value, list | tuple):
+            raise InvalidInput(self.field(key), f"must be a list, not {value!r:.100}")
+        return list(value)
+
+    def table(self, key: str) -> "Table":
+        """A table, empty when the key is absent."""
+        return Table(self._content[key] if key in self else {}, self.where, self._below(key))
+
+    def tables(self, key: str) -> list["Table"]:
+        """A list of tables, empty when the key is absent."""
+        entries = self.sequence(key)
+        if len(entries) > MAX_ENTRIES:
+            raise InvalidInput(self.field(key), f"has {len(entries)} entries, of at most {MAX_ENTRIES}")
+        return [Table(entry, self.where, self._below(f"{key}[{place}]")) for place, entry in enumerate(entries)]
+
+    def named_tables(self) -> Iterator[tuple[str, "Table"]]:
+        """Each entry of this table as a table."""
+        for key in self.names():
+            yield key, self.table(key)
+
+    def expression(self, key: str, default: str | None = None) -> Expression:
+        """An expression; a bare number or bool stands for itself."""
+        value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
+        return self._expression(value, key)
+
+    def expressions(self, key: str) -> list[Expression]:
+        return [self._expression(value, f"{key}[{place}]") for place, value in enumerate(self.sequence(key))]
+
+    def _expression(self, value: object, key: str) -> Expression:
+        text = value if isinstance(value, str) else repr(value) if isinstance(value, bool | int | float) else ""
+        if not text:
+            raise InvalidInput(self.field(key), f"must be an expression in quotes, not {value!r:.100}")
+        return Expression.parse(text, self.field(key))
+
+    def _below(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key

@@ -1,0 +1,52 @@
+"""What a problem needs at least: the numbers a roofline is computed from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evo.expression import Expression
+from evo.family.argument import read_dtype
+from evo.family.table import Table
+from evo.problem import Field, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a problem needs at least.
+
+    Attributes:
+        flops: arithmetic operations.
+        bytes: each input read once, each output written once.
+        dtype: the arithmetic is done in.
+    """
+
+    flops: float
+    bytes: float
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkFormula:
+    """Work as expressions over problem fields."""
+
+    flops: Expression
+    bytes: Expression
+    dtype: str
+
+    def of(self, problem: Problem) -> Work:
+        """The work of one problem."""
+        return Work(
+            flops=float(self.flops.number(problem)),
+            bytes=float(self.bytes.number(problem)),
+            dtype=str(problem.get(self.dtype, self.dtype)),
+        )
+
+
+def read_work(table: Table, fields: Sequence[Field]) -> WorkFormula:
+    names = [field.name for field in fields]
+    work = WorkFormula(
+        flops=table.expression("flops").check_names(names, "problem fields"),
+        bytes=table.expression("bytes").check_names(names, "problem fields"),
+        dtype=read_dtype(table, fields),
+    )
+    table.done()
+    return work

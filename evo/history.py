@@ -1,0 +1,67 @@
+"""The ordered log of a search, which every strategy is a pure function of."""
+
+from bisect import insort
+
+from evo.outcome import Abandoned, Cancelled
+from evo.trial import Proposal, Trial
+
+ELITES = 8
+"""How many of the fastest trials count as elites."""
+
+
+class History:
+    """What was asked and how it ended, in order.
+
+    A strategy reads it and keeps nothing that could not be rebuilt from it, so a restarted service continues exactly
+    where it stopped. `asked` and `finished` only ever grow; a caller that keeps a position can consume the news.
+    Not thread-safe: its owner serialises access.
+
+    Attributes:
+        asked: every trial as it was asked, by number.
+        finished: every ended trial with its outcome, in the order they ended.
+        pending: asked trials that have not ended, by number.
+        seen: for each asked trial, how many had ended when it was asked: with `finished`, the whole interleaving.
+        position: number of an ended trial → its place in `finished`.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[Trial] = []
+        self.finished: list[Trial] = []
+        self.pending: dict[int, Trial] = {}
+        self.seen: list[int] = []
+        self.position: dict[int, int] = {}
+        self._ranked: list[tuple[float, int, Trial]] = []
+
+    def ask(self, proposal: Proposal) -> Trial:
+        """Append the next trial; its number is its position."""
+        trial = Trial(number=len(self.asked), proposal=proposal)
+        self.asked.append(trial)
+        self.seen.append(len(self.finished))
+        self.pending[trial.number] = trial
+        return trial
+
+    def tell(self, trial: Trial) -> None:
+        """Record how a pending trial ended.
+
+        Raises:
+            KeyError: it is not pending (never asked, or told before).
+        """
+        del self.pending[trial.number]
+        self.position[trial.number] = len(self.finished)
+        self.finished.append(trial)
+        if trial.time_us is not None:
+            insort(self._ranked, (trial.time_us, trial.number, trial))
+
+    @property
+    def measured(self) -> list[Trial]:
+        """Finished trials that have a time, in the order they ended."""
+        return [trial for trial in self.finished if trial.time_us is not None]
+
+    def elites(self, count: int) -> list[Trial]:
+        """The `count` fastest measured trials, fastest first; the earlier one of a tie first."""
+        return [trial for _, _, trial in self._ranked[:count]]
+
+
+def informative(trial: Trial) -> bool:
+    """Whether the outcome says anything about the config: a lost worker or a cancelled search does not."""
+    return not isinstance(trial.outcome, Abandoned | Cancelled | None)

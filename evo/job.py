@@ -1,0 +1,160 @@
+"""Messages between the service and its workers; both sides import these and nothing of each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evo.device import Device
+from evo.objective import Objective
+from evo.outcome import CaseError, Outcome
+from evo.policy import Policy
+from evo.timing import Timing
+from evo.trial import Config, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyRef:
+    """Which family, exactly.
+
+    Attributes:
+        digest: over spec, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
+        location: absolute path of the folder or recording on the submitting machine; None for a built-in family.
+    """
+
+    name: str
+    digest: str
+    location: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTerms:
+    """What every job of one search has in common."""
+
+    search_id: int
+    family: FamilyRef
+    problem: Mapping[str, Value]
+    device: Device
+    objective: Objective
+    policy: Policy
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Take one trial up the ladder: compile, resources, verify, quick gate."""
+
+    number: int
+    config: Config
+    prune_above_us: float | None = None
+    kind: Literal["evaluate"] = "evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Time every baseline of the family that can run here."""
+
+    kind: Literal["baseline"] = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirm:
+    """Interleave challenger, incumbent and baselines in a fresh process with fresh inputs."""
+
+    challenger: Config
+    incumbent: Config | None
+    seed: int
+    kind: Literal["confirm"] = "confirm"
+
+
+Job: TypeAlias = Evaluate | Baseline | Confirm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """Seconds a job spent where; what is left of the wall time is the search's own overhead."""
+
+    render_s: float = 0.0
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    measure_s: float = 0.0
+    wait_s: float = 0.0
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateReport:
+    """How a trial ended.
+
+    Attributes:
+        binary_digest: of the compiled artefact; equal binaries are measured once.
+        artefacts: name (``source``, ``compiler.log``, ``binary``) → digest in the artefact store.
+        environment: clocks, temperature, versions at the time of measuring.
+    """
+
+    outcome: Outcome
+    stages: Stages = field(default_factory=Stages)
+    binary_digest: str | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["evaluate"] = "evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineReport:
+    """Times by baseline name; those that could not run are named with the reason."""
+
+    timings: Mapping[str, Timing]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    stages: Stages = field(default_factory=Stages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["baseline"] = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmReport:
+    """Interleaved samples: entry i of every timing was taken in round i.
+
+    Attributes:
+        challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
+        failure: set, and the timings None, when challenger or incumbent could not be measured.
+        failed: which of the two it was.
+    """
+
+    challenger: Timing | None = None
+    challenger_again: Timing | None = None
+    incumbent: Timing | None = None
+    baselines: Mapping[str, Timing] = field(default_factory=dict)
+    cases: tuple[CaseError, ...] = ()
+    failure: Outcome | None = None
+    failed: Literal["challenger", "incumbent"] | None = None
+    stages: Stages = field(default_factory=Stages)
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["confirm"] = "confirm"
+
+
+Report: TypeAlias = EvaluateReport | BaselineReport | ConfirmReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """One job, granted to one slot of one worker until it expires.
+
+    Attributes:
+        attempt_id: identifies the lease; `token` fences it: a report with another token is stale.
+        lease_s: seconds until it expires unless a heartbeat renews it.
+    """
+
+    attempt_id: int
+    token: str
+    lease_s: float
+    terms: SearchTerms
+    job: Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatReply:
+    """What the service wants the worker to know: attempts to drop, and whether to stop asking for more."""
+
+    cancel: tuple[int, ...] = ()
+    drain: bool = False

@@ -1,0 +1,46 @@
+"""The states of a search and the commands that lead from one to another."""
+
+from typing import Literal, TypeAlias
+
+from evo.errors import Conflict
+
+State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed"]
+Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail"]
+
+TERMINAL: frozenset[State] = frozenset({"finished", "cancelled", "failed"})
+"""States that nothing leaves."""
+
+_TARGET: dict[Command, State] = {
+    "pause": "paused",
+    "resume": "running",
+    "stop": "stopping",
+    "cancel": "cancelled",
+    "finish": "finished",
+    "fail": "failed",
+}
+
+_LEGAL: dict[State, frozenset[Command]] = {
+    "running": frozenset({"pause", "stop", "cancel", "finish", "fail"}),
+    "paused": frozenset({"resume", "stop", "cancel", "fail"}),
+    "stopping": frozenset({"cancel", "finish", "fail"}),
+    "finished": frozenset(),
+    "cancelled": frozenset(),
+    "failed": frozenset(),
+}
+
+
+def transition(state: State, command: Command) -> State:
+    """The state after a command. Asking for the present state again changes nothing, so commands may be repeated.
+
+    ``pause`` and ``stop`` let running trials end; ``stop`` asks for no more and then finishes, ``cancel`` drops them.
+
+    Raises:
+        Conflict: the command does not fit the state.
+    """
+    target = _TARGET[command]
+    if target == state or command in _LEGAL[state]:
+        return target
+    if state in TERMINAL:
+        raise Conflict(f"cannot {command} a search that is {state}: it has ended; start a new one")
+    legal = ", ".join(sorted(_LEGAL[state]))
+    raise Conflict(f"cannot {command} a search that is {state}; possible now: {legal}")

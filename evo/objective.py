@@ -1,0 +1,34 @@
+"""What exactly is compared; part of a search and of a champion's key."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PROTOCOL_VERSION = 1
+"""Raised whenever the way samples are taken changes: figures of different versions are never ranked together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The terms of the comparison.
+
+    Attributes:
+        cache: ``hot`` times the same buffers again and again, ``cold`` rotates buffer sets past the last-level cache.
+        threads: CPU threads a kernel may use.
+        launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
+        accumulate: the accumulator's dtype, the accuracy class of the result.
+        deterministic: True refuses a kernel whose output differs between runs on the same input.
+        protocol: version of the timing protocol.
+    """
+
+    cache: Literal["hot", "cold"] = "hot"
+    threads: int = 1
+    launch: Literal["plain", "pdl"] = "plain"
+    accumulate: str = "float32"
+    deterministic: bool = True
+    protocol: int = PROTOCOL_VERSION
+
+    @property
+    def key(self) -> str:
+        """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v1``."""
+        order = "deterministic" if self.deterministic else "any-order"
+        return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}"

@@ -1,0 +1,138 @@
+"""Gates and thresholds of a search in one frozen object, stored with it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args, get_type_hints
+
+from evo.errors import InvalidInput
+from evo.suggestion import unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Everything that decides whether a candidate passes, except the family's numeric tolerance.
+
+    Attributes:
+        quick_samples: samples of the quick gate, which every trial gets.
+        confirm_samples: interleaved rounds of a confirmation.
+        prune_ratio: after a fifth of the quick samples, a candidate whose median is this many times slower than the
+            slowest elite is stopped early (outcome Pruned); None never prunes.
+        minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
+        minimum_effect: smallest Hedges' g.
+        confidence: of the bootstrap intervals.
+        significance: of the paired test, before the correction for the number of challengers.
+        challenge_every: trials between two challenges of the incumbent while a search runs (one always ends it).
+        max_registers, max_shared_memory_bytes, min_occupancy: gates beyond what the target itself enforces; None: none.
+        max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no gate.
+        compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
+        memory_limit_bytes: what a runner may allocate beyond what it holds when it starts.
+        max_candidate_faults: crashes and time-outs of one trial before it is final (a fault may be the machine's).
+        max_worker_losses: lost workers before a trial is Abandoned.
+        seeds: input seeds each nominal correctness case is repeated with.
+    """
+
+    name: str = "default"
+    quick_samples: int = 40
+    confirm_samples: int = 100
+    prune_ratio: float | None = 1.5
+    minimum_gain: float = 0.02
+    minimum_effect: float = 0.8
+    confidence: float = 0.95
+    significance: float = 0.05
+    challenge_every: int = 50
+    max_registers: int | None = None
+    max_shared_memory_bytes: int | None = None
+    min_occupancy: float | None = None
+    max_stack_bytes: int | None = 0
+    max_spill_bytes: int | None = 0
+    compile_timeout_s: float = 60.0
+    verify_timeout_s: float = 30.0
+    measure_timeout_s: float = 60.0
+    memory_limit_bytes: int = 4 << 30
+    max_candidate_faults: int = 1
+    max_worker_losses: int = 3
+    seeds: int = 3
+
+
+POLICIES: dict[str, Policy] = {
+    "default": Policy(),
+    # The user's own gates for the L4 (KERNELS and USER notes): stricter than what makes a kernel fast.
+    "l4-notes": Policy(
+        name="l4-notes",
+        minimum_gain=0.05,
+        max_registers=96,
+        max_shared_memory_bytes=48 << 10,
+        min_occupancy=0.25,
+    ),
+}
+"""Policies known by name; a file may override any field of one."""
+
+
+def policy_from(document: str | Mapping[str, Any]) -> Policy:
+    """A policy by name, or from a document that overrides some fields of one.
+
+    Args:
+        document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``, `base` being ``default`` where
+            it is left out. A policy with overrides is called ``custom`` unless the document names it.
+
+    Raises:
+        InvalidInput: unknown name or field (with the nearest known one), wrong type, or a value out of its range.
+    """
+    if isinstance(document, str):
+        return _named(document)
+    overrides = dict(document)
+    base = _named(str(overrides.pop("base", "default")))
+    for field, value in overrides.items():
+        _check(field, value)
+    return Policy(**{**vars(base), "name": "custom", **overrides} if overrides else vars(base))
+
+
+def _named(name: str) -> Policy:
+    if name not in POLICIES:
+        raise InvalidInput("policy", unknown(name, POLICIES, "policies"))
+    return POLICIES[name]
+
+
+_TYPES = get_type_hints(Policy)
+_LEAST = {
+    "quick_samples": 5,
+    "confirm_samples": 10,
+    "prune_ratio": 1.0,
+    "confidence": 0.5,
+    "significance": 1e-12,
+    "challenge_every": 1,
+    "compile_timeout_s": 0.1,
+    "verify_timeout_s": 0.1,
+    "measure_timeout_s": 0.1,
+    "memory_limit_bytes": 1 << 20,
+    "max_candidate_faults": 1,
+    "max_worker_losses": 1,
+    "seeds": 1,
+}
+_FRACTIONS = {"minimum_gain", "confidence", "significance", "min_occupancy"}
+
+
+def _check(field: str, value: object) -> None:
+    where = f"policy.{field}"
+    if field not in _TYPES:
+        raise InvalidInput(where, unknown(field, [known.name for known in fields(Policy)], "fields"))
+    if not _fits(value, _TYPES[field]):
+        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r}")
+    if isinstance(value, (int, float)):
+        least, below = _LEAST.get(field, 0), 1.0 if field in _FRACTIONS else math.inf
+        if not least <= value < below:
+            upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else ""
+            raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r}")
+
+
+def _fits(value: object, annotation: Any) -> bool:
+    accepted = get_args(annotation) or (annotation,)
+    if isinstance(value, bool):
+        return bool in accepted
+    return isinstance(value, (int, *accepted) if float in accepted else accepted)
+
+
+def _describe(annotation: Any) -> str:
+    words = {int: "a whole number", float: "a number", str: "text", type(None): "null (no gate)"}
+    return " or ".join(words[kind] for kind in get_args(annotation) or (annotation,))

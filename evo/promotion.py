@@ -1,0 +1,206 @@
+"""Whether a confirmed challenger becomes champion: every rule with its figure, its threshold and a sentence."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.job import ConfirmReport
+from evo.policy import Policy
+from evo.statistics import Interval, bootstrap_interval, hedges_g, paired_p_value, ratio_interval
+from evo.timing import Timing
+
+TRIM = 0.2
+"""Effect sizes are judged on trimmed samples: on a shared machine a few interrupted samples would hide any gain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One condition of a promotion, stated whether or not it was met.
+
+    Attributes:
+        figure: what was found, in the unit of `threshold` (µs, a fraction, a probability or a count).
+        required: False for what is reported and does not decide.
+    """
+
+    name: str
+    passed: bool
+    figure: float
+    threshold: float
+    text: str
+    required: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a confirmation came to.
+
+    Attributes:
+        promote: all required rules passed.
+        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist.
+        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster.
+        baseline: the fastest baseline of this session, and the challenger's speed-up over it.
+        behind_every_baseline: not even the slowest baseline was slower than the challenger.
+    """
+
+    promote: bool
+    summary: str
+    rules: tuple[Rule, ...]
+    challenger: Interval | None = None
+    incumbent: Interval | None = None
+    speedup: Interval | None = None
+    baseline: str | None = None
+    baseline_speedup: Interval | None = None
+    behind_every_baseline: bool = False
+
+
+def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.random.Generator) -> Verdict:
+    """Apply the policy's rules to one confirmation.
+
+    Args:
+        report: interleaved samples; without an incumbent the challenger becomes the first champion.
+        challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
+        rng: seeds the bootstrap; the same generator state gives the same verdict.
+    """
+    challenger = report.challenger
+    if report.failure is not None or challenger is None:
+        return _not_measured(report)
+    median = bootstrap_interval(challenger.samples_us, policy.confidence, rng)
+    against = {name: _speedup(challenger, timing, policy, rng) for name, timing in report.baselines.items()}
+    fastest = min(against, key=lambda name: against[name].estimate, default=None)
+    noise = _noise(challenger, report.challenger_again, policy, rng)
+    incumbent = speedup = None
+    if report.incumbent is None:
+        rules = _first_rules(noise, policy)
+    else:
+        incumbent = bootstrap_interval(report.incumbent.samples_us, policy.confidence, rng)
+        speedup = _speedup(challenger, report.incumbent, policy, rng)
+        gain = 1.0 - 1.0 / speedup.estimate
+        rules = (
+            _intervals_rule(median, incumbent, policy),
+            _effect_rule(challenger, report.incumbent, policy),
+            _significance_rule(challenger, report.incumbent, policy, challengers),
+            _gain_rule(gain, policy),
+            _noise_rule(gain, noise),
+        )
+    rules = (*_correctness_rule(report), *rules, *_baseline_rule(fastest, against))
+    promote = all(rule.passed for rule in rules if rule.required)
+    return Verdict(
+        promote=promote,
+        summary=_summary(promote, rules, speedup),
+        rules=rules,
+        challenger=median,
+        incumbent=incumbent,
+        speedup=speedup,
+        baseline=fastest,
+        baseline_speedup=None if fastest is None else against[fastest],
+        behind_every_baseline=bool(against) and all(ratio.estimate < 1.0 for ratio in against.values()),
+    )
+
+
+def _speedup(challenger: Timing, other: Timing, policy: Policy, rng: np.random.Generator) -> Interval:
+    return ratio_interval(other.samples_us, challenger.samples_us, policy.confidence, rng)
+
+
+def _noise(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> float | None:
+    """The largest relative difference between two series of one kernel that this session's interval admits."""
+    if again is None:
+        return None
+    ratio = ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng)
+    return max(abs(1.0 - ratio.low), abs(ratio.high - 1.0))
+
+
+def _not_measured(report: ConfirmReport) -> Verdict:
+    which = report.failed or "challenger"
+    reason = "no samples came back" if report.failure is None else report.failure.kind.replace("_", " ")
+    way_out = "; roll it back if it fails again" if which == "incumbent" else ""
+    text = f"The {which} could not be measured in a fresh process ({reason}){way_out}."
+    rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)
+    return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
+
+
+def _correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
+    if not report.cases:
+        return ()
+    wrong = [case for case in report.cases if not case.passed]
+    text = f"All {len(report.cases)} correctness checks passed on fresh inputs."
+    if wrong:
+        text = f"{len(wrong)} of {len(report.cases)} correctness checks failed on fresh inputs, first {wrong[0].case}."
+    return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
+
+
+def _intervals_rule(challenger: Interval, incumbent: Interval, policy: Policy) -> Rule:
+    passed = challenger.high < incumbent.low
+    apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
+    relation = "overlap" if challenger.overlaps(incumbent) else apart
+    spans = f"challenger {_span(challenger)}, incumbent {_span(incumbent)}"
+    text = f"The {policy.confidence:.0%} intervals {relation}: {spans}."
+    return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
+
+
+def _effect_rule(challenger: Timing, incumbent: Timing, policy: Policy) -> Rule:
+    effect = hedges_g(challenger.samples_us, incumbent.samples_us, trim=TRIM)
+    needed = policy.minimum_effect
+    text = f"The effect size (Hedges' g, {TRIM:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
+    return Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text)
+
+
+def _significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, challengers: int) -> Rule:
+    """Bonferroni, which unlike Holm needs no knowledge of the challengers still to come."""
+    p_value = min(1.0, paired_p_value(challenger.samples_us, incumbent.samples_us) * max(1, challengers))
+    counted = f"corrected for {challengers} challengers" if challengers > 1 else "one challenger"
+    text = f"The paired test gives p = {p_value:.2g} ({counted}); at most {policy.significance:g} is allowed."
+    passed = p_value <= policy.significance
+    return Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text)
+
+
+def _gain_rule(gain: float, policy: Policy) -> Rule:
+    text = f"The challenger takes {_change(gain)} time; at least {policy.minimum_gain:.1%} less is needed."
+    passed = gain >= policy.minimum_gain
+    return Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text)
+
+
+def _noise_rule(gain: float, noise: float | None) -> Rule:
+    if noise is None:
+        text = "The session's own noise is unknown: no second series of the challenger was taken."
+        return Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text)
+    verb = "exceeds" if gain > noise else "does not exceed"
+    text = f"The gain of {gain:.1%} {verb} the {noise:.1%} by which two series of the same kernel may differ here."
+    return Rule(name="noise", passed=gain > noise, figure=gain, threshold=noise, text=text)
+
+
+def _first_rules(noise: float | None, policy: Policy) -> tuple[Rule, ...]:
+    text = "There is no incumbent: the first challenger confirmed becomes champion."
+    first = Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text)
+    if noise is None:
+        return (first,)
+    least = policy.minimum_gain
+    text = f"Two series of the same kernel may differ by {noise:.1%} here; the policy counts gains from {least:.1%}."
+    return first, Rule(name="noise", passed=noise <= least, figure=noise, threshold=least, text=text, required=False)
+
+
+def _baseline_rule(fastest: str | None, against: dict[str, Interval]) -> tuple[Rule, ...]:
+    if fastest is None:
+        return ()
+    speedup = against[fastest].estimate
+    text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}."
+    return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
+
+
+def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
+    failed = [rule for rule in rules if rule.required and not rule.passed]
+    if failed and (speedup is None or failed[0].name == "correct"):
+        return f"Not promoted. {failed[0].text}"
+    if speedup is None:
+        return "Promoted: the first champion."
+    compared = f"{_change(1.0 - 1.0 / speedup.estimate)} time than the incumbent"
+    if promote:
+        return f"Promoted: {compared}, and every rule is met."
+    return f"Not promoted: {compared}; not met: {', '.join(rule.name for rule in failed)}."
+
+
+def _change(gain: float) -> str:
+    return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
+
+
+def _span(interval: Interval) -> str:
+    return f"{interval.low:.4g} to {interval.high:.4g} µs"

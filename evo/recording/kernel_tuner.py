@@ -1,0 +1,51 @@
+"""Kernel Tuner's cache files (https://github.com/KernelTuner/kernel_tuner): ``"v1,v2,…"`` → result, in milliseconds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
+from evo.recording.recording import Costs, Entry, Recording, config_key
+from evo.recording.values import MICROSECONDS_PER, read_config, read_list, read_seconds, read_time
+from evo.trial import Value
+
+
+def read_cache(document: Mapping[str, Any], name: str) -> Recording:
+    tunables = _declared_tunables(document, name)
+    entries = {}
+    for key, result in document["cache"].items():
+        where = f"{name}: cache[{key!r}]"
+        config = read_config(result, tunables, where)
+        costs = Costs(
+            compile_s=read_seconds(result, ("compile_time",), 1e3, where),
+            verify_s=read_seconds(result, ("verification_time",), 1e3, where),
+            benchmark_s=read_seconds(result, ("benchmark_time",), 1e3, where),
+        )
+        entries[config_key(config)] = Entry(config=config, outcome=_cache_outcome(result, where), costs=costs)
+    return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
+
+
+def _declared_tunables(document: Mapping[str, Any], name: str) -> dict[str, tuple[Value, ...]]:
+    declared = document.get("tune_params")
+    if not isinstance(declared, dict) or not declared:
+        raise InvalidInput(f"{name}: tune_params", "a cache file lists the values of each tunable here")
+    keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
+    for key in keys:
+        if not isinstance(key, str) or key not in declared:
+            raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r}")
+    return {key: tuple(read_list(declared[key], f"{name}: tune_params.{key}")) for key in keys}
+
+
+def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
+    # The raw `times` are not used: in some published files they belong to another config than `time` does.
+    time = result.get("__error__", result.get("time"))
+    match time:
+        case "CompilationFailedConfig":
+            return CompileFailed(log="recorded as CompilationFailedConfig")
+        case "RuntimeFailedConfig":
+            return LaunchFailed(reason="recorded as RuntimeFailedConfig")
+        case "InvalidConfig":
+            return InvalidConfig(reason="recorded as InvalidConfig")
+        case str():
+            raise InvalidInput(f"{where}.time", f"{time!r} is no failure this format knows")
+    return read_time(time, MICROSECONDS_PER["ms"], f"{where}.time")

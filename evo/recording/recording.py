@@ -1,0 +1,97 @@
+"""A recorded space, whatever file it came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from evo.errors import NotFound
+from evo.outcome import Measured, Outcome
+from evo.trial import Config, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Seconds the recorded evaluation of one config took, stage by stage."""
+
+    compile_s: float = 0.0
+    verify_s: float = 0.0
+    benchmark_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return self.compile_s + self.verify_s + self.benchmark_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What was recorded about one config."""
+
+    config: Config
+    outcome: Outcome
+    costs: Costs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """One recorded space.
+
+    Attributes:
+        device: the device's name as the recording gives it; empty when it does not.
+        tunables: name → values, in the order keys are built in.
+        entries: key (as `config_key` builds it) → entry. A config that is absent violates the space's constraints.
+    """
+
+    name: str
+    device: str
+    tunables: Mapping[str, tuple[Value, ...]]
+    entries: Mapping[str, Entry]
+
+    def document(self) -> dict[str, Any]:
+        """The family document that makes this recording a space to search on the ``replay`` device."""
+        return {
+            "name": self.name,
+            "recording": True,
+            "replay": {
+                "tunables": {name: {"values": list(values)} for name, values in self.tunables.items()},
+                "valid_keys": list(self.entries),
+            },
+        }
+
+    def outcome(self, key: str) -> Outcome:
+        """How the config ended when it was recorded.
+
+        Raises:
+            NotFound: the recording does not hold it.
+        """
+        return self._entry(key).outcome
+
+    def costs(self, key: str) -> Costs:
+        """What evaluating the config cost when it was recorded.
+
+        Raises:
+            NotFound: the recording does not hold it.
+        """
+        return self._entry(key).costs
+
+    @cached_property
+    def optimum_us(self) -> float:
+        """The fastest recorded time."""
+        return min(
+            entry.outcome.timing.median_us for entry in self.entries.values() if isinstance(entry.outcome, Measured)
+        )
+
+    def _entry(self, key: str) -> Entry:
+        try:
+            return self.entries[key]
+        except KeyError:
+            example = next(iter(self.entries))
+            raise NotFound(
+                f"recording {self.name} holds no config {key!r}; a key is the values in the order "
+                f"{', '.join(self.tunables)}, e.g. {example!r}"
+            ) from None
+
+
+def config_key(config: Config) -> str:
+    """The values of a complete config joined by commas: the key of Kernel Tuner's cache files."""
+    return ",".join(str(value) for value in config.values())

@@ -1,0 +1,72 @@
+"""Values of a recording's file, checked one by one; an error names the place in the file."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evo.errors import InvalidInput
+from evo.outcome import Measured
+from evo.timing import Timing
+from evo.trial import Value
+
+MICROSECONDS_PER = {
+    "ns": 1e-3,
+    "nanoseconds": 1e-3,
+    "us": 1.0,
+    "µs": 1.0,
+    "microseconds": 1.0,
+    "ms": 1e3,
+    "miliseconds": 1e3,  # as published files spell it
+    "milliseconds": 1e3,
+    "s": 1e6,
+    "seconds": 1e6,
+}
+
+
+def read_object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(where, f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def read_list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidInput(where, f"expected a list, got {type(value).__name__}")
+    return value
+
+
+def read_config(recorded: Any, tunables: Mapping[str, tuple[Value, ...]], where: str) -> dict[str, Value]:
+    values = read_object(recorded, where)
+    for name, choices in tunables.items():
+        if values.get(name) not in choices:
+            raise InvalidInput(f"{where}.{name}", f"{values.get(name)!r} is none of {list(choices)}")
+    return {name: choices[choices.index(values[name])] for name, choices in tunables.items()}
+
+
+def read_time(value: Any, factor: float, field: str) -> Measured:
+    time = _finite(value, field)
+    if time <= 0:
+        raise InvalidInput(field, f"expected a time above 0, got {value!r}")
+    return Measured(timing=Timing(samples_us=(time * factor,)))
+
+
+def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
+    for name in names:
+        if times.get(name) is not None:
+            recorded = times[name]
+            parts = recorded if isinstance(recorded, list) else [recorded]
+            return sum(_finite(part, f"{where}.{name}") for part in parts) / per_second
+    return 0.0
+
+
+def unit_us(unit: Any, field: str) -> float:
+    try:
+        return MICROSECONDS_PER[str(unit).lower()]
+    except KeyError:
+        raise InvalidInput(field, f"{unit!r} is no unit of time; known: {', '.join(MICROSECONDS_PER)}") from None
+
+
+def _finite(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(field, f"expected a number, got {value!r}")
+    return float(value)

@@ -1,0 +1,194 @@
+"""One search in memory: what to try next, what was learned, when to challenge and when to stop."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from evo.errors import Conflict, EvoError, InvalidInput
+from evo.history import ELITES, History
+from evo.policy import Policy
+from evo.space import Space
+from evo.strategy.base import Strategy
+from evo.trial import Trial
+
+StopReason: TypeAlias = Literal["trials", "minutes", "exhausted", "stagnation"]
+
+CHALLENGERS = 3
+"""How many of the elites may challenge the incumbent: a lucky measurement at the top does not shut out the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When a search stops by itself; None is no limit.
+
+    Attributes:
+        trials: trials asked for, however they end.
+        minutes: of running, by the clock of whoever owns the search.
+        stagnation: trials that ended since the best one did.
+    """
+
+    trials: int | None = None
+    minutes: float | None = None
+    stagnation: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "minutes", "stagnation"):
+            limit = getattr(self, name)
+            if limit is not None and limit <= 0:
+                raise InvalidInput(f"budget.{name}", f"{limit} is not above 0; leave it out for no limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """One stored trial with its place in the order of events, which is all a restart needs.
+
+    Attributes:
+        seen: how many trials had ended when this one was asked.
+        position: its place among the ended ones, from 0; None while it is pending.
+    """
+
+    trial: Trial
+    seen: int
+    position: int | None
+
+
+class Search:
+    """Asks a strategy for trials within a budget, and keeps the history.
+
+    The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history: a `Search`
+    rebuilt from its log continues with the same trials as one that was never interrupted. Not thread-safe.
+    """
+
+    def __init__(self, *, space: Space, strategy: Strategy, budget: Budget, policy: Policy, seed: int) -> None:
+        self.space = space
+        self.budget = budget
+        self.policy = policy
+        self.seed = seed
+        self.history = History()
+        self._strategy = strategy
+        self._exhausted = False
+        self._challenged: dict[int, int] = {}
+
+    def ask(self) -> Trial | None:
+        """The next trial to evaluate, or None when the space holds no config that was not asked yet.
+
+        The caller looks at `stop_reason` first; several trials may be pending at once.
+        """
+        rng = np.random.default_rng((self.seed, len(self.history.asked)))
+        proposal = self._strategy.propose(self.history, rng)
+        if proposal is None:
+            self._exhausted = True
+            return None
+        return self.history.ask(proposal)
+
+    def tell(self, trial: Trial) -> Logged:
+        """Record how a trial ended and return what to store of it.
+
+        Raises:
+            Conflict: the trial is not pending: never asked, or told before.
+        """
+        if trial.outcome is None:
+            raise EvoError(f"trial {trial.number} has no outcome to tell")
+        if trial.number not in self.history.pending:
+            raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
+        self.history.tell(trial)
+        return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
+
+    def restore(self, log: Iterable[Logged], challenged: Collection[tuple[int, int]] = ()) -> None:
+        """Rebuild a fresh search from what was stored; nothing is proposed again.
+
+        Args:
+            log: every stored trial, in any order.
+            challenged: (trial number, trials that had ended then) of each challenge so far.
+
+        Raises:
+            EvoError: the log has gaps or contradicts itself.
+        """
+        if self.history.asked:
+            raise EvoError("only a fresh search can be restored")
+        asked = sorted(log, key=lambda entry: entry.trial.number)
+        ended = sorted((entry for entry in asked if entry.position is not None), key=lambda entry: entry.position or 0)
+        _check_log(asked, ended)
+        told = iter(ended)
+        for entry in asked:
+            while len(self.history.finished) < entry.seen:
+                self.history.tell(next(told).trial)
+            self.history.ask(entry.trial.proposal)
+        for entry in told:
+            self.history.tell(entry.trial)
+        self._challenged = dict(challenged)
+
+    def stop_reason(self, elapsed_s: float) -> StopReason | None:
+        """Why no further trial should be asked, or None to go on.
+
+        Args:
+            elapsed_s: seconds the search has been running.
+        """
+        budget, asked = self.budget, len(self.history.asked)
+        if self._exhausted or asked == self.space.valid_count:
+            return "exhausted"
+        if budget.trials is not None and asked >= budget.trials:
+            return "trials"
+        if budget.minutes is not None and elapsed_s >= 60 * budget.minutes:
+            return "minutes"
+        if budget.stagnation is not None and self.stagnant >= budget.stagnation:
+            return "stagnation"
+        return None
+
+    @property
+    def stagnant(self) -> int:
+        """How many trials have ended since the best one did; all of them while none has a time."""
+        best = self.history.elites(1)
+        return len(self.history.finished) - (self.history.position[best[0].number] + 1 if best else 0)
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest measured trial so far."""
+        return next(iter(self.history.elites(1)), None)
+
+    def challenge_due(self, incumbent_us: float | None, *, ended: bool) -> Trial | None:
+        """The trial that should challenge the incumbent now, or None.
+
+        Due every `Policy.challenge_every` ended trials, and once more when the search has ended.
+
+        Args:
+            incumbent_us: the time to beat, the champion's or the fastest baseline's; None when there is none.
+            ended: no trial is pending and none will be asked.
+        """
+        last = max(self._challenged.values(), default=0)
+        if not ended and len(self.history.finished) - last < self.policy.challenge_every:
+            return None
+        for trial in self.history.elites(CHALLENGERS):
+            faster = incumbent_us is None or (trial.time_us or 0.0) < incumbent_us
+            if faster and trial.number not in self._challenged:
+                return trial
+        return None
+
+    def challenge(self, trial: Trial) -> tuple[int, int]:
+        """Note that a trial's challenge begins; returns what `restore` needs to know of it."""
+        self._challenged[trial.number] = len(self.history.finished)
+        return trial.number, len(self.history.finished)
+
+    def prune_above_us(self) -> float | None:
+        """A candidate slower than this is not worth its remaining samples; None while that cannot be said."""
+        elites = self.history.elites(ELITES)
+        if self.policy.prune_ratio is None or len(elites) < ELITES:
+            return None
+        return self.policy.prune_ratio * (elites[-1].time_us or 0.0)
+
+
+def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
+    if [entry.trial.number for entry in asked] != list(range(len(asked))):
+        raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+    if [entry.position for entry in ended] != list(range(len(ended))):
+        raise EvoError("the stored order of ended trials has gaps")
+    for entry in asked:
+        if (entry.position is None) != (entry.trial.outcome is None):
+            raise EvoError(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
+        if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
+            raise EvoError(f"trial {entry.trial.number} saw outcomes that came after its own")
+    if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
+        raise EvoError("a later trial saw fewer outcomes than an earlier one")

@@ -1,0 +1,245 @@
+"""Whether a constraint can still hold when only some of its names are bound, by interval arithmetic.
+
+Each free name stands for the range of its values. The answer may be too hopeful, never too strict: what has no bounds
+here (a text, a remainder, a division by a range with a zero in it) is taken to be anything.
+Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.arithmetic import Mask
+from evo.evaluation import Environment
+from evo.expression import Expression
+
+EXACT = float(1 << 53)
+"""Below this magnitude float64 holds every whole number, so bounds on them are exact; beyond, nothing is claimed."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Least and greatest value, element by element; the very same array when nothing in it is free."""
+
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, low: Any, high: Any) -> "Range":
+        """A range that claims no more than float64 knows."""
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        return cls(
+            np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),
+            np.where(high < EXACT, np.maximum(high, -EXACT), np.inf),
+        )
+
+    @classmethod
+    def fixed(cls, value: Any) -> "Range":
+        """The range of a known value."""
+        value = np.asarray(value, dtype=np.float64)
+        return cls(value, value) if np.all(np.abs(value) < EXACT) else cls.of(value, value)
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.low is self.high
+
+
+ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether something can be true and can be false, element by element."""
+
+    true: Mask
+    false: Mask
+
+
+UNDECIDED = Verdict(np.asarray(True), np.asarray(True))
+
+
+def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
+    """Where the expression may still be true.
+
+    Args:
+        bound: scalars or arrays, as for `Expression.evaluate`.
+        free: least and greatest value of free numeric names; a name that is in neither can be anything.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(_Relaxation(bound, free).verdict(expression.tree).true)
+
+
+class _Relaxation:
+    def __init__(self, bound: Environment, free: Mapping[str, tuple[float, float]]) -> None:
+        self.bound = bound
+        self.free = free
+
+    def verdict(self, node: ast.expr) -> Verdict:
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.verdict(operand)
+                return Verdict(inner.false, inner.true)
+            case ast.BoolOp(op=op, values=values):
+                return reduce(_both if isinstance(op, ast.And) else _either, map(self.verdict, values))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition, then, other = self.verdict(test), self.verdict(body), self.verdict(orelse)
+                return _either(_both(condition, then), _both(Verdict(condition.false, condition.true), other))
+            case ast.Compare():
+                return self._chain(node)
+        value = self.range(node)
+        return Verdict((value.low != 0) | (value.high != 0), (value.low <= 0) & (value.high >= 0))
+
+    def range(self, node: ast.expr) -> Range:  # noqa: PLR0911
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return Range.fixed(value)
+            case ast.Name(id=name):
+                return self._named(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return _negate(self.range(operand))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.range(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                return OPERATIONS[type(op)](self.range(left), self.range(right))
+            case ast.IfExp(body=body, orelse=orelse):
+                return _union(self.range(body), self.range(orelse))
+            case ast.Call(func=ast.Name(id=name), args=arguments) if name in FUNCTIONS:
+                return reduce(FUNCTIONS[name], [self.range(argument) for argument in arguments])
+            case ast.Compare() | ast.UnaryOp():
+                verdict = self.verdict(node)
+                return Range.of(~verdict.false, verdict.true)
+        return ANYTHING
+
+    def _named(self, name: str) -> Range:
+        if name not in self.bound:
+            return Range.of(*self.free[name]) if name in self.free else ANYTHING
+        value = np.asarray(self.bound[name])
+        return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
+
+    def _chain(self, node: ast.Compare) -> Verdict:
+        verdicts = []
+        left = node.left
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(right, ast.Tuple):
+                none = Verdict(np.asarray(False), np.asarray(True))
+                found = reduce(_either, (self._compare(ast.Eq(), left, choice) for choice in right.elts), none)
+                verdicts.append(Verdict(found.false, found.true) if isinstance(op, ast.NotIn) else found)
+            else:
+                verdicts.append(self._compare(op, left, right))
+            left = right
+        return reduce(_both, verdicts)
+
+    def _compare(self, op: ast.cmpop, left_node: ast.expr, right_node: ast.expr) -> Verdict:
+        left, right = self.range(left_node), self.range(right_node)
+        match op:
+            case ast.Lt():
+                return Verdict(left.low < right.high, left.high >= right.low)
+            case ast.LtE():
+                return Verdict(left.low <= right.high, left.high > right.low)
+            case ast.Gt():
+                return Verdict(left.high > right.low, left.low <= right.high)
+            case ast.GtE():
+                return Verdict(left.high >= right.low, left.low < right.high)
+        meet = (left.low <= right.high) & (right.low <= left.high)
+        fixed = (left.low == left.high) & (right.low == right.high) & (left.low == right.low)
+        return Verdict(meet, ~fixed) if isinstance(op, ast.Eq) else Verdict(~fixed, meet)
+
+
+def _both(a: Verdict, b: Verdict) -> Verdict:
+    return Verdict(a.true & b.true, a.false | b.false)
+
+
+def _either(a: Verdict, b: Verdict) -> Verdict:
+    return Verdict(a.true | b.true, a.false & b.false)
+
+
+def _union(a: Range, b: Range) -> Range:
+    return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high))
+
+
+def _negate(a: Range) -> Range:
+    return Range.fixed(-a.low) if a.is_fixed else Range(-a.high, -a.low)
+
+
+def _add(a: Range, b: Range) -> Range:
+    if a.is_fixed and b.is_fixed:
+        return Range.fixed(a.low + b.low)
+    return Range.of(a.low + b.low, a.high + b.high)
+
+
+def _subtract(a: Range, b: Range) -> Range:
+    if a.is_fixed and b.is_fixed:
+        return Range.fixed(a.low - b.low)
+    return Range.of(a.low - b.high, a.high - b.low)
+
+
+def _corners(operation: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
+    """The range of an operation that is monotone in each operand: its extremes are at the corners."""
+    ends = [(each.low,) if each.is_fixed else (each.low, each.high) for each in (a, b)]
+    corners = [operation(x, y) for x in ends[0] for y in ends[1]]
+    if len(corners) == 1 and np.all(np.isfinite(corners[0])):
+        return Range.fixed(corners[0])
+    unclear = reduce(np.logical_or, [np.isnan(corner) for corner in corners])
+    return Range.of(
+        np.where(unclear, -np.inf, reduce(np.fmin, corners)), np.where(unclear, np.inf, reduce(np.fmax, corners))
+    )
+
+
+def _where(certain: Mask, a: Range) -> Range:
+    return a if np.all(certain) else Range(np.where(certain, a.low, -np.inf), np.where(certain, a.high, np.inf))
+
+
+def _multiply(a: Range, b: Range) -> Range:
+    return _corners(np.multiply, a, b)
+
+
+def _divide(a: Range, b: Range) -> Range:
+    return _where((b.low > 0) | (b.high < 0), _corners(np.divide, a, b))
+
+
+def _floor_divide(a: Range, b: Range) -> Range:
+    return _where((b.low > 0) | (b.high < 0), _corners(np.floor_divide, a, b))
+
+
+def _remainder(a: Range, b: Range) -> Range:
+    fixed = (a.low == a.high) & (b.low == b.high) & (b.low != 0)
+    exact = np.remainder(a.low, np.where(fixed, b.low, 1))
+    wide = _where(b.low > 0, Range.of(np.zeros_like(a.low + b.low), b.high + np.zeros_like(a.low)))
+    return Range.of(np.where(fixed, exact, wide.low), np.where(fixed, exact, wide.high))
+
+
+def _power(a: Range, b: Range) -> Range:
+    return _where((a.low >= 1) & (b.low >= 0), _corners(np.power, a, b))
+
+
+def _least(a: Range, b: Range) -> Range:
+    return Range(np.minimum(a.low, b.low), np.minimum(a.high, b.high))
+
+
+def _greatest(a: Range, b: Range) -> Range:
+    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
+
+
+def _ceil_div(a: Range, b: Range) -> Range:
+    return _negate(_floor_divide(_negate(a), b))
+
+
+OPERATIONS: Mapping[type[ast.operator], Callable[[Range, Range], Range]] = {
+    ast.Add: _add,
+    ast.Sub: _subtract,
+    ast.Mult: _multiply,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor_divide,
+    ast.Mod: _remainder,
+    ast.Pow: _power,
+}
+FUNCTIONS: Mapping[str, Callable[[Range, Range], Range]] = {
+    "min": _least,
+    "max": _greatest,
+    "ceil_div": _ceil_div,
+}

@@ -1,0 +1,119 @@
+"""Listing the valid points without ever forming the plain product.
+
+Tunables join one at a time, those of the cheapest constraint first. Each constraint prunes as soon as all its names are
+bound, and before that wherever its bounds show that it cannot hold any more. As long as the partial points fit in
+memory they grow breadth first; from there the rest is completed depth first, block by block, so memory stays bounded
+whatever the product is. A space that random completions show to be far too large is not listed at all.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.space.plan import START, Partial, Plan
+
+BLOCK_ROWS = 1 << 16
+TRIED_ROWS = 100_000
+"""Partial points from which on completing some at random may show that there are too many to list."""
+
+TRIES = 1 << 14
+MIN_HITS = 40
+FAR_BEYOND = 100
+"""… which an estimate of so many times the limit, from so many hits, does safely."""
+
+MAX_EFFORT = 4_000_000_000
+"""Terms of constraints a listing may evaluate (some seconds) before it gives up and the space is sampled instead."""
+
+
+def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
+    """What is valid of `size` points: one of these partial points each, completed at random."""
+    rest = plan.steps[len(prefix.columns) :]
+    start = prefix.take(rng.integers(prefix.rows, size=size))
+    columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
+    partial = Partial(columns=(*start.columns, *columns), rows=size)
+    return plan.surviving(partial, range(len(start.columns), len(plan.steps)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What a listing found.
+
+    Attributes:
+        points: all valid points in plan order; None when they are more than the limit or too dear to list.
+        prefix: valid partial points of the first steps, as many steps as fit; what sampling starts from.
+    """
+
+    points: Partial | None
+    prefix: Partial
+
+
+class Lister:
+    """One listing of a plan's valid points."""
+
+    def __init__(self, plan: Plan, *, limit: int, max_effort: int = MAX_EFFORT) -> None:
+        self.plan = plan
+        self.limit = limit
+        self.max_effort = max_effort
+        self.effort = 0
+
+    def list(self) -> Listing:
+        """Every valid point, if there are at most `limit`; none at all gives points with no rows."""
+        prefix = START
+        for level in range(len(self.plan.steps)):
+            grown = self._gather(self._grow(prefix, level))
+            if grown is None:
+                return Listing(points=self._gather(self.complete(prefix)), prefix=prefix)
+            prefix = grown
+            if not prefix.rows:
+                break
+            if prefix.rows >= TRIED_ROWS and self._hopeless(prefix):
+                return Listing(points=None, prefix=prefix)
+        return Listing(points=prefix, prefix=prefix)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the listing has evaluated as much as it may."""
+        return self.effort > self.max_effort
+
+    def complete(self, partial: Partial) -> Iterator[Partial]:
+        """The valid complete points that start with these partial ones, depth first, until exhausted."""
+        level = len(partial.columns)
+        if level == len(self.plan.steps):
+            yield partial
+            return
+        for grown in self._grow(partial, level):
+            if grown.rows:
+                yield from self.complete(grown)
+
+    def _hopeless(self, prefix: Partial) -> bool:
+        """Whether the valid points that start with these are far too many."""
+        hits = drawn(self.plan, prefix, np.random.default_rng(0), TRIES).rows
+        completions = math.prod(len(step.tunable.values) for step in self.plan.steps[len(prefix.columns) :])
+        return hits >= MIN_HITS and prefix.rows * completions * hits > FAR_BEYOND * self.limit * TRIES
+
+    def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
+        """All blocks as one, or None when that is more than the limit or took too much."""
+        found: list[Partial] = []
+        count = 0
+        for block in blocks:
+            found.append(block)
+            count += block.rows
+            if count > self.limit:
+                return None
+        if self.exhausted:
+            return None
+        columns = zip(*(block.columns for block in found), strict=True)
+        return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
+
+    def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
+        """What is left of these points with the next tunable joined, block by block, until exhausted."""
+        step = self.plan.steps[level]
+        size = max(1, BLOCK_ROWS // len(step.tunable.values))
+        for start in range(0, partial.rows, size):
+            if self.exhausted:
+                return
+            joined = self.plan.joined(partial.block(start, size), level)
+            self.effort += joined.rows * step.effort
+            yield self.plan.pruned(joined, level)

@@ -1,0 +1,248 @@
+"""The valid configs of one implementation on one problem and device."""
+
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.arithmetic import INTEGER_LIMIT, Mask
+from evo.errors import InvalidInput
+from evo.space.constraint import Constraint
+from evo.space.emptiness import EmptySpace, explain
+from evo.space.enumeration import Lister
+from evo.space.plan import Indices, Plan
+from evo.space.tunable import Tunable
+from evo.space.valid import Drawn, Listed, ValidPoints
+from evo.suggestion import unknown
+from evo.trial import Config, Value
+
+Neighbourhood: TypeAlias = Literal["adjacent", "hamming"]
+
+ENUMERATION_LIMIT = 1_000_000
+"""Valid points up to which a space is listed; beyond it is sampled."""
+
+MAX_TUNABLES = 64
+
+
+class Space:
+    """Tunables, the constraints between them, and the set of valid configs. Immutable; safe to share between threads.
+
+    Args:
+        tunables: in declared order, the order of every config, key and index row.
+        constraints: over the tunables and `constants`; all must hold.
+        constants: problem fields, device limits and the like; a tunable's name must not be among them.
+        valid_keys: the valid set itself, as keys, for a recorded space; constraints then only explain.
+
+    Attributes:
+        product_size: points of the plain product.
+        valid_count: how many are valid; None when they are more than `ENUMERATION_LIMIT` or too dear to list, and are
+            drawn instead.
+
+    Raises:
+        EmptySpace: nothing is valid; names the constraint that removed the last points.
+        InvalidInput: a duplicate name, an unknown name in a constraint, or a key that is no point of the product.
+    """
+
+    def __init__(
+        self,
+        tunables: Sequence[Tunable],
+        constraints: Sequence[Constraint] = (),
+        constants: Mapping[str, Value] | None = None,
+        *,
+        valid_keys: Iterable[str] | None = None,
+    ) -> None:
+        self.tunables = tuple(tunables)
+        self.constraints = tuple(constraints)
+        self.constants = dict(constants or {})
+        self.names = tuple(tunable.name for tunable in self.tunables)
+        self.product_size = math.prod(len(tunable.values) for tunable in self.tunables)
+        self._check()
+        bound = [replace(each, expression=each.expression.bind(self.constants)) for each in self.constraints]
+        plan = Plan.of(self.tunables, bound, self.constants)
+        self._valid: ValidPoints = self._listed_keys(plan, valid_keys) if valid_keys is not None else self._found(plan)
+        listed = self._valid.indices if isinstance(self._valid, Listed) else None
+        self.valid_count = None if listed is None else len(listed)
+
+    @property
+    def indices(self) -> Indices:
+        """The valid set, one row of value ranks a config, columns in tunable order, rows in lexicographic order.
+
+        Shape (valid_count, tunables), read-only.
+
+        Raises:
+            ValueError: the space is too large to be listed (`valid_count` is None).
+        """
+        if not isinstance(self._valid, Listed):
+            raise ValueError("the valid configs of this space are drawn, not listed: look at valid_count first")
+        return self._valid.indices
+
+    def __contains__(self, config: object) -> bool:
+        if not isinstance(config, Mapping):
+            return False
+        try:
+            return bool(self.valid(self.encode(config)[None, :])[0])
+        except InvalidInput:
+            return False
+
+    # Configs, keys, indices
+
+    def key(self, config: Config) -> str:
+        """The values joined by commas in tunable order, as in Kernel Tuner's caches; equal configs, equal keys."""
+        return self.row_key(self.encode(config))
+
+    def row_key(self, row: Indices) -> str:
+        """The key of a row of ranks."""
+        return ",".join([tunable.texts[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)])
+
+    def config(self, key: str) -> Config:
+        """The config a key stands for; it need not be valid.
+
+        Raises:
+            InvalidInput: it has not one known value for each tunable.
+        """
+        return self.decode(self._key_row(key))
+
+    def encode(self, config: Config) -> Indices:
+        """The ranks of a complete config's values, shape (tunables,).
+
+        Raises:
+            InvalidInput: a missing or unknown tunable, or a value that is not one of its values; names ``config.<it>``.
+        """
+        for name in config:
+            if name not in self.names:
+                raise InvalidInput(f"config.{name}", unknown(str(name), self.names, "tunables"))
+        for tunable in self.tunables:
+            if tunable.name not in config:
+                raise InvalidInput(f"config.{tunable.name}", f"is missing; give one of {tunable.listed}")
+        ranks = [tunable.index(config[tunable.name], f"config.{tunable.name}") for tunable in self.tunables]
+        return np.array(ranks, dtype=np.int32)
+
+    def decode(self, indices: npt.ArrayLike) -> dict[str, Value]:
+        """The config of a row of ranks; inverse of `encode`."""
+        row = np.asarray(indices)
+        if row.shape != (len(self.tunables),):
+            raise ValueError(f"expected {len(self.tunables)} ranks, got shape {row.shape}")
+        return {tunable.name: tunable.values[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)}
+
+    # Validity
+
+    def valid(self, rows: Indices) -> Mask:
+        """Which of these rows of ranks, shape (n, tunables), are valid configs; shape (n,)."""
+        return self._valid.contains(rows)
+
+    def violations(self, config: Config) -> list[Constraint]:
+        """The constraints a complete config breaks, in declared order; raises as `encode` does."""
+        environment = {**self.constants, **self.decode(self.encode(config))}
+        return [constraint for constraint in self.constraints if not constraint.expression.truth(environment)]
+
+    def check(self, config: Config) -> None:
+        """Nothing, for a valid config.
+
+        Raises:
+            InvalidInput: names the tunable and its values, or the constraint and its reason.
+        """
+        for constraint in self.violations(config):
+            involved = ", ".join(f"{name}={config[name]}" for name in self.names if name in constraint.expression.names)
+            raise InvalidInput("config", f"{involved or 'this problem'} breaks {constraint}")
+        if config not in self:
+            raise InvalidInput("config", f"{self.key(config)} is not among the {self.valid_count} recorded configs")
+
+    # Finding configs
+
+    def default(self) -> Config:
+        """The declared defaults, or the nearest valid config."""
+        return self.repair([tunable.default_index for tunable in self.tunables], np.random.default_rng(0))
+
+    def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
+        """Distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are left.
+
+        A space that is not listed may also give fewer when valid points are too rare to be found (see `Drawn`).
+        """
+        found: dict[str, Config] = {}
+        for rows in self._valid.draws(rng, count) if count > 0 else ():
+            for row in rows:
+                key = self.row_key(row)
+                if key not in found and key not in exclude:
+                    found[key] = self.decode(row)
+                    if len(found) == count:
+                        return list(found.values())
+        return list(found.values())
+
+    def neighbours(self, config: Config, neighbourhood: Neighbourhood = "adjacent") -> list[Config]:
+        """Valid configs that differ in one tunable, in order of tunables and values; `config` itself may be invalid.
+
+        Args:
+            neighbourhood: ``hamming``: any other value; ``adjacent``: for an ordinal tunable only the closest valid
+                value below and above, for others any.
+        """
+        row = self.encode(config)
+        sizes = [len(tunable.values) for tunable in self.tunables]
+        places = np.repeat(np.arange(len(sizes)), sizes)
+        rows = np.repeat(row[None, :], len(places), axis=0)
+        rows[np.arange(len(places)), places] = np.concatenate([np.arange(size) for size in sizes])
+        valid = self.valid(rows)
+        found: list[Config] = []
+        for place, tunable in enumerate(self.tunables):
+            own = rows[(places == place) & valid]
+            below, above = own[own[:, place] < row[place]], own[own[:, place] > row[place]]
+            if neighbourhood == "adjacent" and tunable.ordinal:
+                below, above = below[-1:], above[:1]
+            found += [self.decode(other) for other in (*below, *above)]
+        return found
+
+    def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
+        """The nearest valid config by `distance`; of equally near ones a random one; a valid config is its own.
+
+        Exact for a listed space; for others exact within the effort `Drawn.nearest` states.
+
+        Args:
+            config: a config, or its row of ranks.
+        """
+        row = self.encode(config) if isinstance(config, Mapping) else self.encode(self.decode(config))
+        if self._valid.contains(row[None, :])[0]:
+            return self.decode(row)
+        return self.decode(self._valid.nearest(self._distances(row), rng))
+
+    def distance(self, a: Config, b: Config) -> float:
+        """Sum over the tunables: for an ordinal one the difference of ranks as a share of the range, else 0 or 1."""
+        distances = self._distances(self.encode(a))
+        return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
+
+    # Inside
+
+    def _check(self) -> None:
+        if not 1 <= len(self.tunables) <= MAX_TUNABLES:
+            raise InvalidInput("tunables", f"a space has from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
+        for name in self.names:
+            if self.names.count(name) > 1 or name in self.constants:
+                raise InvalidInput(f"tunables.{name}", "the name is taken: rename one of the two")
+        for constraint in self.constraints:
+            constraint.expression.check_names({*self.names, *self.constants})
+
+    def _found(self, plan: Plan) -> ValidPoints:
+        listing = Lister(plan, limit=ENUMERATION_LIMIT).list()
+        if listing.points is None:
+            return Drawn(plan, listing.prefix)
+        if not listing.points.rows:
+            raise explain(self.tunables, self.constraints, self.constants, ENUMERATION_LIMIT)
+        return Listed(plan, plan.declared(listing.points))
+
+    def _listed_keys(self, plan: Plan, valid_keys: Iterable[str]) -> Listed:
+        if self.product_size >= INTEGER_LIMIT:
+            raise InvalidInput("valid_keys", f"a recorded space has fewer than 2**62 points, not {self.product_size}")
+        rows = [self._key_row(key) for key in valid_keys]
+        if not rows:
+            raise EmptySpace("valid_keys", "no config is recorded: give at least one")
+        return Listed(plan, np.unique(np.array(rows, dtype=np.int32), axis=0))
+
+    def _key_row(self, key: str) -> list[int]:
+        texts = key.split(",")
+        if len(texts) != len(self.tunables):
+            raise InvalidInput("key", f"`{key}` has {len(texts)} values, not one for each of {', '.join(self.names)}")
+        return [tunable.parse(text, f"key.{tunable.name}") for tunable, text in zip(self.tunables, texts, strict=True)]
+
+    def _distances(self, row: Indices) -> list[npt.NDArray[np.float64]]:
+        return [tunable.distances(rank) for tunable, rank in zip(self.tunables, row.tolist(), strict=True)]

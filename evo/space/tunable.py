@@ -1,0 +1,160 @@
+"""One dimension of a space."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.arithmetic import INTEGER_LIMIT, Array
+from evo.errors import InvalidInput
+from evo.trial import Value
+
+MAX_VALUES = 10_000
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+TEXT_VALUE = re.compile(r"[^\s,=\x00-\x1f\x7f]{1,100}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """A named choice among ordered values of one type (numbers, bools or texts).
+
+    Attributes:
+        values: the choices, in the order that makes neighbours of neighbours; all different.
+        default: one of them; None stands for the middle one if ordinal, else the first.
+        ordinal: neighbouring values are alike, so distance counts ranks; None: yes for numbers, no for bools and texts.
+
+    Raises:
+        InvalidInput: on construction, naming ``tunables.<name>`` and what is wrong.
+    """
+
+    name: str
+    values: Sequence[Value]
+    default: Value | None = None
+    ordinal: bool | None = None
+    help: str = ""
+
+    def __post_init__(self) -> None:
+        field = f"tunables.{self.name}"
+        if not NAME.fullmatch(self.name):
+            raise InvalidInput(field, "a name starts with a letter and consists of letters, digits and underscores")
+        object.__setattr__(self, "values", tuple(self.values))
+        _check_values(self.values, f"{field}.values")
+        if self.ordinal is None:
+            object.__setattr__(self, "ordinal", not isinstance(self.values[0], bool | str))
+        if self.default is None:
+            object.__setattr__(self, "default", self.values[len(self.values) // 2 if self.ordinal else 0])
+        if identity(self.default) not in self._position:
+            raise InvalidInput(f"{field}.default", f"{show(self.default)} is not one of {self.listed}")
+
+    @cached_property
+    def array(self) -> Array:
+        """The values as an array, to be indexed by ranks."""
+        return np.asarray(self.values)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The values as they stand in a key."""
+        return tuple(str(value) for value in self.values)
+
+    def index(self, value: object, field: str) -> int:
+        """The rank of `value`; 4.0 counts as 4, but True never as 1.
+
+        Raises:
+            InvalidInput: it is not one of the values.
+        """
+        position = self._position.get(identity(value))
+        if position is None:
+            raise InvalidInput(field, f"{show(value)} is not one of {self.listed}")
+        return position
+
+    def parse(self, text: str, field: str) -> int:
+        """The rank of the value that `text` stands for in a key or on a command line, where ``true`` is ``True``.
+
+        Raises:
+            InvalidInput: it stands for none of the values.
+        """
+        position = self._written.get(text.strip(), self._position.get(_number(text)))
+        if position is None:
+            raise InvalidInput(field, f"{text} is not one of {self.listed}")
+        return position
+
+    def distances(self, rank: int) -> npt.NDArray[np.float64]:
+        """How far each value is from the one at `rank`: rank difference over range if ordinal, else 0 or 1."""
+        apart = np.abs(np.arange(len(self.values)) - rank).astype(np.float64)
+        return apart / max(1, len(self.values) - 1) if self.ordinal else np.minimum(apart, 1.0)
+
+    @property
+    def default_index(self) -> int:
+        """The rank of the default."""
+        return self._position[identity(self.default)]
+
+    @cached_property
+    def _position(self) -> dict[tuple[str, object], int]:
+        return {identity(value): position for position, value in enumerate(self.values)}
+
+    @cached_property
+    def _written(self) -> dict[str, int]:
+        written = {show(value): position for position, value in enumerate(self.values) if isinstance(value, bool)}
+        return written | {text: position for position, text in enumerate(self.texts)}
+
+    @property
+    def listed(self) -> str:
+        """The values for a message; long lists are cut."""
+        shown = [show(value) for value in self.values]
+        return ", ".join(shown if len(shown) <= 20 else [*shown[:10], "…", *shown[-3:]])
+
+
+def identity(value: object) -> tuple[str, object]:
+    """What makes two values the same choice: 1 and 1.0 are, 1 and True are not."""
+    match value:
+        case bool():
+            return "bool", value
+        case int() | float():
+            return "number", value
+        case str():
+            return "text", value
+    return "other", repr(value)
+
+
+def _number(text: str) -> tuple[str, object]:
+    try:
+        return identity(float(text))
+    except ValueError:
+        return identity(None)
+
+
+def show(value: object) -> str:
+    """A value as a document would write it."""
+    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, str) else str(value)
+
+
+def _check_values(values: Sequence[object], field: str) -> None:
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise InvalidInput(field, f"has {len(values)} values: give from 1 to {MAX_VALUES}")
+    for value in values:
+        _check_value(value, field)
+    kinds = sorted({identity(value)[0] for value in values})
+    if len(kinds) > 1:
+        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: all values of a tunable have one type")
+    seen: dict[object, object] = {}
+    for value in values:
+        if value in seen:
+            raise InvalidInput(field, f"holds {show(seen[value])} and {show(value)}, which are the same: keep one")
+        seen[value] = value
+
+
+def _check_value(value: object, field: str) -> None:
+    match value:
+        case bool():
+            return
+        case int() if abs(value) < INTEGER_LIMIT:
+            return
+        case float() if np.isfinite(value):
+            return
+        case str() if TEXT_VALUE.fullmatch(value):
+            return
+    allowed = "a finite number below 2**62, a bool, or a text without spaces, commas and ="
+    raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}")

@@ -1,0 +1,137 @@
+"""The two ways to know the valid points of a space: all of them listed, or drawn when asked for."""
+
+import math
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.arithmetic import INTEGER_LIMIT, Mask
+from evo.space.emptiness import EmptySpace
+from evo.space.enumeration import Lister, drawn
+from evo.space.nearest import TIE, Distances, Nearest, total_distance
+from evo.space.plan import Indices, Partial, Plan
+
+MAX_DRAWS = 1 << 22
+MAX_SUBTREE_EFFORT = 200_000_000
+
+
+class ValidPoints(Protocol):
+    """The valid points of a space as rows of value ranks, columns in declared order."""
+
+    def contains(self, rows: Indices) -> Mask:
+        """Which of these rows are valid."""
+        ...
+
+    def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
+        """Blocks of random valid rows, repeats included, until about as many as it is worth looking at."""
+        ...
+
+    def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
+        """A valid row with the least sum of distances; of equally near ones a random one."""
+        ...
+
+
+class Listed:
+    """Every valid point in memory, in lexicographic order."""
+
+    def __init__(self, plan: Plan, indices: Indices) -> None:
+        self._plan = plan
+        self._weights: npt.NDArray[np.int64] | None = None
+        if math.prod(plan.sizes) < INTEGER_LIMIT:
+            places = range(1, len(plan.sizes) + 1)
+            self._weights = np.array([math.prod(plan.sizes[place:]) for place in places], dtype=np.int64)
+            ranks = indices.astype(np.int64) @ self._weights
+            order = np.argsort(ranks)
+            self._ranks = ranks[order]
+        else:
+            order = np.lexsort(indices.T[::-1])
+        self.indices = np.asfortranarray(indices[order])
+        self.indices.flags.writeable = False
+
+    def contains(self, rows: Indices) -> Mask:
+        if self._weights is None:
+            return self._plan.accepts(rows)
+        ranks = rows.astype(np.int64) @ self._weights
+        places = np.searchsorted(self._ranks, ranks).clip(max=len(self._ranks) - 1)
+        return np.asarray(self._ranks[places] == ranks)
+
+    def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
+        """Uniform; ends with every row once, so nothing that is left is ever missed."""
+        total = len(self.indices)
+        size = 16 * count
+        while size < total // 4:
+            yield self.indices[rng.integers(total, size=size)]
+            size *= 2
+        order = rng.permutation(total)
+        for start in range(0, total, size):
+            yield self.indices[order[start : start + size]]
+
+    def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
+        total = total_distance(distances, self.indices)
+        nearest = np.flatnonzero(total <= total.min() + TIE)
+        chosen: Indices = self.indices[rng.choice(nearest)]
+        return chosen
+
+
+class Drawn:
+    """Too many valid points to list: they are drawn.
+
+    A draw takes a listed prefix (a valid assignment of the first tunables of the plan) and the other values at random,
+    and rejects what is not valid. Each valid point is therefore equally likely. Only when `MAX_DRAWS` of these give too
+    few, whole subtrees of random prefixes are completed instead, which favours points in sparse subtrees.
+
+    Raises:
+        EmptySpace: not even that finds a valid point.
+    """
+
+    def __init__(self, plan: Plan, prefix: Partial) -> None:
+        self._plan = plan
+        self._prefix = prefix
+        block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
+        if block is None:
+            raise EmptySpace("constraints", "no valid config was found among millions drawn: loosen the constraints")
+        self._witness = block[:1]
+
+    def contains(self, rows: Indices) -> Mask:
+        return self._plan.accepts(rows)
+
+    def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
+        tried, size = 0, 64 * count
+        while tried < MAX_DRAWS:
+            yield self._plan.declared(drawn(self._plan, self._prefix, rng, size))
+            tried += size
+            size = min(2 * size, 1 << 17)
+        yield from self._subtrees(rng)
+
+    def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
+        """Exact within the effort `Nearest` states; when it finds none, what a descent from drawn points comes to."""
+        found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
+        return self._nearest_drawn(distances, rng) if found is None else found
+
+    def _subtrees(self, rng: np.random.Generator) -> Iterator[Indices]:
+        lister = Lister(self._plan, limit=MAX_DRAWS, max_effort=MAX_SUBTREE_EFFORT)
+        for row in rng.permutation(self._prefix.rows):
+            for block in lister.complete(self._prefix.take(np.array([row]))):
+                yield rng.permutation(self._plan.declared(block))
+            if lister.exhausted:
+                return
+
+    def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
+        """The nearest of some drawn points, moved nearer one tunable at a time as long as that is valid."""
+        rows = np.concatenate([self._witness, next(self.draws(rng, 100))])
+        row: Indices = rows[np.argmin(total_distance(distances, rows))]
+        while True:
+            moved = [self._moved(row, place, distance) for place, distance in enumerate(distances)]
+            nearest: Indices = min(moved, key=lambda each: float(total_distance(distances, each[None, :])[0]))
+            if np.array_equal(nearest, row):
+                return row
+            row = nearest
+
+    def _moved(self, row: Indices, place: int, distance: npt.NDArray[np.float64]) -> Indices:
+        """The row with the nearest valid value of one tunable."""
+        rows = np.repeat(row[None, :], len(distance), axis=0)
+        rows[:, place] = np.arange(len(distance))
+        better = np.flatnonzero(self.contains(rows) & (distance < distance[row[place]] - TIE))
+        return rows[better[np.argmin(distance[better])]] if len(better) else row

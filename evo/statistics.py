@@ -1,0 +1,156 @@
+"""What samples can and cannot say: intervals, effect size, and a paired test, all deterministic given a generator.
+
+SciPy is imported where it is used: it takes a second to load, and most who read an `Interval` compute none.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples: TypeAlias = Sequence[float] | NDArray[np.float64]
+
+RESAMPLES = 2000
+"""Bootstrap resamples: an interval's ends move by less than a tenth of its width from one seed to the next."""
+
+EFFECT_CAP = 1e6
+"""Stands for an infinite effect size (two constant series that differ): verdicts become JSON, which has no inf."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate with the interval it was estimated to lie in."""
+
+    low: float
+    estimate: float
+    high: float
+
+    def overlaps(self, other: "Interval") -> bool:
+        """Whether the two share a point; touching ends count as shared."""
+        return self.low <= other.high and other.low <= self.high
+
+
+def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
+    """Percentile bootstrap of the median.
+
+    The percentile method, since a series in which most samples are equal (a coarse clock, a recorded space) leaves
+    the acceleration of BCa undefined; for medians the two differ by less than the spacing of the samples.
+
+    Args:
+        samples: at least one; a single sample gives an interval of no width.
+        confidence: e.g. 0.95.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    return _resampled((values,), lambda series, axis: np.median(series, axis=axis), confidence, rng)
+
+
+def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
+    """Interval of median(a) / median(b), resampling rounds so that what both series suffered together cancels.
+
+    Args:
+        a, b: equally long; entry i of both was taken in round i.
+    """
+    return _resampled(_paired(a, b), _median_ratio, confidence, rng)
+
+
+def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
+    """How far `a` lies below `b`, in pooled standard deviations, corrected for small samples: positive is faster.
+
+    Args:
+        a, b: two samples each at least.
+        trim: fraction cut from each end of both series. 0 is Hedges' g itself. 0.2 measures the same quantity with
+            trimmed means and Winsorised variances, so that a few interrupted samples do not hide a difference.
+
+    Returns:
+        Within ±`EFFECT_CAP`.
+
+    Source: Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6 (1981),
+        107-128; trimmed: Algina, Keselman and Penfield, Psychological Methods 10 (2005), 317-328.
+    """
+    mean_a, variance_a, count_a = _trimmed(a, trim)
+    mean_b, variance_b, count_b = _trimmed(b, trim)
+    freedom = count_a + count_b - 2
+    pooled = np.sqrt(((count_a - 1) * variance_a + (count_b - 1) * variance_b) / freedom)
+    difference = mean_b - mean_a
+    if pooled == 0.0:
+        return float(np.sign(difference) * EFFECT_CAP)
+    d = _normal_winsorised_deviation(trim) * difference / pooled
+    return float(np.clip(_small_sample_correction(freedom) * d, -EFFECT_CAP, EFFECT_CAP))
+
+
+def paired_p_value(a: Samples, b: Samples) -> float:
+    """Probability of seeing `a` this much faster than `b` if it is not: one-sided Wilcoxon signed-rank test.
+
+    Args:
+        a, b: equally long; entry i of both was taken in round i. Rounds in which they tie are left out.
+    """
+    from scipy.stats import wilcoxon
+
+    first, second = _paired(a, b)
+    if np.array_equal(first, second):
+        return 1.0
+    return float(wilcoxon(first, second, alternative="less").pvalue)
+
+
+def _resampled(
+    series: tuple[NDArray[np.float64], ...], statistic: Any, level: float, rng: np.random.Generator
+) -> Interval:
+    from scipy.stats import bootstrap
+
+    estimate = float(statistic(*series, axis=-1))
+    if len(series[0]) < 2:
+        return Interval(low=estimate, estimate=estimate, high=estimate)
+    result = bootstrap(
+        series,
+        statistic,
+        n_resamples=RESAMPLES,
+        confidence_level=level,
+        method="percentile",
+        paired=len(series) > 1,
+        vectorized=True,
+        rng=rng,
+    )
+    low, high = (float(end) for end in result.confidence_interval)
+    return Interval(low=min(low, estimate), estimate=estimate, high=max(high, estimate))
+
+
+def _median_ratio(a: NDArray[np.float64], b: NDArray[np.float64], axis: int) -> Any:
+    return np.median(a, axis=axis) / np.median(b, axis=axis)
+
+
+def _paired(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"paired series must be equally long, not {len(first)} and {len(second)}")
+    return first, second
+
+
+def _trimmed(samples: Samples, trim: float) -> tuple[float, float, int]:
+    """Trimmed mean, Winsorised variance, and how many samples there were."""
+    ordered = np.sort(np.asarray(samples, dtype=np.float64))
+    count = len(ordered)
+    cut = int(trim * count)
+    kept = ordered[cut : count - cut]
+    winsorised = np.clip(ordered, kept[0], kept[-1])
+    return float(kept.mean()), float(winsorised.var(ddof=1)), count
+
+
+def _normal_winsorised_deviation(trim: float) -> float:
+    """Standard deviation of a standard normal variable Winsorised by `trim` at each end (0.642 for 20 %)."""
+    from scipy.stats import norm
+
+    if trim == 0.0:
+        return 1.0
+    z = norm.ppf(1.0 - trim)
+    return float(np.sqrt(1.0 - 2.0 * trim - 2.0 * z * norm.pdf(z) + 2.0 * trim * z * z))
+
+
+def _small_sample_correction(freedom: int) -> float:
+    """J(m) = Γ(m/2) / (√(m/2) Γ((m−1)/2)), exactly; Hedges (1981), equation 6e, approximates it as 1 − 3/(4m−1)."""
+    half = freedom / 2.0
+    return math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)

@@ -1,0 +1,33 @@
+"""What to try next: strategies by name, behind the contract of `evo.strategy.base`."""
+
+from collections.abc import Callable
+
+from evo.errors import NotFound
+from evo.strategy.base import Context, Strategy
+from evo.strategy.evolution import Evolution
+from evo.strategy.portfolio import Portfolio
+from evo.strategy.random import RandomSearch
+from evo.strategy.tpe import Tpe
+
+__all__ = ["STRATEGIES", "Context", "Strategy", "build"]
+
+STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
+    "portfolio": Portfolio,
+    "tpe": Tpe,
+    "evolution": Evolution,
+    "random": RandomSearch,
+}
+"""By name, the default first."""
+
+
+def build(name: str, context: Context) -> Strategy:
+    """A strategy for one search.
+
+    Raises:
+        NotFound: no strategy has this name.
+    """
+    try:
+        factory = STRATEGIES[name]
+    except KeyError:
+        raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
+    return factory(context)

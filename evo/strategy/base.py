@@ -1,0 +1,41 @@
+"""The contract between a search and whatever proposes its configs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from evo.history import History
+from evo.space import Space
+from evo.trial import Config, Proposal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a strategy is built from.
+
+    Attributes:
+        space: where to search.
+        warm_starts: configs worth trying first (defaults, champions of nearby problems), best guess first; valid ones.
+    """
+
+    space: Space
+    warm_starts: Sequence[Config] = ()
+
+
+class Strategy(Protocol):
+    """Proposes configs: the *ask* of ask/tell; the *tell* is the history growing.
+
+    Contract, enforced for each strategy by ``tests/unit/test_strategy_conformance.py``:
+      * every proposal is valid and was never asked before; `propose` returns None only when no such config is left;
+      * same context, same history and same generator state give the same proposal, also from a fresh instance that
+        sees the history for the first time (caches are allowed, memory is not);
+      * an outcome that is not a measurement is information about the config, never a time; Abandoned and Cancelled
+        are no information at all;
+      * not thread-safe; never keeps or changes the history it is handed.
+    """
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        """The next config to try, or None when the space is exhausted."""
+        ...

@@ -1,0 +1,108 @@
+"""Evolution's operators on ranks, vectorised over a brood of children, which need not be valid."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.history import ELITES
+from evo.space import Indices, Space
+from evo.strategy.observations import Observations, Places
+from evo.trial import Proposal
+
+MUTATED = 0.5
+"""Chance that a child of two parents is also mutated; a child of one always is."""
+
+SECOND_MUTATION = 0.3
+"""Chance that a mutation changes one more tunable."""
+
+STEP = 0.7
+"""Chance that an ordinal tunable moves to an adjacent value instead of anywhere."""
+
+PATIENCE = 30
+"""Trials without a new best after which the search restarts beside its elites, and again after as many."""
+
+NEWCOMERS = 5
+"""Trials far from everything known that begin a restart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brood:
+    """Children and where they come from.
+
+    Attributes:
+        rows: ranks, shape (n, tunables).
+        parents: positions of mother and father among the observations, shape (n, 2); the same one twice for a mutant.
+    """
+
+    rows: Indices
+    parents: Places
+
+    def proposal(self, child: int, space: Space, seen: Observations) -> Proposal:
+        numbers = tuple(sorted({seen.numbers[parent] for parent in self.parents[child]}))
+        origin = "crossover" if len(numbers) > 1 else "mutation"
+        return Proposal(config=space.decode(self.rows[child]), origin=origin, parents=numbers)
+
+
+class Breeding:
+    """Rank-based selection among the elites, crossover, and mutation to neighbouring values."""
+
+    def __init__(self, space: Space) -> None:
+        self._sizes = np.array([len(tunable.values) for tunable in space.tunables])
+        self._ordinal = np.array([bool(tunable.ordinal) for tunable in space.tunables])
+        self._mutable = np.flatnonzero(self._sizes > 1)
+
+    def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Brood:
+        """Children of the parents `parent_pool` gives, of which there must be at least one."""
+        pool = parent_pool(seen)
+        parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
+        mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
+        rows = _crossed(mothers, fathers, rng)
+        alone = parents[:, 0] == parents[:, 1]
+        self._mutate(rows, np.flatnonzero(alone | (rng.random(count) < MUTATED)), rng)
+        return Brood(rows=rows, parents=parents)
+
+    def _mutate(self, rows: Indices, which: Places, rng: np.random.Generator) -> None:
+        if len(self._mutable):
+            self._move(rows, which, rng)
+            self._move(rows, which[rng.random(len(which)) < SECOND_MUTATION], rng)
+
+    def _move(self, rows: Indices, which: Places, rng: np.random.Generator) -> None:
+        columns = rng.choice(self._mutable, size=len(which))
+        sizes, before = self._sizes[columns], rows[which, columns]
+        step = before + rng.choice((-1, 1), size=len(which))
+        inside = np.where((step < 0) | (step >= sizes), 2 * before - step, step)
+        anywhere = (before + rng.integers(1, sizes)) % sizes
+        adjacent = self._ordinal[columns] & (rng.random(len(which)) < STEP)
+        rows[which, columns] = np.where(adjacent, inside, anywhere)
+
+
+def restarting(seen: Observations) -> bool:
+    """Whether it is time for a newcomer: nothing has got better for long."""
+    return seen.idle >= PATIENCE and seen.idle % PATIENCE < NEWCOMERS
+
+
+def parent_pool(seen: Observations) -> Places:
+    """Positions of possible parents, best first: the elites; after a restart half of them, and the best since then."""
+    elites = seen.elites
+    if seen.idle < PATIENCE:
+        return elites
+    since = len(seen.rows) - seen.idle % PATIENCE
+    measured = seen.order[: seen.measured]
+    recent = measured[measured >= since]
+    return np.concatenate([elites[: ELITES // 2], recent[: ELITES // 2]])
+
+
+def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
+    """Positions by linear ranking: the first of `count` is drawn `count` times as often as the last."""
+    weights = np.arange(count, 0, -1, dtype=np.float64)
+    return rng.choice(count, size=draws, p=weights / weights.sum())
+
+
+def _crossed(mothers: Indices, fathers: Indices, rng: np.random.Generator) -> Indices:
+    """Each value from either parent: half of the brood at random, the other half up to a random point."""
+    brood, tunables = mothers.shape
+    uniform = rng.random((brood, tunables)) < 0.5
+    single: npt.NDArray[np.bool_] = np.arange(tunables) < rng.integers(1, max(2, tunables), size=(brood, 1))
+    from_mother = np.where(rng.random((brood, 1)) < 0.5, uniform, single)
+    return np.where(from_mother, mothers, fathers)

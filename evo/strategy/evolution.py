@@ -1,0 +1,41 @@
+"""Elite-preserving evolution in a steady state: every trial that ends may become a parent of the very next."""
+
+import numpy as np
+
+from evo.history import History
+from evo.strategy.base import Context
+from evo.strategy.breeding import Breeding, Brood, restarting
+from evo.strategy.observations import Observations
+from evo.strategy.opening import Opening, learning
+from evo.trial import Proposal
+
+BROOD = 32
+"""Children bred at once, of which the first that is new is taken."""
+
+
+class Evolution:
+    """No generations, hence no barrier to wait at: the elites are simply the best trials of the history."""
+
+    def __init__(self, context: Context) -> None:
+        self._space = context.space
+        self._seen = Observations(context.space)
+        self._opening = Opening(context)
+        self._breeding = Breeding(context.space)
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        self._seen.refresh(history)
+        if learning(self._seen) or restarting(self._seen):
+            return self._opening.spread(self._seen, rng)
+        brood = self._breeding.brood(self._seen, BROOD, rng)
+        new = self._seen.fresh(brood.rows)
+        if len(new):
+            return brood.proposal(int(new[0]), self._space, self._seen)
+        return self._repaired(brood, rng) or self._opening.spread(self._seen, rng)
+
+    def _repaired(self, brood: Brood, rng: np.random.Generator) -> Proposal | None:
+        """The first child, moved to the nearest valid config, unless that is known."""
+        config = self._space.repair(brood.rows[0], rng)
+        if self._space.key(config) in self._seen.keys:
+            return None
+        mended = Brood(rows=self._space.encode(config)[None, :], parents=brood.parents[:1])
+        return mended.proposal(0, self._space, self._seen)

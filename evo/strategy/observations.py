@@ -1,0 +1,112 @@
+"""The history as rows of value ranks, which is what strategies compute with."""
+
+from bisect import insort
+from weakref import ref
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.history import ELITES, History, informative
+from evo.outcome import Pruned
+from evo.space import Indices, Space
+from evo.trial import Trial
+
+Losses = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+HOPELESS = float(np.finfo(np.float64).max)
+"""Loss of a pruned trial: worse than any time, better than a failure, which is infinite."""
+
+
+class Observations:
+    """What one history says so far; `refresh` takes in only what is new since the last call.
+
+    A history it has not met before is read from its beginning, so the content never depends on earlier calls.
+
+    Attributes:
+        keys: of every config that was ever asked.
+        rows: ranks of the configs of ended trials that say something, in the order they ended, shape (n, tunables).
+        losses: time in µs, `HOPELESS` if pruned, infinite if failed; shape (n,).
+        numbers, origins: of those trials.
+        entered: whether each was among the elites when it ended.
+        order: positions in `rows` by loss, best first, the earlier trial of a tie first.
+        pending: ranks of the configs still being evaluated, shape (m, tunables).
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._source: ref[History] | None = None
+        self._clear()
+
+    def refresh(self, history: History) -> None:
+        """Take in what was asked and what ended since the last call."""
+        if self._source is None or self._source() is not history:
+            self._clear()
+            self._source = ref(history)
+        for trial in history.asked[len(self._asked) :]:
+            row = self._space.encode(trial.config)
+            self._asked.append(row)
+            self.keys.add(self._space.row_key(row))
+        news = history.finished[self._read :]
+        self._read += len(news)
+        told = [trial for trial in news if informative(trial)]
+        if told:
+            self._append(told)
+        self.pending = self._rows([self._asked[number] for number in history.pending])
+
+    @property
+    def measured(self) -> int:
+        """How many trials have a time; they come first in `order`."""
+        return int(np.count_nonzero(self.losses < HOPELESS))
+
+    @property
+    def elites(self) -> Places:
+        """Positions of the fastest trials, fastest first."""
+        return self.order[: min(ELITES, self.measured)]
+
+    @property
+    def idle(self) -> int:
+        """How many trials have ended since the best one did."""
+        return len(self.rows) - 1 - int(self.order[0]) if len(self.rows) else 0
+
+    def fresh(self, rows: Indices) -> Places:
+        """Positions of the distinct ones among these rows that are valid and were never asked."""
+        found: dict[str, int] = {}
+        for place in np.flatnonzero(self._space.valid(rows)).tolist():
+            key = self._space.row_key(rows[place])
+            if key not in self.keys:
+                found.setdefault(key, place)
+        return np.fromiter(found.values(), dtype=np.intp, count=len(found))
+
+    def _clear(self) -> None:
+        self._asked: list[Indices] = []
+        self._read = 0
+        self._ranked: list[tuple[float, int, int]] = []
+        self.keys: set[str] = set()
+        self.rows = self.pending = self._rows([])
+        self.losses: Losses = np.empty(0)
+        self.numbers: list[int] = []
+        self.origins: list[str] = []
+        self.entered: list[bool] = []
+        self.order: Places = np.empty(0, dtype=np.intp)
+
+    def _append(self, told: list[Trial]) -> None:
+        for trial in told:
+            loss = _loss(trial)
+            bar = self._ranked[ELITES - 1][0] if len(self._ranked) >= ELITES else HOPELESS
+            self.entered.append(loss < min(bar, HOPELESS))
+            insort(self._ranked, (loss, trial.number, len(self.numbers)))
+            self.numbers.append(trial.number)
+            self.origins.append(trial.proposal.origin)
+        self.order = np.array([place for _, _, place in self._ranked], dtype=np.intp)
+        self.losses = np.concatenate([self.losses, [_loss(trial) for trial in told]])
+        self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in told])])
+
+    def _rows(self, rows: list[Indices]) -> Indices:
+        return np.array(rows, dtype=np.int32).reshape(len(rows), len(self._space.tunables))
+
+
+def _loss(trial: Trial) -> float:
+    if isinstance(trial.outcome, Pruned):
+        return HOPELESS
+    return float("inf") if trial.time_us is None else trial.time_us

@@ -1,0 +1,21 @@
+"""Uniform random search without repetition: what every other strategy has to beat."""
+
+import numpy as np
+
+from evo.history import History
+from evo.strategy.base import Context
+from evo.strategy.observations import Observations
+from evo.trial import Proposal
+
+
+class RandomSearch:
+    """Any valid config that was not asked yet, each equally likely."""
+
+    def __init__(self, context: Context) -> None:
+        self._space = context.space
+        self._seen = Observations(context.space)
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        self._seen.refresh(history)
+        drawn = self._space.sample(rng, 1, exclude=self._seen.keys)
+        return Proposal(config=drawn[0], origin="random") if drawn else None

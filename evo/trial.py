@@ -1,0 +1,43 @@
+"""One config in one search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evo.outcome import Measured, Outcome
+
+Value: TypeAlias = bool | int | float | str
+Config: TypeAlias = Mapping[str, Value]
+"""Tunable name → value; always complete and in the space's tunable order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What a strategy asks to have measured.
+
+    Attributes:
+        origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``; credit goes by this name.
+        parents: numbers of the trials it descends from, oldest first.
+    """
+
+    config: Config
+    origin: str
+    parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A proposal with its number and, once it has ended, its outcome."""
+
+    number: int
+    proposal: Proposal
+    outcome: Outcome | None = None
+
+    @property
+    def config(self) -> Config:
+        return self.proposal.config
+
+    @property
+    def time_us(self) -> float | None:
+        """Median of the ranking objective, or None for any outcome that is not a measurement."""
+        return self.outcome.timing.median_us if isinstance(self.outcome, Measured) else None

@@ -1,0 +1,186 @@
+"""What the service shows of its state; the service serialises these classes and its clients read them back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from evo.device import Device
+from evo.job import ConfirmReport, Stages
+from evo.lifecycle import State
+from evo.objective import Objective
+from evo.outcome import Outcome
+from evo.policy import Policy
+from evo.promotion import Verdict
+from evo.search import Budget
+from evo.timing import Timing
+from evo.trial import Config, Value
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceView:
+    """How large a space is; `valid_count` is None where it is too large to count."""
+
+    product_size: int
+    valid_count: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestView:
+    """The fastest measured trial so far."""
+
+    number: int
+    config: Config
+    time_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineView:
+    """The least time the problem can take here, and the fraction of that limit the best trial reaches."""
+
+    floor_us: float
+    bound: str
+    share_of_best: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChampionView:
+    """A promoted trial with the evidence it rests on."""
+
+    id: int
+    family: str
+    problem: Mapping[str, Value]
+    problem_key: str
+    device_model: str
+    objective: Objective
+    search_id: int
+    trial_number: int
+    config: Config
+    time_us: float
+    current: bool
+    promoted_at: datetime
+    family_digest: str | None = None
+    verdict: Verdict | None = None
+    report: ConfirmReport | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    replaces: int | None = None
+    retired_at: datetime | None = None
+    retired_reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchView:
+    """One search.
+
+    Attributes:
+        reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
+        counts: trials by outcome kind.
+        speedup: of the best trial over the fastest baseline.
+        elapsed_s: of running, pauses left out.
+        overhead_ms: median over trials of all but compiling, verifying and measuring.
+    """
+
+    id: int
+    state: State
+    reason: str | None
+    family: str
+    problem: Mapping[str, Value]
+    problem_key: str
+    device: Device
+    objective: Objective
+    strategy: str
+    seed: int
+    budget: Budget
+    policy: Policy
+    space: SpaceView
+    counts: Mapping[str, int]
+    asked: int
+    finished: int
+    best: BestView | None
+    baselines: Mapping[str, Timing]
+    fastest_baseline: str | None
+    speedup: float | None
+    roofline: RooflineView | None
+    champion: ChampionView | None
+    verdicts: tuple[Verdict, ...]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    elapsed_s: float
+    overhead_ms: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptView:
+    """One lease of one job."""
+
+    id: int
+    job: str
+    state: str
+    worker_id: str
+    device_uuid: str
+    granted_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialView:
+    """One trial.
+
+    Attributes:
+        suspect: so much faster than every baseline that a person should look.
+        overhead_ms: all but compiling, verifying, measuring and waiting for the device.
+        attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
+    """
+
+    id: int
+    search_id: int
+    number: int
+    config: Config
+    origin: str
+    parents: tuple[int, ...]
+    outcome: Outcome | None
+    time_us: float | None
+    suspect: bool = False
+    overhead_ms: float | None = None
+    binary_digest: str | None = None
+    stages: Stages | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[AttemptView, ...] = ()
+    asked_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyView:
+    """A registered family; `document` is its family.toml as data."""
+
+    name: str
+    digest: str
+    title: str
+    location: str | None
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerView:
+    """A worker and the devices it offers."""
+
+    id: str
+    name: str
+    host: str
+    devices: tuple[Device, ...]
+    seen_at: datetime
+    drain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Generic[Item]):
+    """Part of a list; `next` is the cursor of the following part, None at the end."""
+
+    items: tuple[Item, ...]
+    next: str | None = None

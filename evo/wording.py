@@ -1,0 +1,78 @@
+"""Figures as people read them: four significant digits, a unit that fits, thousands apart."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evo.trial import Value
+
+_ROUNDS_UP = 0.99995
+"""From this fraction of a limit on, four digits round up to it."""
+
+
+def time_text(time_us: float | None) -> str:
+    """A kernel's time: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``."""
+    if time_us is None:
+        return "–"
+    for limit_us, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
+        if time_us < limit_us * _ROUNDS_UP:
+            return f"{significant(time_us * factor)} {unit}"
+    return f"{significant(time_us * 1e-6)} s"
+
+
+def duration_text(seconds: float) -> str:
+    """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def significant(value: float) -> str:
+    """Four significant digits, never in scientific notation: ``1,234``, ``45.25``, ``0.8125``."""
+    if value == 0:
+        return "0"
+    decimals = 3 - math.floor(math.log10(abs(value)))
+    if decimals <= 0:
+        return f"{value:,.0f}"
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def factor_text(factor: float | None) -> str:
+    """A ratio of times: ``3.42×``."""
+    if factor is None:
+        return "–"
+    return f"{factor:,.0f}×" if factor >= 100 else f"{factor:.3g}×"
+
+
+def percent_text(fraction: float | None) -> str:
+    return "–" if fraction is None else f"{fraction:.1%}" if fraction < 0.1 else f"{fraction:.0%}"
+
+
+def settings_text(settings: "Mapping[str, Value]") -> str:
+    """A config or a problem in the form the command line accepts: ``B=1,H=8,causal=false``."""
+    return ",".join(f"{name}={value_text(value)}" for name, value in settings.items())
+
+
+def spaced_text(settings: "Mapping[str, Value]") -> str:
+    """The same for reading: it may break between two entries."""
+    return settings_text(settings).replace(",", ", ")
+
+
+def value_text(value: "Value") -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 trial``, ``12,345 trials``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def outcome_text(kind: str) -> str:
+    """``wrong_answer`` as people say it: ``wrong answer``."""
+    return kind.replace("_", " ")

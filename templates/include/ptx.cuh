@@ -1,0 +1,132 @@
+// Thin names for the PTX instructions the kernels use. Writing them out spares NVRTC the CUDA headers, which would
+// cost more time than compiling the kernel itself.
+
+typedef unsigned int u32;
+typedef unsigned short u16;
+
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int largest(int a, int b) { return a > b ? a : b; }
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+    return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// --- tensor cores -----------------------------------------------------------------------------------------------
+
+// Four 8x8 matrices of 16-bit elements: lane 8i..8i+7 gives the row addresses of matrix i, r[i] receives it.
+__device__ __forceinline__ void ldmatrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0,%1,%2,%3 }, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ void ldmatrix_transposed(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0,%1,%2,%3 }, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], { %1,%2,%3,%4 };"
+                 :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+#endif
+}
+
+// d = a * b + c for one 16x8 tile, depth 16, FP16 in and FP32 out. Lane 4g+t holds of c and d the elements
+// (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1); two neighbouring d tiles, packed to FP16, are the a of a next product.
+__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
+// --- numbers ----------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ u32 pack_halves(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+__device__ __forceinline__ float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// --- asynchronous copies ----------------------------------------------------------------------------------------
+
+// BYTES from global to shared memory; zeros are written instead when the source lies outside the problem.
+template <int BYTES, int L2_PREFETCH>
+__device__ __forceinline__ void copy_async(u32 shared, const void* global, bool inside) {
+    const int size = inside ? BYTES : 0;
+    if constexpr (BYTES != 16)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :: "r"(shared), "l"(global), "n"(BYTES), "r"(size) : "memory");
+    else if constexpr (L2_PREFETCH == 256)
+        asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;"
+                     :: "r"(shared), "l"(global), "r"(size) : "memory");
+    else if constexpr (L2_PREFETCH == 128)
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                     :: "r"(shared), "l"(global), "r"(size) : "memory");
+    else
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(shared), "l"(global), "r"(size) : "memory");
+}
+
+// Closes a group of copies; an empty group is complete at once, which keeps the counting of groups uniform.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most PENDING of this thread's youngest groups are still under way.
+template <int PENDING>
+__device__ __forceinline__ void await_copies() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+}
+
+// --- barriers ---------------------------------------------------------------------------------------------------
+
+// The first THREADS threads of the block meet; the others are not concerned. Meetings of different circles need
+// different places.
+template <int THREADS, int PLACE = 1>
+__device__ __forceinline__ void meet() {
+    asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "n"(THREADS) : "memory");
+}
+
+__device__ __forceinline__ void barrier_init(u32 barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(barrier) : "memory");
+}
+
+// Arrives once all copies this thread has issued so far are complete.
+__device__ __forceinline__ void barrier_arrive_after_copies(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
+    u32 done;
+    do {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+#else
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+#endif
+    } while (!done);
+}
+
+// --- overlap with the launches before and after (sm_90) ---------------------------------------------------------
+
+__device__ __forceinline__ void await_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void allow_next_launch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}

@@ -1,0 +1,230 @@
+"""Where families are found: folders beside this module, installed packages, paths, and recording files."""
+
+import gzip
+import hashlib
+import importlib.util
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from itertools import islice
+from pathlib import Path
+
+from evo.errors import InvalidInput, NotFound
+from evo.family import Family
+from evo.recording import Recording, parse_recording
+from evo.suggestion import unknown
+
+SPEC = "family.toml"
+REFERENCE = "reference.py"
+ENTRY_POINT_GROUP = "kernel_evo.families"
+RECORDING_SUFFIXES = (".json", ".json.gz")
+WANTED = f"a folder with a {SPEC}, or a recording ({', '.join(RECORDING_SUFFIXES)})"
+
+BUILTIN = Path(__file__).parent
+INCLUDE = BUILTIN / "include"
+
+MAX_FILES = 1_000
+MAX_FOLDER_BYTES = 64 << 20
+MAX_RECORDING_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Package:
+    """A family as found, with everything a candidate is made from, read once.
+
+    Attributes:
+        path: the folder, or the recording file.
+        digest: SHA-256 over `files`; an edited file is another digest.
+        files: path relative to the folder (includes under ``include/``) → content; what templates are rendered from.
+        location: absolute path for families that are not built in, None for those that are.
+        recording: what the replay device serves, for a recording file.
+    """
+
+    path: Path
+    family: Family
+    digest: str
+    files: Mapping[str, bytes]
+    location: str | None
+    recording: Recording | None = None
+
+
+def builtin() -> list[Package]:
+    """The families that come with kernel-evo, by name."""
+    return [_folder(path, built_in=True) for path in _builtin_folders().values()]
+
+
+def find(name_or_path: str) -> Package:
+    """A family by name (built in, or of an installed package), or by the path of its folder or recording file.
+
+    Raises:
+        NotFound: nothing there; lists what there is, near misses first.
+        InvalidInput: its document is wrong; names the path in it.
+    """
+    if _is_path(name_or_path):
+        return _at(_resolved(name_or_path))
+    builtins, installed = _builtin_folders(), _installed()
+    if name_or_path in builtins:
+        return _folder(builtins[name_or_path], built_in=True)
+    if name_or_path in installed:
+        return _folder(_package_folder(name_or_path, installed[name_or_path]), built_in=False)
+    reason = unknown(name_or_path, [*builtins, *installed], "families")
+    if Path(name_or_path).exists():
+        reason += f"; for the one in this directory write ./{name_or_path}"
+    raise NotFound(reason)
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or "\\" in text or text in (".", "..", "~") or text.endswith(RECORDING_SUFFIXES)
+
+
+def _resolved(text: str) -> Path:
+    try:
+        return Path(text).expanduser().resolve(strict=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise NotFound(f"{text:.200} is not there: give the path of {WANTED}") from error
+
+
+def _builtin_folders() -> dict[str, Path]:
+    return {spec.parent.name: spec.parent for spec in sorted(BUILTIN.glob(f"*/{SPEC}"))}
+
+
+def _installed() -> dict[str, str]:
+    return {point.name: point.value for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
+
+
+def _package_folder(name: str, module: str) -> Path:
+    try:
+        found = importlib.util.find_spec(module)
+    except ImportError as error:
+        raise NotFound(f"family {name}: the package {module} that should hold it is not importable: {error}") from error
+    for location in (found.submodule_search_locations or []) if found else []:
+        if (Path(location) / SPEC).is_file():
+            return Path(location)
+    raise NotFound(f"family {name}: the package {module} holds no {SPEC}; reinstall it")
+
+
+def _at(path: Path) -> Package:
+    if path.is_dir():
+        return _folder(path, built_in=False)
+    if path.name.endswith(RECORDING_SUFFIXES):
+        return _recording(path, _state(path))
+    if path.name == SPEC:
+        return _folder(path.parent, built_in=False)
+    raise NotFound(f"{path} is not {WANTED}")
+
+
+def _folder(path: Path, *, built_in: bool) -> Package:
+    if not (path / SPEC).is_file():
+        raise NotFound(f"{path} holds no {SPEC}; `kernel-evo new NAME` makes a family to start from")
+    return _read_folder(path, built_in, (*_state(path), *_state(INCLUDE)))
+
+
+def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """What changes when a file is edited, added or removed; far cheaper than reading everything again."""
+    stats = ((file, file.stat()) for file in _paths(path))
+    return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
+
+
+@lru_cache(maxsize=32)
+def _read_folder(path: Path, built_in: bool, state: object) -> Package:
+    """Read once as long as `state` stays the same: workers ask for the same family with every job."""
+    family = _read_family(path)
+    files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(_read_files(path))
+    package = Package(
+        path=path,
+        family=family,
+        digest=_digest(files),
+        files=files,
+        location=None if built_in else str(path),
+    )
+    _check_files(package)
+    return package
+
+
+def _read_family(path: Path) -> Family:
+    where = str(path / SPEC)
+    try:
+        document = tomllib.loads(_bytes(path / SPEC).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(where, f"is not TOML: {error}") from error
+    family = Family.from_document(document, SPEC)
+    if family.name != path.name:
+        raise InvalidInput(where, f'name = "{family.name}" differs from the folder\'s name: make both {path.name}')
+    return family
+
+
+def _check_files(package: Package) -> None:
+    names = {kind: implementation.file for kind, implementation in package.family.implementations.items()}
+    for where, name in [*((f"{SPEC}: {kind}", name) for kind, name in names.items()), (package.family.name, REFERENCE)]:
+        if name not in package.files:
+            raise InvalidInput(where, f"the file {name} is missing in {package.path}")
+
+
+def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    total = 0
+    for path in _paths(folder):
+        content = _bytes(path)
+        total += len(content)
+        if total > MAX_FOLDER_BYTES:
+            raise InvalidInput(str(folder), f"holds more than {MAX_FOLDER_BYTES >> 20} MiB: move data elsewhere")
+        yield path.relative_to(folder).as_posix(), content
+
+
+def _paths(path: Path) -> list[Path]:
+    """Every file that may matter, in a fixed order; hidden files, caches and editors' backups never do."""
+    if path.is_file():
+        return [path]
+    found = (each for each in path.rglob("*") if _matters(each.relative_to(path)) and each.is_file())
+    paths = sorted(islice(found, MAX_FILES + 1))
+    if len(paths) > MAX_FILES:
+        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the family a folder of its own")
+    return paths
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def _matters(path: Path) -> bool:
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    return not hidden and not path.name.endswith(("~", ".pyc"))
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    """Over names and contents, each by its own hash, so that no two different folders look alike."""
+    whole = hashlib.sha256()
+    for name in sorted(files):
+        whole.update(hashlib.sha256(name.encode()).digest())
+        whole.update(hashlib.sha256(files[name]).digest())
+    return whole.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _recording(path: Path, state: object) -> Package:
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    content = _read_recording(path)
+    recording = parse_recording(content.decode("utf-8", errors="replace"), name)
+    return Package(
+        path=path,
+        family=Family.from_document(recording.document(), path.name),
+        digest=hashlib.sha256(content).hexdigest(),
+        files={},
+        location=str(path),
+        recording=recording,
+    )
+
+
+def _read_recording(path: Path) -> bytes:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MAX_RECORDING_BYTES + 1)
+    except (OSError, EOFError) as error:
+        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    if len(content) > MAX_RECORDING_BYTES:
+        raise InvalidInput(str(path), f"is larger than {MAX_RECORDING_BYTES >> 30} GiB")
+    return content

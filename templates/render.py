@@ -1,0 +1,173 @@
+"""From a config to source text: a template rendered in a sandbox, or a plain source with macros in front."""
+
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import gcd
+
+from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound, TemplateSyntaxError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from evo.device import DeviceKind
+from evo.errors import EvoError
+from evo.family import Implementation
+from evo.problem import Problem
+from evo.suggestion import unknown
+from evo.trial import Config, Value
+from templates.registry import Package
+
+MAX_SOURCE_CHARACTERS = 8 << 20
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class RenderError(EvoError, ValueError):
+    """A template does not render: the message names file, line and what is wrong."""
+
+
+def render(package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]) -> str:
+    """The source of one config for one problem; the same arguments give the same text.
+
+    Args:
+        derived: the implementation's derived values, as `Family.candidate` gives them.
+
+    Raises:
+        RenderError: the template is at fault.
+    """
+    implementation = package.family.implementation(kind)
+    variables = {**problem, **config, **derived}
+    if implementation.mode == "source":
+        return _with_macros(_text(package, implementation.file), implementation.file, variables)
+    return _rendered(package, implementation.file, variables)
+
+
+def check(package: Package, kind: DeviceKind) -> None:
+    """Nothing, for a template that uses what its document declares, and all tunables of it (or for a recording).
+
+    Raises:
+        RenderError: a name that nothing declares (a template only: a source may use any word), or a tunable that
+            changes nothing, which would make the space larger and no kernel different.
+    """
+    implementation = package.family.implementation(kind)
+    if kind == "replay":
+        return
+    tunables = [tunable.name for tunable in implementation.tunables]
+    declared = {*tunables, *implementation.derived, *(field.name for field in package.family.fields)}
+    used = used_names(package, kind)
+    for name in sorted(used - declared) if implementation.mode == "template" else ():
+        raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
+    for name in tunables:
+        if name not in used | implementation.reach(used):
+            way_out = "use it in the template, the launch, or a derived value that is used; or remove it"
+            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing: {way_out}")
+
+
+def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
+    """The variables a template (with all it includes) takes from outside, or the words of a source."""
+    implementation = package.family.implementation(kind)
+    if implementation.mode == "source":
+        return frozenset(WORD.findall(_text(package, implementation.file)))
+    return _undeclared(package, implementation)
+
+
+class _Files(BaseLoader):
+    """Templates out of a package's files: the folder's own first, then the shared includes."""
+
+    def __init__(self, package: Package) -> None:
+        self.package = package
+
+    def get_source(self, environment: object, template: str) -> tuple[str, str, Callable[[], bool]]:
+        for name in (template, f"include/{template}"):
+            if name in self.package.files:
+                return _text(self.package, name), name, lambda: True
+        raise TemplateNotFound(template)
+
+
+@lru_cache(maxsize=32)
+def _environment(package: Package) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        loader=_Files(package),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    # Nothing random: the same config must give the same source.
+    del environment.globals["lipsum"], environment.filters["random"]
+    environment.globals |= {"min": min, "max": max, "abs": abs, "gcd": gcd, "ceil_div": lambda a, b: -(-a // b)}
+    return environment
+
+
+def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> str:
+    parts: list[str] = []
+    length = 0
+    try:
+        for part in _environment(package).get_template(name).generate(**variables):
+            parts.append(part)
+            length += len(part)
+            if length > MAX_SOURCE_CHARACTERS:
+                raise RenderError(f"{name}: renders to more than {MAX_SOURCE_CHARACTERS >> 20} MiB of text")
+    except RenderError:
+        raise
+    except TemplateSyntaxError as error:
+        raise RenderError(f"{error.filename or name}:{error.lineno}: {error.message}") from error
+    except TemplateNotFound as error:
+        raise RenderError(f"{_line(error, package, name)}: there is no file {error.name} to include") from error
+    except (
+        TemplateError,
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise RenderError(f"{_line(error, package, name)}: {error or type(error).__name__}") from error
+    return "".join(parts)
+
+
+def _line(error: BaseException, package: Package, name: str) -> str:
+    """``file:line`` of the template's innermost frame: Jinja2 puts the template's own lines into the traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+
+
+def _text(package: Package, name: str) -> str:
+    try:
+        return package.files[name].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RenderError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _undeclared(package: Package, implementation: Implementation) -> frozenset[str]:
+    environment = _environment(package)
+    found: set[str] = set()
+    waiting, seen = [implementation.file], set[str]()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        try:
+            tree = environment.parse(_Files(package).get_source(environment, name)[0], filename=name)
+        except TemplateSyntaxError as error:
+            raise RenderError(f"{name}:{error.lineno}: {error.message}") from error
+        except TemplateNotFound as error:
+            raise RenderError(f"{implementation.file}: there is no file {error.name} to include") from error
+        found |= meta.find_undeclared_variables(tree)
+        waiting += [each for each in meta.find_referenced_templates(tree) if each and each not in seen]
+    return frozenset(found.difference(environment.globals))
+
+
+def _with_macros(source: str, name: str, variables: Mapping[str, Value]) -> str:
+    macros = "".join(f"#define {variable} {_macro(value)}\n" for variable, value in variables.items())
+    return f'{macros}#line 1 "{name}"\n{source}'
+
+
+def _macro(value: Value) -> str:
+    match value:
+        case bool():
+            return str(int(value))
+        case int() | float():
+            return str(value) if value >= 0 else f"({value})"
+        case str():
+            return value

@@ -1,0 +1,177 @@
+"""Attention as it is defined, how exact float32 can be, and what there is to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
+SCORES_BYTES = 4 << 30
+"""What score matrices and their temporaries may take; that sets how many heads are computed at once."""
+
+LEAST_HALF_DEVIATION = 0.05
+"""Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw q, k and v, each (B, H, S, D).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
+            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
+            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
+            ``small``: nearly equal weights.
+    """
+    shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
+    deviation = STANDARD_DEVIATION[distribution]
+    if problem["dtype"] == "float16":
+        deviation = max(deviation, LEAST_HALF_DEVIATION)
+    drawn = {name: rng.normal(0.0, deviation, shape) for name in ("q", "k", "v")}
+    if distribution == "offset":
+        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), (0.5, -2.0, 3.0), strict=True)}
+    if distribution == "peaked":
+        drawn["q"] += 1.0
+        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    return {name: array.astype(problem["dtype"]) for name, array in drawn.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same inputs."""
+    return {"out": _attention(problem, inputs, np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The same in the inputs' own precision: its error is the measure of a kernel's error.
+
+    float16: scores, weights and result are rounded to it, products accumulate in float32, as on any tensor core.
+    """
+    if inputs["q"].dtype == np.float16:
+        return {"out": _attention(problem, inputs, np.float32, rounded=np.float16).astype(np.float16)}
+    return {"out": _attention(problem, inputs, inputs["q"].dtype)}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is attention as one writes it down, ``numpy-in-place`` spares every temporary array it can, ``torch`` is
+    PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+    hidden = _later_keys(problem)
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        q, k, v = (inputs[name] for name in ("q", "k", "v"))
+        scale = q.dtype.type(problem["D"] ** -0.5)
+
+        def call() -> object:
+            scores = q @ k.swapaxes(-1, -2) * scale
+            if hidden is not None:
+                scores = np.where(hidden, -np.inf, scores)
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+        return call
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        q, k, v = inputs["q"] * inputs["q"].dtype.type(problem["D"] ** -0.5), inputs["k"], inputs["v"]
+        scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
+
+        def call() -> object:
+            np.matmul(q, k.swapaxes(-1, -2), out=scores)
+            if hidden is not None:
+                np.copyto(scores, -np.inf, where=hidden)
+            np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
+            np.exp(scores, out=scores)
+            total = scores.sum(axis=-1, keepdims=True)
+            np.matmul(scores, v, out=out)
+            return np.divide(out, total, out=out)
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        q, k, v = (torch.from_numpy(inputs[name]) for name in ("q", "k", "v"))
+        attention = torch.nn.functional.scaled_dot_product_attention
+        return lambda: attention(q, k, v, is_causal=problem["causal"])
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's backends by their own names, and ``naive``, the kernel of ``naive.cu``."""
+    backends = ("flash", "cudnn", "efficient", "math")
+    on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
+    return {**on_torch, "naive": partial(_naive, problem)}
+
+
+def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
+    q, k, v = (torch.from_numpy(inputs[name]).cuda() for name in ("q", "k", "v"))
+
+    def call() -> object:
+        with sdpa_kernel(chosen):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=problem["causal"])
+
+    return call
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    macros = {name: problem[name] for name in ("S", "D")}
+    macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
+    out = cupy.empty_like(q)
+    blocks = problem["B"] * problem["H"] * problem["S"]
+
+    def call() -> object:
+        kernel((blocks,), (128,), (q, k, v, out))
+        return out
+
+    return call
+
+
+def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
+    """Head by head, on all cores: one alone takes minutes where S is large.
+
+    Args:
+        rounded: what scores and weights are kept in.
+    """
+    q, k, v = (inputs[name] for name in ("q", "k", "v"))
+    out = np.empty(q.shape, dtype)
+    hidden = _later_keys(problem)
+
+    def kept(values: Array) -> Array:
+        return values if rounded is None else values.astype(rounded).astype(dtype)
+
+    def compute(head: tuple[int, ...]) -> None:
+        scores = kept(q[head].astype(dtype) @ k[head].astype(dtype).T * out.dtype.type(problem["D"] ** -0.5))
+        if hidden is not None:
+            scores[hidden] = -np.inf
+        weights = kept(np.exp(scores - scores.max(axis=-1, keepdims=True)))
+        out[head] = weights @ v[head].astype(dtype) / weights.sum(axis=-1, keepdims=True)
+
+    affordable = SCORES_BYTES // (4 * problem["S"] ** 2 * out.itemsize)
+    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, affordable))) as pool:
+        list(pool.map(compute, np.ndindex(q.shape[:2])))
+    return out
+
+
+def _later_keys(problem: Mapping[str, Any]) -> Array | None:
+    """(S, S), True where a query must not look; None where it may look everywhere."""
+    return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

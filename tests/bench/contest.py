@@ -1,0 +1,167 @@
+"""One contest: a real search, a sample of the space, then everybody in turns in one process."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from evo.job import Evaluate, FamilyRef, SearchTerms
+from evo.outcome import Measured
+from evo.policy import Policy
+from evo.problem import problem_key
+from evo.roofline import Roofline, device_roofline
+from evo.space import Space
+from evo.trial import Config
+from evo.view import SearchView
+from templates.registry import find
+from workers.families import Assignment, Families
+from workers.ladder import Ladder
+from workers.lock import exclusive
+from workers.protocol import Compare, Compared, Verified, Verify
+from workers.runners import Runners, ask
+from workers.scratch import scratch
+
+CHAMPION, AGAIN, DEFAULT, TYPICAL = "champion", "champion again", "default", "median of the sample"
+
+SAMPLING = Policy(name="sample", quick_samples=10, seeds=1)
+"""Ranks sampled configs well enough to find the middle one, which is then timed with the others."""
+
+CONTEST_LIMIT_S = 1200.0
+
+
+class BenchError(RuntimeError):
+    """The benchmark cannot be run; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is tried.
+
+    Attributes:
+        trials, minutes: budget of the search.
+        sample: configs drawn from the whole space at random.
+        rounds: interleaved samples of every contestant.
+        device: kind of device, ``cpu`` or ``cuda``.
+    """
+
+    trials: int
+    minutes: float
+    sample: int
+    rounds: int
+    seed: int
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What came out.
+
+    Attributes:
+        configs: by contestant.
+        sample_us: of every sampled config that is correct, fastest first.
+        compared: entry i of all timings was taken in round i.
+    """
+
+    search: SearchView
+    configs: Mapping[str, Config]
+    sample_us: tuple[float, ...]
+    compared: Compared
+    roofline: Roofline | None
+
+
+def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
+    """Search, sample and compare.
+
+    Raises:
+        BenchError: the search found nothing, or a step failed.
+    """
+    view = _search(family, problem, effort, folder)
+    best = view.champion or view.best
+    if best is None:
+        raise BenchError(f"the search of {family} measured no config: {dict(view.counts)}")
+    with _workshop(view, folder) as (ladder, runners, work):
+        sampled = _sample(ladder, work, effort)
+        configs = {CHAMPION: best.config, DEFAULT: _space(work).default(), TYPICAL: sampled[len(sampled) // 2][1]}
+        compared = _compare(ladder, runners, work, configs, effort.rounds)
+    return Contest(
+        search=view,
+        configs=configs,
+        sample_us=tuple(time_us for time_us, _ in sampled),
+        compared=compared,
+        roofline=device_roofline(view.device, work.copy.family.work(view.problem), view.objective),
+    )
+
+
+def _search(family: str, problem: str, effort: Effort, folder: Path) -> SearchView:
+    """The command a user would type, on an empty database."""
+    budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
+    chosen = ["--device", effort.device, "--problem", problem, "--db", str(folder / "bench.db"), "--json"]
+    command = [sys.executable, "-m", "evo", "search", family, *budget, *chosen]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{' '.join(command[2:])} ended with status {done.returncode}")
+    return TypeAdapter(SearchView).validate_json(done.stdout)
+
+
+@contextmanager
+def _workshop(view: SearchView, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
+    package = find(view.family)
+    terms = SearchTerms(
+        search_id=0,
+        family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
+        problem=view.problem,
+        device=view.device,
+        objective=view.objective,
+        policy=SAMPLING,
+        seed=view.seed,
+    )
+    with scratch() as name, exclusive(view.device.uuid):
+        ladder, runners = Ladder(view.device.kind, folder, Path(name)), Runners(folder)
+        try:
+            yield ladder, runners, Assignment(terms=terms, copy=Families(Path(name)).add(package))
+        finally:
+            ladder.close()
+            runners.close()
+
+
+def _space(work: Assignment) -> Space:
+    return work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective)
+
+
+def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[float, Config]]:
+    """Correct configs drawn at random, fastest first."""
+    timed: list[tuple[float, Config]] = []
+    drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
+    for number, config in enumerate(drawn):
+        print(f"\rsampling {problem_key(work.terms.problem)}: {number + 1} of {len(drawn)} ", end="", file=sys.stderr)
+        built = ladder.build(work, config)
+        outcome = ladder.evaluate(work, Evaluate(number=number, config=config), built).outcome
+        built.discard()
+        if isinstance(outcome, Measured):
+            timed.append((outcome.timing.median_us, config))
+    print(file=sys.stderr)
+    if not timed:
+        raise BenchError("no sampled config passed")
+    return sorted(timed, key=lambda each: each[0])
+
+
+def _compare(
+    ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[str, Config], rounds: int
+) -> Compared:
+    """Fresh process, fresh inputs, all contestants and baselines in turns."""
+    child = runners.fresh(work, rounds)
+    try:
+        for name, config in configs.items():
+            request = Verify(candidate=name, kernels=ladder.build(work, config).kernels)
+            ask(child, request, Verified, stage="verify", limit_s=CONTEST_LIMIT_S)
+        series = {name: name for name in configs} | {AGAIN: CHAMPION}
+        compare = Compare(series=series, rounds=rounds, baselines=True, budget_s=CONTEST_LIMIT_S)
+        compared = ask(child, compare, Compared, stage="measure", limit_s=CONTEST_LIMIT_S)
+    finally:
+        child.kill()
+    return replace(compared, series={name: compared.series[name] for name in (TYPICAL, DEFAULT, CHAMPION, AGAIN)})

@@ -1,0 +1,166 @@
+"""What a contest says, as a Markdown table that reads well in a terminal too."""
+
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from evo.device import Device
+from evo.statistics import Interval, ratio_interval
+from evo.timing import Timing
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
+
+Wanted = Mapping[str, float]
+"""Least speed-up of a champion over a baseline, by its name."""
+
+PROTOCOL = {
+    "cpu": "One thread, pinned; float32; hot buffers. A sample repeats the call until it lasts 0.5 ms.",
+    "cuda": "float16; hot buffers. A sample is a CUDA graph of as many launches as last 1 ms, 200 for short kernels.",
+}
+
+OVERHEAD_LIMIT_MS = 20.0
+
+
+def heading(contest: Contest, moment: datetime | None = None) -> str:
+    """Machine, software and protocol: what the figures are worth nothing without."""
+    search = contest.search
+    return "\n".join(
+        [
+            f"## {moment or datetime.now(UTC):%Y-%m-%d}, {search.device.model} ({search.device.architecture})",
+            "",
+            f"{_machine(search.device)}. {_software(search.device)}.",
+            PROTOCOL[search.device.kind],
+            "All rows of a table were timed in one process with fresh inputs, in rounds of random order, each row",
+            "after 10 ms of its own.",
+            f"Figures are medians (protocol {search.objective.protocol}).",
+            "",
+        ]
+    )
+
+
+def section(contest: Contest) -> str:
+    """One table, what searching was worth, and how the search went."""
+    search = contest.search
+    return "\n".join(
+        [
+            f"### {search.family} {search.problem_key}",
+            "",
+            *_table(contest),
+            "",
+            *(f"Not run: {name}: {reason}." for name, reason in contest.compared.unavailable.items()),
+            _worth(contest),
+            _course(contest),
+            "",
+        ]
+    )
+
+
+def failures(contest: Contest, wanted: Wanted) -> list[str]:
+    """What must hold of this contest and does not."""
+    search, missed = contest.search, []
+    for baseline, least in wanted.items():
+        if baseline not in contest.compared.baselines:
+            missed.append(f"{baseline} did not run: {contest.compared.unavailable.get(baseline, 'not offered')}")
+        elif (speedup := _speedup(contest, baseline).estimate) < least:
+            missed.append(f"the champion is {speedup:.2f}x {baseline}, {least}x is wanted ({search.problem_key})")
+    if search.overhead_ms is None or search.overhead_ms > OVERHEAD_LIMIT_MS:
+        missed.append(f"the search's own overhead is {search.overhead_ms} ms a trial, of {OVERHEAD_LIMIT_MS:g} at most")
+    return missed
+
+
+def _machine(device: Device) -> str:
+    if device.kind == "cuda":
+        return f"{device.limits['sm_count']:.0f} multiprocessors, L2 {device.limits['l2_bytes'] / 2**20:.0f} MiB"
+    limits = device.limits
+    caches = (f"L{n} {_kibibytes(limits[f'l{n}_bytes'])}" for n in (1, 2, 3) if f"l{n}_bytes" in limits)
+    peak = [f"{device.ceilings.flops_per_s['float32'] / 1e9:.0f} GFLOP/s a core"] if device.ceilings else []
+    return ", ".join([f"{limits['cores']:.0f} cores", *caches, *peak])
+
+
+def _software(device: Device) -> str:
+    compiler = device.software.get("compiler", "unknown compiler")
+    versions = f"Python {platform.python_version()}, NumPy {_version('numpy')}, PyTorch {_version('torch')}"
+    return f"{platform.system()}, {compiler}, {versions}"
+
+
+def _table(contest: Contest) -> list[str]:
+    rows: Mapping[str, Timing] = {**contest.compared.baselines, **contest.compared.series}
+    baselines = list(contest.compared.baselines)
+    header = ["", "µs", "IQR", *(["of the limit"] if contest.roofline else []), *(f"× {name}" for name in baselines)]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    for name, timing in rows.items():
+        share = [f"{contest.roofline.share(timing.median_us):.0%}"] if contest.roofline else []
+        over = [f"{rows[baseline].median_us / timing.median_us:.2f}" for baseline in baselines]
+        label = f"**{name}**" if name == CHAMPION else name
+        lines.append([label, _figure(timing.median_us), _figure(timing.iqr_us), *share, *over])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
+
+
+def _figure(time_us: float) -> str:
+    return f"{time_us:,.1f}" if time_us >= 100 else f"{time_us:.2f}"
+
+
+def _padded(cell: str, width: int) -> str:
+    match cell:
+        case "---":
+            return "-" * width
+        case "---:":
+            return "-" * (width - 1) + ":"
+        case _:
+            return cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
+
+
+def _worth(contest: Contest) -> str:
+    series, sample = contest.compared.series, contest.sample_us
+    champion = series[CHAMPION].median_us
+    over = [f"{_interval(_speedup(contest, name))} × {name}" for name in contest.compared.baselines]
+    spread = abs(series[AGAIN].median_us / champion - 1)
+    return (
+        f"The champion runs at {', '.join(over)} (95 % intervals); timed twice in these rounds it differs by "
+        f"{spread:.1%}. It takes {_less(champion, series[DEFAULT].median_us)} than the default and "
+        f"{_less(champion, series[TYPICAL].median_us)} than the middle one of {len(sample)} correct configs drawn at "
+        f"random ({_figure(sample[0])} … {_figure(sample[-1])} µs)."
+    )
+
+
+def _course(contest: Contest) -> str:
+    search = contest.search
+    best = search.champion or search.best
+    config = ", ".join(f"{name} {value}" for name, value in best.config.items()) if best else "none"
+    counts = ", ".join(f"{count} {kind}" for kind, count in search.counts.items())
+    valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
+    overhead = "unknown" if search.overhead_ms is None else f"{search.overhead_ms:.1f} ms"
+    return (
+        f"Found by `kernel-evo search {search.family} --problem {search.problem_key} --seed {search.seed}`: {config}. "
+        f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
+        f"overhead is {overhead} a trial (median). Load average while comparing: "
+        f"{contest.compared.environment.get('load', 'unknown')}."
+    )
+
+
+def _speedup(contest: Contest, baseline: str) -> Interval:
+    rng = np.random.default_rng(0)
+    theirs, ours = contest.compared.baselines[baseline], contest.compared.series[CHAMPION]
+    return ratio_interval(theirs.samples_us, ours.samples_us, 0.95, rng)
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval.estimate:.2f} ({interval.low:.2f}-{interval.high:.2f})"
+
+
+def _less(ours: float, theirs: float) -> str:
+    return f"{1 - ours / theirs:.1%} less time" if ours <= theirs else f"{ours / theirs - 1:.1%} more time"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _kibibytes(size: float) -> str:
+    return f"{size / 1024:.0f} KiB" if size < 1 << 20 else f"{size / (1 << 20):.0f} MiB"

@@ -1,0 +1,92 @@
+"""`kill -9` of any process of a search, or of all of them, at any moment: `--resume` goes on and nothing is lost."""
+
+import random
+import sqlite3
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.commands import CommandLine, wait_until
+
+FAMILY = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "saxpy"
+KILLS = 24
+TARGETS = ("command", "serve", "worker", "runner", "all")
+UNFINISHED = "select count(*) from searches where state in ('running', 'stopping')"
+
+
+@pytest.fixture
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.mark.timeout(600)
+def test_no_trial_is_lost_or_counted_twice(line: CommandLine) -> None:
+    rng = random.Random(20)
+    search = line.start("search", str(FAMILY), "--seed", "1", "--strategy", "random", "--trials", "1000")
+    hit = dict.fromkeys(TARGETS, 0)
+    try:
+        wait_until(lambda: line.database.exists() and ask(line, "select count(*) from trials")[0][0] > 0, "it began")
+        while sum(hit.values()) < KILLS and ask(line, UNFINISHED)[0][0]:
+            if search.process.poll() is not None:
+                search.wait()
+                search = line.start("search", "--resume", "1")
+            time.sleep(rng.uniform(0.0, 1.5))
+            target = rng.choice(TARGETS)
+            hit[target] += kill(search.process.pid, target)
+    finally:
+        search.kill()
+    finished = ask(line, UNFINISHED)[0][0] == 0
+    if not finished:
+        resumed = line.run("search", "--resume", "1")
+        assert resumed.code == 0, resumed.err
+    assert_nothing_lost(line)
+    assert sum(hit.values()) >= 20, f"only {hit}: the search was over too soon to say anything"
+
+
+def kill(root: int, target: str) -> int:
+    """SIGKILL one kind of process below a command, or all; how many rounds of killing that was, 0 or 1."""
+    try:
+        family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    chosen = [each for each in family if target in ("all", role(each))]
+    for each in chosen:
+        try:
+            each.kill()
+        except psutil.NoSuchProcess:
+            continue
+    return int(bool(chosen))
+
+
+def role(process: psutil.Process) -> str | None:
+    try:
+        words = process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return None
+    if "workers.runner" in words:
+        return "runner"
+    return next((word for word in ("serve", "worker") if word in words), "command" if "evo" in words else None)
+
+
+def ask(line: CommandLine, query: str) -> list[tuple[int, ...]]:
+    with sqlite3.connect(f"file:{line.database}?mode=ro", uri=True, timeout=30) as connection:
+        try:
+            return connection.execute(query).fetchall()
+        except sqlite3.OperationalError as error:  # the first service has not made the tables yet
+            assert "no such table" in str(error)
+            return [(0,)]
+
+
+def assert_nothing_lost(line: CommandLine) -> None:
+    trials = ask(line, "select number, finished_seq, outcome_kind from trials order by number")
+    count = len(trials)
+    assert [number for number, _, _ in trials] == list(range(count))
+    assert sorted(position for _, position, _ in trials) == list(range(count)), "each ended, once"
+    assert all(kind is not None for _, _, kind in trials)
+    twice = "select job_id from attempts where state = 'done' group by job_id having count(*) > 1"
+    assert ask(line, twice) == []
+    assert ask(line, "select count(*) from attempts where state = 'live'") == [(0,)]
+    assert ask(line, "select count(*) from jobs where state in ('queued', 'leased')") == [(0,)]
+    assert ask(line, "select count(distinct config_key) from trials") == [(count,)]

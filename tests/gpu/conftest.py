@@ -1,0 +1,29 @@
+"""The GPU these tests run on; without one they are skipped, and say why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.objective import Objective
+from tests.gpu.kernels import Workbench
+from workers.devices.cuda import DRIVER, CudaSession
+
+
+@pytest.fixture(scope="session")
+def gpu() -> Device:
+    devices, obstacle = DRIVER.look()
+    if not devices:
+        pytest.skip(f"no GPU: {obstacle}")
+    return devices[0]
+
+
+@pytest.fixture(scope="session")
+def session(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaSession]:
+    yield DRIVER.open(gpu, Objective(), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def bench(gpu: Device, session: CudaSession, tmp_path: Path) -> Workbench:
+    return Workbench(gpu=gpu, session=session, folder=tmp_path)

@@ -1,0 +1,42 @@
+"""Compiles and loads kernels for the tests of this folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evo.device import Device
+from workers.compile import Artefact, Launch, Unit
+from workers.devices import Argument
+from workers.devices.cuda import DRIVER, CudaSession
+
+X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
+OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
+
+
+def compiled(source: str, gpu: Device, folder: Path, entry: str = "f") -> tuple[Path, Artefact]:
+    made = DRIVER.compiler().compile(Unit(source=source, architecture=gpu.architecture, entry=entry), timeout_s=60)
+    assert isinstance(made, Artefact), made
+    path = folder / f"{made.digest[:16]}.cubin"
+    path.write_bytes(made.binary)
+    return path, made
+
+
+def one_block(threads: int = 1024, shared_memory_bytes: int = 0, *, programmatic: bool = False) -> Launch:
+    return Launch(
+        grid=(1, 1, 1), block=(threads, 1, 1), shared_memory_bytes=shared_memory_bytes, programmatic=programmatic
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """A session with a place for its binaries."""
+
+    gpu: Device
+    session: CudaSession
+    folder: Path
+
+    def load(self, body: str, launch: Launch | None = None) -> Any:
+        """A kernel ``f(const float* x, float* out)`` with this body."""
+        source = f'extern "C" __global__ void f(const float* x, float* out) {{ {body} }}'
+        path, _ = compiled(source, self.gpu, self.folder)
+        return self.session.load(path, "f", (X, OUT), launch or one_block())

@@ -1,0 +1,176 @@
+"""The CUDA device: discovery, guarded buffers, timing, and every way in which a kernel can fail for real."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.device import Device
+from evo.family import LIMITS
+from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
+from workers.devices import Argument, LaunchError
+from workers.devices.cuda import CudaSession
+
+pytestmark = pytest.mark.gpu
+
+INPUTS = {"x": np.arange(1024, dtype=np.float32)}
+DOUBLE = "out[threadIdx.x] = 2 * x[threadIdx.x];"
+
+
+def test_a_gpu_states_its_limits_and_ceilings(gpu: Device) -> None:
+    assert gpu.architecture.startswith("sm_")
+    assert gpu.uuid.startswith("GPU-")
+    assert set(gpu.limits) == LIMITS["cuda"]
+    assert gpu.ceilings is not None
+    assert 1e11 < gpu.ceilings.bytes_per_s < 2e13
+    assert 1e12 < gpu.ceilings.flops_per_s["float16"] < 1e16
+
+
+def test_a_kernel_computes_and_leaves_everything_else_alone(bench: Workbench, session: CudaSession) -> None:
+    kernel = bench.load(DOUBLE)
+    buffers = session.allocate((X, OUT), INPUTS)
+    assert np.isnan(buffers.read("out")).all()
+    session.call(kernel, buffers)
+    assert np.array_equal(buffers.read("out"), 2 * INPUTS["x"])
+    assert buffers.damage() is None
+    buffers.poison()
+    assert np.isnan(buffers.read("out")).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "damage"),
+    [
+        ("out[1024] = 1;", "guard band after `out`, the nearest 0 bytes"),
+        ("out[-2] = 1;", "guard band before `out`, the nearest 4 bytes"),
+        ("((float*)x)[7] = 1;", "modifies its input `x`"),
+    ],
+)
+def test_damage_is_found(bench: Workbench, session: CudaSession, body: str, damage: str) -> None:
+    buffers = session.allocate((X, OUT), INPUTS)
+    session.call(bench.load(body), buffers)
+    assert damage in (buffers.damage() or "")
+
+
+def test_scalars_are_passed_by_value(bench: Workbench, session: CudaSession) -> None:
+    source = 'extern "C" __global__ void f(float* out, int n, float y) { out[threadIdx.x] = n * y; }'
+    count = Argument(name="n", role="scalar", dtype="int32", value=6)
+    factor = Argument(name="y", role="scalar", dtype="float32", value=0.5)
+    arguments = (OUT, count, factor)
+    kernel = session.load(compiled(source, bench.gpu, bench.folder)[0], "f", arguments, one_block())
+    buffers = session.allocate(arguments, {})
+    session.call(kernel, buffers)
+    assert (buffers.read("out") == 3).all()
+
+
+def test_what_cannot_be_loaded_or_launched_is_the_candidates_fault(
+    session: CudaSession, gpu: Device, tmp_path: Path
+) -> None:
+    path, _ = compiled('extern "C" __global__ void f() {}', gpu, tmp_path)
+    with pytest.raises(LaunchError):
+        session.load(path, "g", (), one_block())
+    with pytest.raises(LaunchError):
+        session.load(path, "f", (), one_block(shared_memory_bytes=1 << 20))
+    broken = tmp_path / "broken.cubin"
+    broken.write_bytes(b"no cubin")
+    with pytest.raises(LaunchError):
+        session.load(broken, "f", (), one_block())
+    kernel = session.load(path, "f", (), one_block(threads=2048))
+    with pytest.raises(LaunchError):
+        session.call(kernel, session.allocate((), {}))
+    session.call(session.load(path, "f", (), one_block()), session.allocate((), {}))  # the device is as it was
+
+
+def test_memory_that_does_not_fit_is_refused(session: CudaSession) -> None:
+    huge = Argument(name="out", role="output", dtype="float32", shape=(1 << 40,))
+    with pytest.raises(MemoryError):
+        session.allocate((huge,), {})
+    session.allocate((X, OUT), INPUTS)
+
+
+STICKY = {
+    "illegal address": "out[1ull << 40] = 1;",
+    "misaligned access": "*(double*)((char*)out + 4) = 1;",
+    "trap": "__trap();",
+}
+CHILD = """
+import sys
+from pathlib import Path
+import numpy as np
+from evo.objective import Objective
+from tests.gpu.kernels import OUT, X, Workbench
+from workers.devices import DeviceLostError
+from workers.devices.cuda import DRIVER
+folder = Path(sys.argv[1])
+gpu = DRIVER.look()[0][0]
+session = DRIVER.open(gpu, Objective(), folder)
+kernel = Workbench(gpu=gpu, session=session, folder=folder).load(sys.argv[2])
+try:
+    session.call(kernel, session.allocate((X, OUT), {"x": np.zeros(1024, np.float32)}))
+except DeviceLostError as error:
+    print("lost:", error)
+"""
+
+
+def child(tmp_path: Path, body: str, timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", CHILD, str(tmp_path), body]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@pytest.mark.parametrize("fault", STICKY)
+def test_a_sticky_error_ends_its_process_and_no_other(bench: Workbench, session: CudaSession, fault: str) -> None:
+    done = child(bench.folder, STICKY[fault], 60)
+    assert done.stdout.startswith("lost:"), done.stderr
+    buffers = session.allocate((X, OUT), INPUTS)
+    session.call(bench.load(DOUBLE), buffers)
+    assert np.array_equal(buffers.read("out"), 2 * INPUTS["x"])
+
+
+def test_an_endless_kernel_dies_with_its_process(bench: Workbench, session: CudaSession) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        child(bench.folder, "volatile float* o = out; while (o[0] != 1) {}", 20)
+    buffers = session.allocate((X, OUT), INPUTS)
+    session.call(bench.load(DOUBLE), buffers)
+    assert buffers.damage() is None
+
+
+def test_timers_tell_short_from_long(bench: Workbench, session: CudaSession) -> None:
+    loop = "float y = x[0]; for (int i = 0; i < {}; ++i) y = fmaf(y, y, 1.f); out[threadIdx.x] = y;"
+    buffers = session.allocate((X, OUT), INPUTS)
+    times = [session.timer(bench.load(loop.format(trips)), [buffers]).sample() for trips in (10_000, 40_000)]
+    assert times[1] / times[0] == pytest.approx(4, rel=0.15)
+    floor = session.floor()
+    assert floor.calls >= 200
+    assert 0.1 < floor.sample() < 10
+    assert floor.sample() < session.anchor().sample() < times[1]
+
+
+def test_cold_samples_call_every_set(bench: Workbench, session: CudaSession) -> None:
+    sets = [session.allocate((X, OUT), INPUTS) for _ in range(7)]
+    timer = session.timer(bench.load(DOUBLE), sets)
+    assert timer.calls % 7 == 0
+    for each in sets:
+        each.poison()
+    timer.sample()
+    assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
+
+
+def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -> None:
+    if bench.gpu.limits["compute_capability"] < 90:
+        pytest.skip("programmatic dependent launch exists from sm_90 on")
+    body = (
+        'asm volatile("griddepcontrol.launch_dependents;");'
+        "float y = x[0]; for (int i = 0; i < 2000; ++i) y = fmaf(y, y, 1.f);"
+        'asm volatile("griddepcontrol.wait;" ::: "memory"); out[threadIdx.x] = y;'
+    )
+    buffers = session.allocate((X, OUT), INPUTS)
+    plain, overlapped = (
+        session.timer(bench.load(body, one_block(programmatic=pdl)), [buffers]).sample() for pdl in (False, True)
+    )
+    assert overlapped < 0.9 * plain
+
+
+def test_the_environment_is_recorded(session: CudaSession) -> None:
+    facts = session.environment()
+    assert {"cuda_driver", "compiler", "cupy"} <= set(facts)

@@ -1,0 +1,93 @@
+"""Sampled configs of every CUDA family are right on every case, and their baselines run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.family import Candidate
+from evo.objective import Objective
+from evo.problem import Problem
+from evo.trial import Config
+from templates.registry import Package, find
+from templates.render import render
+from tests.gpu.kernels import Workbench, compiled
+from workers.baselines import prepare_baselines
+from workers.build import call_arguments
+from workers.cache import Cache
+from workers.compile import Launch
+from workers.devices.cuda import DRIVER
+from workers.golden import Golden, Reference
+from workers.protocol import CasePlan
+from workers.verify import verify
+
+pytestmark = pytest.mark.gpu
+
+SHAPES = [
+    ("sdpa", "B=1,H=3,S=387,D=64"),
+    ("sdpa", "B=1,H=3,S=256,D=64,causal=true"),
+    ("sdpa", "B=1,H=2,S=130,D=32,causal=true"),
+    ("sdpa", "B=1,H=2,S=320,D=128"),
+    ("sdpa", "B=4,H=16,S=512,D=64"),
+    ("softmax", "rows=300,cols=4096"),
+    ("softmax", "rows=37,cols=1000,dtype=float32"),
+    ("softmax", "rows=5,cols=77"),
+]
+CONFIGS = 12
+TERMS = Objective()
+
+
+def goldens(package: Package, problem: Problem, folder: Path) -> list[Golden]:
+    """The cases on the searched problem itself."""
+    reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
+    cases, operands = package.family.case_problems(problem, "cuda"), package.family.operands(problem)
+    return [
+        reference.golden(
+            CasePlan(
+                name=each.case.name,
+                distribution=each.case.inputs,
+                problem=problem,
+                seeds=((1,),),
+                tolerances={each.name: each.tolerance for each in operands if each.tolerance is not None},
+            ),
+            (1,),
+        )
+        for each in cases
+        if each.problem == problem
+    ]
+
+
+def load(bench: Workbench, package: Package, problem: Problem, config: Config) -> tuple[Any, Candidate]:
+    candidate = package.family.candidate(config, problem, bench.gpu, TERMS)
+    source = render(package, "cuda", config, problem, candidate.derived)
+    entry = package.family.implementation("cuda").entry
+    path, _ = compiled(source, bench.gpu, bench.folder, entry)
+    assert candidate.launch is not None
+    launch = Launch(**vars(candidate.launch))
+    return bench.session.load(path, entry, call_arguments(candidate), launch), candidate
+
+
+@pytest.mark.parametrize(("family", "text"), SHAPES)
+def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> None:
+    package = find(family)
+    problem = package.family.problem(text, "cuda")
+    space = package.family.space(problem, bench.gpu, TERMS)
+    made = goldens(package, problem, bench.folder)
+    for config in [space.default(), *space.sample(np.random.default_rng(11), CONFIGS, ())]:
+        loaded, candidate = load(bench, package, problem, config)
+        for golden in made:
+            buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
+            errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
+            assert all(error.passed for error in errors), (config, errors)
+
+
+@pytest.mark.parametrize(("family", "text"), [("sdpa", "B=1,H=2,S=256,D=64"), ("softmax", "rows=300,cols=4096")])
+def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -> None:
+    package = find(family)
+    problem = package.family.problem(text, "cuda")
+    golden = goldens(package, problem, bench.folder)[0]
+    reference = Reference(package.path / "reference.py", package.digest, Cache(bench.folder))
+    ready = prepare_baselines(bench.session, reference, problem, golden, function=DRIVER.baselines, sets=1)
+    assert "naive" in ready.timers, ready.unavailable
+    assert all(0.5 < timer.sample() < 1e5 for timer in ready.timers.values())

@@ -1,0 +1,167 @@
+"""The command line as a user has it: real processes, a database and folders of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from db.ownership import running_service
+
+PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A command that ran to its end."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Running:
+    """A command in a process of its own, whose output can be read while it runs."""
+
+    def __init__(self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> None:
+        self._files = [folder / f"{uuid.uuid4().hex}.{name}" for name in ("out", "err")]
+        with self._files[0].open("w") as out, self._files[1].open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "evo", *arguments],
+                env={**os.environ, **environment},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    @property
+    def out(self) -> str:
+        """What it wrote to standard output so far."""
+        return self._files[0].read_text()
+
+    @property
+    def family(self) -> list[psutil.Process]:
+        """Its children and theirs."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def interrupt(self) -> None:
+        """What Ctrl-C in its terminal does."""
+        self.process.send_signal(signal.SIGINT)
+
+    def wait(self) -> Ended:
+        """How it ended."""
+        try:
+            self.process.wait(PATIENCE_S)
+        finally:
+            self.kill()
+        return Ended(code=self.process.returncode, out=self.out, err=self._files[1].read_text())
+
+    def kill(self) -> None:
+        """End it without a chance to say anything, if it still runs."""
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class CommandLine:
+    """Runs ``kernel-evo`` on one database.
+
+    Attributes:
+        home: holds the database and the data directory.
+        cache: shared by tests, so that what is measured or compiled once stays.
+    """
+
+    home: Path
+    cache: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def fresh(cls, folders: pytest.TempPathFactory) -> "CommandLine":
+        """One with an empty home."""
+        return cls(home=folders.mktemp("home"), cache=folders.getbasetemp() / "cache")
+
+    @property
+    def database(self) -> Path:
+        return self.home / "test.db"
+
+    def run(self, *arguments: str) -> Ended:
+        """Wait for a command to end."""
+        return self.start(*arguments).wait()
+
+    def start(self, *arguments: str) -> Running:
+        """Start a command; the caller ends it."""
+        temporary = self.home / "tmp"  # device locks lie there too: these tests wait for nobody else's measurements
+        temporary.mkdir(exist_ok=True)
+        own = {
+            "TMPDIR": str(temporary),
+            "KERNEL_EVO_DB": str(self.database),
+            "XDG_DATA_HOME": str(self.home / "data"),
+            "XDG_CACHE_HOME": str(self.cache),
+            "COLUMNS": "200",
+        }
+        return Running(arguments, folder=self.home, environment={**own, **self.environment})
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """The address of a service on the database, so that commands need not start one each."""
+        service = self.start("serve", "--port", "0")
+        try:
+            yield wait_until(self._url, "the service answers")
+        finally:
+            service.process.terminate()
+            service.wait()
+
+    def _url(self) -> str | None:
+        running = running_service(self.database)
+        return None if running is None else running.url
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """The first true answer; fails when it takes too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"it took too long until {what}"
+        time.sleep(0.05)
+    return answer
+
+
+def recording(path: Path, *, side: int = 8) -> Path:
+    """A recorded space of side² configs; the fastest is X = Y = 3."""
+    values = list(range(side))
+    cache = {
+        f"{x},{y}": {
+            "X": x,
+            "Y": y,
+            "time": "CompilationFailedConfig" if x == side - 1 else 1.0 + (x - 3) ** 2 + (y - 3) ** 2,
+            "times": [1.0],
+            "compile_time": 1.0,
+            "verification_time": 0.0,
+            "benchmark_time": 1.0,
+        }
+        for x in values
+        for y in values
+    }
+    document = {
+        "device_name": "a recorded device",
+        "kernel_name": path.stem,
+        "tune_params_keys": ["X", "Y"],
+        "tune_params": {"X": values, "Y": values},
+        "cache": cache,
+    }
+    path.write_text(json.dumps(document))
+    return path

@@ -1,0 +1,83 @@
+"""A real service on a real socket, in a thread of the test or in a process of its own."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from api.app import create_app
+from api.server import address, listen
+from api.settings import Settings
+from db.ownership import running_service
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
+    """The address of a service in this process, which believes to serve `host` and listens on this machine alone."""
+    app = create_app(Settings(db=database, lease_s=lease_s, host=host))
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: server.started or not thread.is_alive())
+        assert server.started
+        yield address(listening)
+    finally:
+        app.state.service.wakeup.notify()
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+        listening.close()
+    assert not thread.is_alive()
+
+
+@contextmanager
+def client_of(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S) as client:
+        yield client
+
+
+@contextmanager
+def process_of(database: Path, *, port: int = 0) -> Iterator["subprocess.Popen[str]"]:
+    """`api.server.serve` in a process of its own, which ends with the block."""
+    code = (
+        "import sys; from pathlib import Path; from api.server import serve; from api.settings import Settings; "
+        "from evo.errors import EvoError\n"
+        "try: serve(Settings(db=Path(sys.argv[1]), port=int(sys.argv[2])))\n"
+        "except EvoError as error: sys.exit(f'{type(error).__name__}: {error}')"
+    )
+    command = [sys.executable, "-c", code, str(database), str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def announced(database: Path) -> str:
+    """The address of the process that serves this database, once it says so."""
+    urls: list[str] = []
+
+    def look() -> bool:
+        service = running_service(database)
+        urls.extend([service.url] if service is not None and service.url is not None else [])
+        return bool(urls)
+
+    wait_until(look)
+    return urls[0]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as the condition holds; fail when it takes too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)

@@ -1,0 +1,175 @@
+"""A stage for tests of the service: a toy family, a device, a clock that stands still, and a worker that pretends."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from api.conductor import Conductor
+from api.schemas import LeaseReply, SearchRequest
+from api.views import search_view, trial_views
+from db.archive import Archive
+from db.champions import Champions
+from db.models import ChampionRow
+from db.session import Database
+from evo.device import Ceilings, Device
+from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Lease, Report, Stages
+from evo.outcome import Measured, Outcome
+from evo.policy import Policy
+from evo.timing import Timing
+from evo.trial import Config
+from evo.view import SearchView, TrialView
+
+DIGEST = "ab" * 32
+OTHER_DIGEST = "cd" * 32
+
+TOY: dict[str, Any] = {
+    "name": "toy",
+    "title": "A toy",
+    "problem": {"N": {"type": "int", "default": 64, "min": 1, "max": 4096}},
+    "arguments": [
+        {"name": "x", "role": "input", "shape": ["N"], "dtype": "float32"},
+        {"name": "y", "role": "output", "shape": ["N"], "dtype": "float32", "rel_l2": 1e-5, "max_abs": 1e-5},
+    ],
+    "work": {"flops": "N", "bytes": "8 * N", "dtype": "float32"},
+    "cases": [{"name": "nominal", "inputs": "normal"}],
+    "cpu": {
+        "template": "kernel.c.j2",
+        "entry": "toy",
+        "tunables": {
+            "BLOCK": {"values": [1, 2, 4, 8, 16], "default": 4},
+            "UNROLL": {"values": [1, 2, 4], "default": 1},
+        },
+        "constraints": [{"expression": "BLOCK * UNROLL <= 32", "because": "the accumulators must fit the registers"}],
+    },
+}
+"""14 valid configs: 5 × 3 without the one whose product is 64."""
+
+VALID = 14
+
+DEVICE = Device(
+    kind="cpu",
+    model="Toy CPU",
+    architecture="x86_64",
+    uuid="cpu-0",
+    limits={"cores": 2.0},
+    ceilings=Ceilings(flops_per_s={"float32": 1e9}, bytes_per_s=1e9, source="table"),
+)
+
+QUICK = {"quick_samples": 5, "confirm_samples": 10}
+
+
+def toy_time_us(config: Config) -> float:
+    """A bowl with its bottom at BLOCK=8, UNROLL=2: 10 µs."""
+    block, unroll = int(config["BLOCK"]), int(config["UNROLL"])
+    return 10.0 + abs(block - 8) + 3 * abs(unroll - 2)
+
+
+def timing(time_us: float, count: int = 10) -> Timing:
+    """Samples around a time, within 0.4 %, the same ones each time."""
+    return Timing(samples_us=tuple(time_us * (1 + 0.001 * (place % 5 - 2)) for place in range(count)))
+
+
+def measured(config: Config) -> Outcome:
+    return Measured(timing=timing(toy_time_us(config)))
+
+
+def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
+    """What an honest worker reports on a toy kernel."""
+    match lease.job:
+        case Evaluate(config=config):
+            return EvaluateReport(outcome=outcome or measured(config), stages=Stages(compile_s=0.001))
+        case Baseline():
+            return BaselineReport(timings={"plain": timing(40.0), "library": timing(20.0)})
+        case Confirm(challenger=challenger, incumbent=incumbent):
+            return ConfirmReport(
+                challenger=timing(toy_time_us(challenger)),
+                challenger_again=timing(toy_time_us(challenger)),
+                incumbent=None if incumbent is None else timing(toy_time_us(incumbent)),
+                baselines={"library": timing(20.0)},
+            )
+
+
+@dataclass
+class Stage:
+    """One service without HTTP. `restart` is what a kill -9 and a new process amount to."""
+
+    path: Path
+    lease_s: float = 60.0
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    woken: int = 0
+    database: Database = field(init=False)
+    conductor: Conductor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        self.database = Database.open(self.path)
+        self.conductor = Conductor(self.database, lease_s=self.lease_s, clock=lambda: self.now, on_work=self._wake)
+        self.conductor.start()
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def restart(self) -> None:
+        self.database.close()
+        self.open()
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def register_family(self, document: Mapping[str, Any] = TOY, digest: str = DIGEST) -> None:
+        with self.database.write() as session:
+            Archive(session).register_family(
+                digest=digest, name=document["name"], document=dict(document), location=None, now=self.now
+            )
+
+    def register_worker(self, worker_id: str = "w1", *devices: Device) -> None:
+        self.conductor.register_worker(worker_id, name=worker_id, host="here", devices=devices or [DEVICE])
+
+    def submit(self, **terms: Any) -> int:
+        """A search on the toy family, with a worker to serve it."""
+        self.register_family()
+        self.register_worker()
+        given = {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, **terms}
+        return self.conductor.submit(SearchRequest.model_validate(given))
+
+    def claim(self, worker_id: str = "w1", count: int = 1) -> list[Lease]:
+        reply: LeaseReply = self.conductor.claim(worker_id, DEVICE.uuid, count)
+        return reply.leases
+
+    def one(self, worker_id: str = "w1") -> Lease:
+        (lease,) = self.claim(worker_id)
+        return lease
+
+    def hand_in(self, lease: Lease, outcome: Outcome | None = None) -> None:
+        self.conductor.report(lease.attempt_id, lease.token, answer(lease, outcome))
+
+    def play(self, leases: int = 1000) -> Iterator[Lease]:
+        """An honest worker with one slot, until nothing is left or so many leases were served."""
+        for _ in range(leases):
+            claimed = self.claim()
+            if not claimed:
+                return
+            self.hand_in(claimed[0])
+            yield claimed[0]
+
+    def view(self, search_id: int) -> SearchView:
+        with self.database.read() as session:
+            return search_view(session, search_id, self.now)
+
+    def trials(self, search_id: int) -> tuple[TrialView, ...]:
+        with self.database.read() as session:
+            return trial_views(session, Archive(session).trials(search_id))
+
+    def champions(self) -> list[ChampionRow]:
+        with self.database.read() as session:
+            return list(Champions(session).champions(current_only=False))
+
+
+def policy(**fields: Any) -> dict[str, Any]:
+    """A request's policy: the default's rules with few samples, and these fields."""
+    assert set(fields) <= set(vars(Policy()))
+    return {**QUICK, **fields}

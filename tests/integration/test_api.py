@@ -1,0 +1,419 @@
+"""The REST interface on a real socket: what clients rely on, and every way to get it wrong."""
+
+import hashlib
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from api import openapi
+from api.app import create_app
+from api.paging import to_cursor
+from api.schemas import TrialState
+from api.settings import Settings
+from evo.job import Lease, Report
+from evo.outcome import Outcome
+from tests.integration.serving import announced, client_of, process_of, served
+from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
+
+LEASE = TypeAdapter(Lease)
+REPORT: TypeAdapter[Report] = TypeAdapter(Report)
+HUGE = 2**63
+"""One more than the database can hold."""
+
+
+@dataclass
+class Rest:
+    """A client with the few sequences the tests need again and again."""
+
+    http: httpx.Client
+
+    def prepare(self) -> None:
+        body = {"name": "toy", "document": TOY, "location": None}
+        assert self.http.put(f"/families/{DIGEST}", json=body).status_code == 200
+        devices = [TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")]
+        body = {"name": "w1", "host": "here", "devices": devices}
+        assert self.http.put("/workers/w1", json=body).status_code == 200
+
+    def submit(self, **terms: Any) -> dict[str, Any]:
+        body = {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, **terms}
+        response = self.http.post("/searches", json=body)
+        assert response.status_code == 201, response.text
+        view: dict[str, Any] = response.json()
+        return view
+
+    def claim(self, count: int = 1, wait_s: float = 0.0) -> list[Lease]:
+        body = {"worker_id": "w1", "device_uuid": DEVICE.uuid, "count": count, "wait_s": wait_s}
+        response = self.http.post("/leases", json=body)
+        assert response.status_code == 200, response.text
+        return [LEASE.validate_python(lease) for lease in response.json()["leases"]]
+
+    def report(self, lease: Lease, report: Report | None = None) -> httpx.Response:
+        body = {"token": lease.token, "report": REPORT.dump_python(report or answer(lease), mode="json")}
+        return self.http.post(f"/attempts/{lease.attempt_id}/result", json=body)
+
+    def play(self) -> None:
+        while leases := self.claim():
+            assert self.report(leases[0]).status_code == 200
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    with served(tmp_path / "evo.db") as url, client_of(url) as client:
+        yield Rest(client)
+
+
+def test_a_whole_search_over_http(rest: Rest) -> None:
+    rest.prepare()
+    view = rest.submit(budget={"trials": 5}, problem="N=128")
+    assert (view["state"], view["problem"], view["space"]["valid_count"]) == ("running", {"N": 128}, VALID)
+    rest.play()
+    view = rest.http.get(f"/searches/{view['id']}").json()
+    assert (view["state"], view["counts"], view["reason"]) == ("finished", {"measured": 5}, "trials")
+    assert view["overhead_ms"] is not None
+    ranked = rest.http.get(f"/searches/{view['id']}/trials", params={"sort": "rank"}).json()["items"]
+    times = [trial["time_us"] for trial in ranked]
+    assert times == sorted(times)
+    trial = rest.http.get(f"/trials/{ranked[0]['id']}").json()
+    assert trial["outcome"]["kind"] == "measured"
+    assert [attempt["job"] for attempt in trial["attempts"]] == ["evaluate", "confirm"]
+    (champion,) = rest.http.get("/champions", params={"family": "toy", "problem": "N=128"}).json()["items"]
+    assert champion["config"] == ranked[0]["config"]
+    assert rest.http.get(f"/champions/{champion['id']}").json()["verdict"]["promote"]
+    assert rest.http.get("/champions", params={"problem": "N=12"}).json()["items"] == []
+
+
+def test_a_champion_is_rolled_back_to_the_one_before(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit(budget={"trials": 1})
+    rest.play()
+    rest.submit(seed=1)
+    rest.play()
+    newest, oldest = rest.http.get("/champions", params={"history": True}).json()["items"]
+    response = rest.http.post(f"/champions/{newest['id']}/rollback", json={"reason": "slower elsewhere"})
+    assert response.json()["retired_reason"] == "rolled back: slower elsewhere"
+    (current,) = rest.http.get("/champions").json()["items"]
+    assert current["id"] == oldest["id"]
+    again = rest.http.post(f"/champions/{newest['id']}/rollback", json={"reason": "once more"})
+    assert again.status_code == 409
+    rest.http.post(f"/champions/{oldest['id']}/rollback", json={"reason": "this one, too"})
+    assert rest.http.get("/champions").json()["items"] == []
+
+
+def test_identical_binaries_are_found(rest: Rest) -> None:
+    rest.prepare()
+    search = rest.submit()["id"]
+    rest.report(rest.claim()[0])
+    lease = rest.claim()[0]
+    digest = "b" * 64
+    assert rest.http.get(f"/searches/{search}/binaries/{digest}").status_code == 404
+    report = answer(lease)
+    rest.report(lease, type(report)(**{**vars(report), "binary_digest": digest}))
+    found = rest.http.get(f"/searches/{search}/binaries/{digest}").json()
+    assert REPORT.validate_python(found) == type(report)(**{**vars(report), "binary_digest": digest})
+
+
+def test_long_polls_wake_when_work_appears(rest: Rest) -> None:
+    rest.prepare()
+    got: list[Lease] = []
+    waiting = threading.Thread(target=lambda: got.extend(rest.claim(wait_s=15)))
+    began = time.monotonic()
+    waiting.start()
+    time.sleep(0.2)
+    rest.submit()
+    waiting.join()
+    assert len(got) == 1
+    assert time.monotonic() - began < 5
+
+
+def test_long_polls_end_when_their_time_is_up(rest: Rest) -> None:
+    rest.prepare()
+    began = time.monotonic()
+    assert rest.claim(wait_s=0.3) == []
+    assert 0.3 <= time.monotonic() - began < 5
+
+
+def test_a_lease_that_runs_out_is_given_to_the_one_who_waits(tmp_path: Path) -> None:
+    with served(tmp_path / "evo.db", lease_s=1.0) as url, client_of(url) as client:
+        rest = Rest(client)
+        rest.prepare()
+        search = rest.submit()["id"]
+        lost = rest.claim()[0]
+        client.post(f"/searches/{search}/stop")
+        (again,) = rest.claim(wait_s=10)
+        assert (again.job, again.attempt_id != lost.attempt_id) == (lost.job, True)
+        assert rest.report(lost).status_code == 409
+        assert rest.report(again).status_code == 200
+
+
+def test_stale_repeated_and_released(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit()
+    lease = rest.claim()[0]
+    body = {"token": lease.token, "reason": "shutting down"}
+    assert rest.http.post(f"/attempts/{lease.attempt_id}/release", json=body).status_code == 204
+    stale = rest.report(lease)
+    assert (stale.status_code, stale.headers["content-type"]) == (409, "application/problem+json")
+    lease = rest.claim()[0]
+    assert rest.report(lease).json() == {"accepted": True, "repeated": False}
+    assert rest.report(lease).json() == {"accepted": True, "repeated": True}
+
+
+def test_heartbeats_and_workers(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit()
+    lease = rest.claim()[0]
+    beat = rest.http.post("/workers/w1/heartbeat", json={"attempts": [lease.attempt_id, 99]}).json()
+    assert beat == {"cancel": [99], "drain": False}
+    (worker,) = rest.http.get("/workers").json()["items"]
+    assert (worker["id"], worker["devices"][0]["model"]) == ("w1", "Toy CPU")
+
+
+def test_pages_hold_everything_once(rest: Rest) -> None:
+    rest.prepare()
+    searches = [rest.submit(budget={"trials": 7})["id"] for _ in range(5)]
+    rest.play()
+    for path, expected in (
+        ("/searches", list(reversed(searches))),
+        (f"/searches/{searches[0]}/trials", list(range(7))),
+        (f"/searches/{searches[0]}/trials?sort=rank", None),
+    ):
+        seen, cursor = [], None
+        while True:
+            page = rest.http.get(path, params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+            seen += [item["id"] if path == "/searches" else item["number"] for item in page["items"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+        assert seen == expected or sorted(seen) == list(range(7))
+        assert len(seen) == len(set(seen))
+    running = rest.http.get("/searches", params={"state": "running"}).json()
+    assert running == {"items": [], "next": None}
+
+
+def test_artefacts_come_back_as_they_were(rest: Rest, tmp_path: Path) -> None:
+    content = b"\x00kernel\xff" * 1000
+    digest = hashlib.sha256(content).hexdigest()
+    for _ in range(2):
+        stored = rest.http.put(f"/artefacts/{digest}", content=content)
+        assert stored.json() == {"digest": digest, "size": len(content), "media_type": "application/octet-stream"}
+    assert rest.http.get(f"/artefacts/{digest}").content == content
+    assert (tmp_path / "artefacts" / digest[:2] / digest[2:]).read_bytes() == content
+    wrong = rest.http.put(f"/artefacts/{'0' * 64}", content=content)
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "digest")
+    assert rest.http.get(f"/artefacts/{'0' * 64}").status_code == 404
+    assert rest.http.get("/artefacts/..%2f..%2fevo.db").status_code in {404, 422}
+
+
+def test_health(rest: Rest) -> None:
+    assert rest.http.get("/health").json()["status"] == "ok"
+    assert rest.http.get("/ready").json()["status"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "field"),
+    [
+        (("GET", "/nothing", None), 404, None),
+        (("DELETE", "/searches", None), 405, None),
+        (("GET", "/searches/7", None), 404, None),
+        (("GET", "/searches/seven", None), 422, "search_id"),
+        (("GET", "/searches/1/trials?outcome=bogus", None), 422, "outcome"),
+        (("GET", f"/searches/{HUGE}", None), 422, "search_id"),
+        (("GET", f"/trials/{HUGE}", None), 422, "trial_id"),
+        (("POST", f"/champions/{HUGE}/rollback", {"reason": "x"}), 422, "champion_id"),
+        (("POST", "/workers/w1/heartbeat", {"attempts": [HUGE]}), 422, "attempts.0"),
+        (("GET", f"/searches?cursor={to_cursor(HUGE)}", None), 422, "cursor"),
+        (("GET", f"/champions?cursor={to_cursor(HUGE)}", None), 422, "cursor"),
+        (("POST", "/searches", {"family_digest": DIGEST, "budget": {"trials": HUGE}}), 422, "budget.trials"),
+        (("POST", "/searches", {"family_digest": DIGEST, "budget": {"stagnation": HUGE}}), 422, "budget.stagnation"),
+        (("GET", "/searches?limit=0", None), 422, "limit"),
+        (("GET", "/searches?cursor=zzz", None), 422, "cursor"),
+        (("GET", "/searches?stat=running", None), 422, "stat"),
+        (("GET", "/searches?state=walking", None), 422, "state"),
+        (("POST", "/searches/7/pause", None), 404, None),
+        (("POST", "/searches", {}), 422, "family_digest"),
+        (("POST", "/searches", {"family_digest": DIGEST, "budgt": {}}), 422, "budgt"),
+        (("POST", "/searches", {"family_digest": DIGEST, "budget": {"trials": -1}}), 422, "budget.trials"),
+        (("POST", "/searches", {"family_digest": DIGEST, "budget": {"trails": 1}}), 422, "budget.trails"),
+        (("POST", "/searches", {"family_digest": DIGEST, "objective": {"cache": "warm"}}), 422, "objective.cache"),
+        (("POST", "/searches", {"family_digest": DIGEST, "seed": -1}), 422, "seed"),
+        (("POST", "/searches", {"family_digest": DIGEST, "problem": "M=1"}), 422, "problem.M"),
+        (("POST", "/searches", {"family_digest": "e" * 64}), 404, None),
+        (("PUT", f"/families/{DIGEST}", {"name": "toy", "document": {"name": "toy"}}), 422, None),
+        (("PUT", f"/families/{DIGEST}", {"name": "boy", "document": TOY}), 422, "name"),
+        (("PUT", "/families/short", {"name": "toy", "document": TOY}), 422, "digest"),
+        (("GET", "/families/nobody", None), 404, None),
+        (("POST", "/leases", {"worker_id": "w9", "device_uuid": "cpu-0"}), 404, None),
+        (("POST", "/leases", {"worker_id": "w1", "device_uuid": "cpu-9"}), 404, None),
+        (("POST", "/leases", {"worker_id": "w1", "device_uuid": "cpu-0", "wait_s": 31}), 422, "wait_s"),
+        (("POST", "/attempts/1/result", {"token": "x", "report": {"kind": "other"}}), 422, "report"),
+        (("GET", "/trials/1", None), 404, None),
+        (("GET", "/champions/1", None), 404, None),
+        (("GET", "/champions?problem=N", None), 422, "problem"),
+        (("POST", "/champions/1/rollback", {"reason": ""}), 422, "reason"),
+    ],
+)
+def test_every_refusal_is_a_problem_document(
+    rest: Rest, request_: tuple[str, str, object], status: int, field: str | None
+) -> None:
+    rest.prepare()
+    method, path, body = request_
+    response = rest.http.request(method, path, json=body)
+    problem = response.json()
+    assert (response.status_code, problem["status"]) == (status, status), problem
+    assert response.headers["content-type"] == "application/problem+json"
+    assert problem["detail"]
+    assert problem["title"]
+    if field is not None:
+        assert problem["field"] == field, problem
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:8765"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Host": "[::1"}, 421),
+        ({"Host": "LOCALHOST:1"}, 404),
+        ({"Host": "[::1]:8765"}, 404),
+        ({"Host": "localhost:1", "Origin": "http://localhost:1"}, 404),
+        ({"Host": "localhost:1", "Origin": "http://localhost:2"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_other_sites_are_kept_out(rest: Rest, headers: dict[str, str], status: int) -> None:
+    response = rest.http.post("/searches/7/pause", headers=headers)
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
+    assert "x-request-id" in response.headers
+    read = rest.http.get("/health", headers=headers)
+    assert read.status_code == (421 if status == 421 else 200)
+
+
+def test_a_service_for_the_network_has_any_name(tmp_path: Path) -> None:
+    with served(tmp_path / "evo.db", host="0.0.0.0") as url, client_of(url) as client:
+        assert client.get("/health", headers={"Host": "box:8765"}).status_code == 200
+        away = {"Host": "box:8765", "Origin": "http://evil.example"}
+        assert client.post("/searches/7/pause", headers=away).status_code == 403
+
+
+def test_a_wrong_report_names_the_field_of_its_own_kind(rest: Rest) -> None:
+    rest.prepare()
+    report = {"kind": "evaluate", "outcome": {"kind": "measured", "timing": {"samples_us": ["fast"]}}}
+    problem = rest.http.post("/attempts/1/result", json={"token": "x", "report": report}).json()
+    assert problem["field"].endswith("timing.samples_us.0"), problem
+    assert len(problem["errors"]) == 1
+
+
+def test_a_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.routes.searches.search_views", lambda *_: 1 / 0)
+    response = rest.http.get("/searches")
+    assert response.status_code == 500
+    assert "ZeroDivisionError" not in response.text
+    assert response.json()["detail"].startswith("this is a bug of kernel-evo")
+
+
+def test_trials_are_asked_for_by_every_outcome_there_is() -> None:
+    assert set(get_args(TrialState)) == {"pending", *(kind.kind for kind in get_args(Outcome))}
+
+
+@pytest.mark.parametrize("minutes", ["Infinity", "NaN", "1e999"])
+def test_minutes_without_end_are_refused(rest: Rest, minutes: str) -> None:
+    body = f'{{"family_digest": "{DIGEST}", "budget": {{"minutes": {minutes}}}}}'
+    response = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
+    assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
+
+
+@pytest.mark.parametrize("place", [[1.0, HUGE], [math.inf, 1]])
+def test_places_in_the_ranking_are_bounded(rest: Rest, place: list[float]) -> None:
+    rest.prepare()
+    search = rest.submit()["id"]
+    response = rest.http.get(f"/searches/{search}/trials", params={"sort": "rank", "cursor": to_cursor(place)})
+    assert (response.status_code, response.json().get("field")) == (422, "cursor"), response.text
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
+def test_an_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
+    response = rest.http.post("/searches", content=content, headers={"content-type": "application/json"})
+    assert (response.status_code, response.json()["field"]) == (422, "body")
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_a_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.app.MAX_BODY_BYTES", 1000)
+    with served(tmp_path / "evo.db") as url, client_of(url) as client:
+        for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
+            response = client.request(
+                method, path, content=iter([b" " * 1001]), headers={"content-type": "application/json"}
+            )
+            assert (response.status_code, response.headers["content-type"]) == (413, "application/problem+json")
+            assert "send less" in response.json()["detail"]
+
+
+def test_the_openapi_document_is_the_codes() -> None:
+    assert openapi.DOCUMENT.read_text(encoding="utf-8") == openapi.openapi_text(), "run `make openapi`"
+
+
+def test_every_route_is_in_the_reference() -> None:
+    text = (openapi.DOCUMENT.parent / "rest.md").read_text(encoding="utf-8")
+    paths = create_app(Settings()).openapi()["paths"]
+    for path, operations in paths.items():
+        for method in operations:
+            assert f"`{method.upper()} {path.removeprefix('/api/v1')}`" in text, f"{method} {path} is not documented"
+
+
+def test_a_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    with process_of(database) as first:
+        url = announced(database)
+        assert httpx.get(f"{url}/api/v1/ready").status_code == 200
+        assert json.loads((tmp_path / "evo.db.service.json").read_text()) == {"url": url, "pid": first.pid}
+        with process_of(database) as second:
+            _, said = second.communicate(timeout=20)
+        assert second.returncode == 1
+        assert "Conflict" in said
+        assert url in said
+        with process_of(tmp_path / "other.db", port=int(url.rsplit(":", 1)[1])) as third:
+            _, said = third.communicate(timeout=20)
+        assert "CannotListen" in said
+        assert "--port" in said
+    assert not (tmp_path / "evo.db.service.json").exists()
+
+
+def test_a_killed_service_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    with process_of(database) as first, client_of(announced(database)) as client:
+        rest = Rest(client)
+        rest.prepare()
+        search = rest.submit(budget={"trials": 3})["id"]
+        lease = rest.claim()[0]
+        first.kill()
+    with process_of(database), client_of(announced(database)) as client:
+        rest = Rest(client)
+        assert rest.report(lease).json() == {"accepted": True, "repeated": False}
+        rest.play()
+        assert rest.http.get(f"/searches/{search}").json()["state"] == "finished"
+
+
+def test_waiting_workers_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    with process_of(database) as process, client_of(announced(database)) as client:
+        rest = Rest(client)
+        rest.prepare()
+        waiting = threading.Thread(target=lambda: rest.claim(wait_s=30))
+        waiting.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.terminate()
+        process.wait(20)
+        waiting.join(5)
+        assert time.monotonic() - began < 5
+        assert not waiting.is_alive()

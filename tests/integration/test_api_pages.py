@@ -1,0 +1,192 @@
+"""The pages: what a reader sees, and what can never reach their browser."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.schemas import SearchRequest
+from evo.job import Confirm
+from evo.outcome import CompileFailed, WrongAnswer
+from tests.integration.serving import served
+from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path / "evo.db")
+    yield stage
+    stage.database.close()
+
+
+@pytest.fixture
+def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
+    """Pages of a service on the stage's database; the stage itself goes on changing it, unseen by that service."""
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, timeout=20) as client:
+        yield client
+
+
+class Outline(HTMLParser):
+    """Every tag with its attributes, and that they nest."""
+
+    VOID = ("meta", "link", "img", "br", "input")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == [], "unclosed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def every(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+def test_an_empty_service_says_how_to_begin(page: httpx.Client) -> None:
+    assert "kernel-evo search sdpa" in page.get("/").text
+
+
+def test_the_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
+    first = stage.submit(budget={"trials": 3})
+    list(stage.play())
+    second = stage.submit(seed=1, problem="N=32")
+    html = page.get("/").text
+    text = text_of(html)
+    assert {attributes["href"] for attributes in Outline(html).every("a")} >= {
+        f"/searches/{first}",
+        f"/searches/{second}",
+    }
+    assert "N=32" in text
+    assert "finished" in text
+    assert "running" in text
+
+
+def test_the_leaderboard_shows_what_matters(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit()
+    list(stage.play(4))
+    stage.hand_in(stage.one(), CompileFailed(log="kernel.c:1: error: no such register\nand more"))
+    stage.hand_in(stage.one(), WrongAnswer(reason="case nominal: rel_l2 0.5"))
+    html = page.get(f"/searches/{search}").text
+    text = text_of(html)
+    view = stage.view(search)
+    assert view.best is not None
+    for expected in (
+        "running",
+        f"trial {view.best.number}",
+        "over library, 20 µs",
+        "compile failed",
+        "no such register",
+        "case nominal: rel_l2 0.5",
+        "plain baseline",
+        "BLOCK",
+    ):
+        assert expected in text, expected
+    assert "and more" not in text
+    (chart,) = [svg for svg in Outline(html).every("svg") if svg.get("class") == "chart"]
+    assert str(chart["aria-label"]).startswith("Best time by ended trials")
+
+
+def test_a_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit(budget={"trials": 4})
+    live = page.get(f"/searches/{search}/live").text
+    assert 'data-live="yes"' in live
+    confirmations = [lease for lease in stage.play() if isinstance(lease.job, Confirm)]
+    html = page.get(f"/searches/{search}").text
+    assert len(confirmations) == 1
+    assert 'data-live="no"' in html
+    assert 'http-equiv="refresh"' not in html
+    text = text_of(html)
+    assert "Champion 1" in text
+    assert "every trial of its budget has ended" in text
+    assert "Promoted: the first champion." in text
+
+
+def test_fragments_are_parts_of_their_pages(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit(budget={"trials": 4})
+    list(stage.play())
+    for path in ("", f"/searches/{search}"):
+        fragment = page.get(f"{path}/live")
+        assert fragment.status_code == 200
+        assert "<html" not in fragment.text
+        assert fragment.text.strip() in page.get(path or "/").text
+
+
+def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -> None:
+    hostile = type(DEVICE)(kind="cpu", model=HOSTILE, architecture=HOSTILE, uuid="cpu-0", limits={"cores": 1.0})
+    tunables = {"BLOCK": {"values": [HOSTILE, "b"]}}
+    document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
+    stage.register_worker("w1", hostile)
+    stage.register_family(document, OTHER_DIGEST)
+    search = stage.conductor.submit(SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3))
+    stage.hand_in(stage.one())
+    stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
+    for path in ("/", f"/searches/{search}", f"/searches/{search}/live"):
+        html = page.get(path).text
+        assert HOSTILE not in html
+        assert "&lt;script&gt;" in html
+        assert all(script.get("src") == "/static/live.js" for script in Outline(html).every("script"))
+
+
+def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit(budget={"trials": 5})
+    list(stage.play())
+    for path in ("/", f"/searches/{search}", "/searches/99", "/nowhere"):
+        response = page.get(path)
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        outline = Outline(response.text)
+        for tag, attributes in outline.tags:
+            assert not any(name == "style" or name.startswith("on") for name in attributes), (tag, attributes)
+            for name in ("href", "src"):
+                assert (attributes.get(name) or "/").startswith(("/", "#")), (tag, attributes)
+    for path in ("/static/live.js", "/static/page.css", "/static/icon.svg"):
+        content = page.get(path)
+        assert content.status_code == 200
+        assert "http" not in content.text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_pages_can_be_used_without_seeing(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit(budget={"trials": 5})
+    list(stage.play())
+    for path in ("/", f"/searches/{search}"):
+        outline = Outline(page.get(path).text)
+        assert outline.every("html")[0]["lang"] == "en"
+        assert len(outline.every("h1")) == len(outline.every("main")) == 1
+        assert all("alt" in image for image in outline.every("img"))
+        assert all(svg.get("role") == "img" and svg.get("aria-label") for svg in outline.every("svg"))
+        assert all(cell.get("scope") for cell in outline.every("th"))
+        ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+        assert len(ids) == len(set(ids))
+
+
+def test_errors_are_pages_for_people(page: httpx.Client) -> None:
+    for path, status, words in (
+        ("/searches/99", 404, "there is no search 99"),
+        ("/searches/x", 422, "search_id"),
+        ("/nowhere", 404, "nothing is at /nowhere"),
+    ):
+        response = page.get(path)
+        assert response.status_code == status
+        assert response.headers["content-type"].startswith("text/html")
+        assert words in text_of(response.text)

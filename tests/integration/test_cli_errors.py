@@ -1,0 +1,231 @@
+"""What a user reads when something is wrong: the field named, the way out said, the exit code documented."""
+
+import os
+import shutil
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import CommandLine, recording
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def serving(line: CommandLine) -> Iterator[str]:
+    with line.serving() as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["search", "sdpb"], "there is no `sdpb`, did you mean `sdpa`?"),
+        (["search", "./nowhere"], "nowhere is not there: give the path of a folder"),
+        (["search", "sdpa", "--problem", "Z=3"], "problem.Z: there is no `Z`"),
+        (["search", "sdpa", "--problem", "S=many"], "problem.S: 'many' is not a whole number"),
+        (["search", "sdpa", "--problem", "S=0"], "problem.S: 0 is out of its limits"),
+        (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
+        (["search", "sdpa", "--policy", "strict"], "policy: there is no `strict`"),
+        (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
+        (["measure", "sdpa", "--config", "WIDHT=8"], "config.WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
+        (["measure", "sdpa", "--config", "WIDTH=7"], "config.WIDTH: 7 is not one of"),
+        (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
+        (["new", "Bad Name"], "cannot name a family"),
+        (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
+    ],
+)
+def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, arguments: list[str], said: str) -> None:
+    refused = line.run(*arguments)
+    assert refused.code == 2
+    assert refused.err.startswith("Error: ")
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+    assert not line.database.exists()
+
+
+def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
+    policy = line.home / "policy.toml"
+    policy.write_text("minimal_gain = 0.1\n")
+    refused = line.run("search", "sdpa", "--policy", str(policy))
+    assert refused.code == 2
+    assert "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
+
+
+def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
+    family = tmp_path / "transpose"
+    shutil.copytree(TUTORIAL / "transpose", family)
+    spec = (family / "family.toml").read_text()
+    (family / "family.toml").write_text(spec.replace("<= 32768", "<= 8"))
+    refused = line.run("search", str(family))
+    assert refused.code == 2
+    assert "TILE_ROWS * TILE_COLUMNS * 8 <= 8" in refused.err
+    assert "both tiles must fit the first-level cache" in refused.err
+
+
+def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
+    bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
+    for command in ("search", "measure"):
+        refused = bare.run(command, str(TUTORIAL / "saxpy"))
+        assert refused.code == 3
+        assert "install gcc or clang" in refused.err
+        assert "cpu-compiler" in refused.err
+
+
+def test_a_device_that_is_not_here_is_the_same_mistake_everywhere(line: CommandLine) -> None:
+    for command in ("search", "render"):
+        refused = line.run(command, "sdpa", "--device", "no-such-model")
+        assert refused.code == 2
+        assert "no device fits --device no-such-model" in refused.err
+
+
+def test_nobody_answers_at_the_url(line: CommandLine) -> None:
+    refused = line.run("searches", "--url", "http://127.0.0.1:9")
+    assert refused.code == 3
+    assert "no service answers at http://127.0.0.1:9" in refused.err
+
+
+def test_a_taken_port_is_named(line: CommandLine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = line.run("serve", "--port", str(port))
+    assert refused.code == 3
+    assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
+    assert "--port" in refused.err
+
+
+def test_one_service_at_a_time_owns_a_database(line: CommandLine, serving: str) -> None:
+    refused = line.run("serve", "--port", "0")
+    assert refused.code == 4
+    assert f"a service already runs on {line.database}: {serving}" in refused.err
+
+
+def test_no_worker_no_search(line: CommandLine, serving: str) -> None:
+    refused = line.run("search", "sdpa", "--url", serving)
+    assert refused.code == 4
+    assert "no connected worker offers sdpa a device" in refused.err
+
+
+def made(line: CommandLine) -> None:
+    """Make its database, empty."""
+    with line.serving():
+        pass
+
+
+def broken(home: Path, *, how: str) -> CommandLine:
+    """A command line whose database cannot be used."""
+    home.mkdir()
+    line = CommandLine(home=home, cache=home / "cache")
+    match how:
+        case "not a database":
+            line.database.write_text("these are my notes, not a database\n" * 100)
+        case "of a newer version":
+            made(line)
+            with sqlite3.connect(line.database) as connection:
+                connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+            connection.close()
+    return line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["searches"], ["trials", "1"], ["watch", "1"], ["champion", "show"], ["pause", "1"], ["search", "--resume", "1"]],
+    ids=" ".join,
+)
+def test_a_database_that_does_not_exist_is_made_by_no_command_that_reads(tmp_path: Path, arguments: list[str]) -> None:
+    line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
+    mistyped = tmp_path / "a" / "b.db"
+    for database in (mistyped, tmp_path / "c.db"):
+        refused = line.run(*arguments, "--db", str(database))
+        assert refused.code == 2
+        assert f"no database at {database}: check --db" in refused.err
+    assert {path.suffix for path in tmp_path.iterdir()} <= {"", ".out", ".err"}
+    assert not mistyped.parent.exists()
+
+
+@pytest.mark.parametrize("arguments", [["search", "sdpa"], ["search", "sdpa", "--detach"], ["serve", "--port", "0"]])
+def test_no_folder_is_made_for_a_new_database(tmp_path: Path, arguments: list[str]) -> None:
+    line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
+    (tmp_path / "file").write_text("")
+    for folder in ("nowhere", "file"):
+        refused = line.run(*arguments, "--db", str(tmp_path / folder / "a.db"))
+        assert refused.code == 2
+        assert f"there is no folder {tmp_path / folder} for the database" in refused.err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("not a database", "it is not a kernel-evo database: move the file away, or use another --db"),
+        ("of a newer version", "newer"),
+    ],
+)
+def test_a_database_that_cannot_be_used(tmp_path: Path, how: str, said: str) -> None:
+    line = broken(tmp_path / "home", how=how)
+    refused = line.run("searches")
+    assert refused.code == 3
+    assert refused.err.startswith("Error: ")
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
+    line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
+    made(line)
+    holder = sqlite3.connect(line.database, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        refused = line.run("searches")
+    finally:
+        holder.close()
+    assert refused.code == 3
+    assert "another process holds it" in refused.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_database(tmp_path: Path) -> None:
+    line = CommandLine(home=tmp_path / "home", cache=tmp_path / "cache")
+    line.home.mkdir()
+    made(line)
+    line.database.chmod(0o400)
+    line.home.chmod(0o500)
+    try:
+        refused = line.run("searches")
+    finally:
+        line.home.chmod(0o700)
+    assert refused.code == 3
+    assert "use another --db" in refused.err
+
+
+def test_an_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
+    """Where the cache should be, there is a file: nothing can be kept, everything still works."""
+    (tmp_path / "cache").write_text("")
+    line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
+    ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
+    assert ended.code == 0
+    findings = line.run("doctor", "--json").json["findings"]
+    assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
+
+
+def test_doctor_says_what_is_missing_and_how_to_get_it(line: CommandLine) -> None:
+    found = line.run("doctor", "--json")
+    assert found.code == 0
+    assert found.json["devices"][0]["kind"] == "cpu"
+    compiler = next(each for each in found.json["findings"] if each["what"] == "C compiler")
+    assert compiler["found"]
+    bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
+    missing = bare.run("doctor")
+    assert missing.code == 1
+    assert "No device found to search on." in missing.out
+    assert "cpu-compiler" in " ".join(missing.out.split())

@@ -1,0 +1,178 @@
+"""Real kernels from the command line: the tutorial's families, from a single config to an exported champion."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import CommandLine, Ended
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+QUICK = ("--trials", "6", "--strategy", "random", "--seed", "1")
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def policy(line: CommandLine) -> Path:
+    path = line.home / "quick.toml"
+    path.write_text("quick_samples = 10\nconfirm_samples = 20\nseeds = 1\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
+    """The family that `new` makes, searched in a folder of the user's own; then a service to look at it through."""
+    made = line.run("new", "saxpy")
+    assert made.code == 0
+    assert "kernel-evo search ./saxpy" in made.out
+    ended = line.run("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
+    with line.serving():
+        yield ended
+
+
+@pytest.fixture(scope="module")
+def exported(line: CommandLine, searched: Ended) -> Path:
+    folder = line.home / "champion"
+    told = line.run("champion", "export", "1", "--to", str(folder), "--json")
+    assert told.code == 0
+    assert told.json["folder"] == str(folder)
+    return folder
+
+
+def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
+    assert (searched.code, searched.err) == (0, "")
+    text = " ".join(searched.out.split())
+    assert "Search 1 saxpy problem N=4096, A=3" in text
+    assert "policy custom" in text
+    assert "Finished: all trials of the budget are done. 6 trials" in text
+    assert "baseline numpy" in text
+    assert "Promoted: the first champion." in text
+    assert "✓ correct All 3 correctness checks passed on fresh inputs." in text
+
+
+def test_an_export_holds_everything(exported: Path) -> None:
+    names = {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
+    assert {path.name for path in exported.iterdir()} == names
+    evidence = json.loads((exported / "evidence.json").read_text())
+    assert len(evidence["report"]["challenger"]["samples_us"]) == 20
+    assert evidence["verdict"]["promote"] is True
+    report = (exported / "report.md").read_text()
+    assert "# saxpy: champion 1" in report
+    assert "| numpy |" in report
+
+
+def test_an_export_computes_the_right_thing_in_a_clean_process(exported: Path, tmp_path: Path) -> None:
+    program = """
+import sys; sys.path.insert(0, sys.argv[1])
+import numpy as np
+from kernel import Kernel
+kernel = Kernel()
+x, y = (np.random.default_rng(seed).standard_normal(4096).astype(np.float32) for seed in (1, 2))
+wanted = 3.0 * x.astype(np.float64) + y
+out = kernel.empty("out")
+assert kernel(x=x, y=y, out=out)["out"] is out
+np.testing.assert_allclose(out, wanted, rtol=1e-6, atol=1e-6)
+np.testing.assert_allclose(kernel(x=np.repeat(x, 2)[::2], y=y)["out"], wanted, rtol=1e-6, atol=1e-6)
+for wrong, error in ({"x": x}, TypeError), ({"x": x, "y": y, "z": y}, TypeError), (
+    {"x": x.astype(float), "y": y}, TypeError), ({"x": x[:9], "y": y}, ValueError):
+    try: kernel(**wrong)
+    except error: pass
+    else: raise AssertionError(wrong)
+assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templates", "workers", "api", "db")]
+"""
+    subprocess.run([sys.executable, "-I", "-c", program, str(exported)], check=True, cwd=tmp_path)
+
+
+def test_an_exported_loader_runs_by_itself_and_its_source_builds_again(exported: Path, tmp_path: Path) -> None:
+    again = shutil.copytree(exported, tmp_path / "again")
+    build = json.loads((again / "config.json").read_text())["build"]
+    (again / "libkernel.so").unlink()
+    subprocess.run(build.replace("cc ", f"{shutil.which('gcc') or 'cc'} ", 1), shell=True, check=True, cwd=again)
+    shown = subprocess.run([sys.executable, "kernel.py"], capture_output=True, text=True, check=True, cwd=again).stdout
+    assert "scalar    a       float32   3" in shown
+    assert "median of 50 calls" in shown
+
+
+def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None:
+    refused = line.run("champion", "export", "1", "--to", str(exported))
+    assert refused.code == 4
+    assert "is not empty: name another folder with --to" in refused.err
+
+
+def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path, searched: Ended) -> None:
+    ended = line.run("search", str(TUTORIAL / "transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
+    assert ended.code == 0
+    assert "66 valid configs of 72 combinations" in ended.out
+
+
+def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: Ended, exported: Path) -> None:
+    unexplained = line.run("champion", "rollback", "1")
+    assert unexplained.code == 2
+    assert "--reason: is missing" in unexplained.err
+    retired = line.run("champion", "rollback", "1", "--reason", "slower under load")
+    assert retired.code == 0
+    assert "slower under load" in retired.out
+    assert "Its problem has no champion now." in retired.out
+    assert line.run("champion", "rollback", "1", "--reason", "again").code == 4
+    assert line.run("champion", "rollback", "1").code == 4, "a reason would not help"
+
+
+def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
+    config = "WIDTH=8,UNROLL=2"
+    told = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy))
+    assert told.code == 0
+    text = " ".join(told.out.split())
+    for step in ("render ✓", "compile ✓", "verify ✓", "nominal out", "hot ✓", "cold ✓", "of this device's limit"):
+        assert step in text
+    report = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
+    assert report["outcome"]["kind"] == "measured"
+
+
+def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
+    shown = line.run("render", str(TUTORIAL / "saxpy"), "--config", "WIDTH=16,UNROLL=2", "--problem", "N=100")
+    assert "vector_size(64)" in shown.out
+    assert "N = 100, STEP = 32" in shown.out
+    target = tmp_path / "kernel.c"
+    assert line.run("render", str(TUTORIAL / "transpose"), "--to", str(target)).code == 0
+    assert target.read_text().startswith("#define ROWS 512\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("float *restrict out", "flaot *restrict out"), "compile failed"),
+        (("{{ N }}", "{{ COUNT }}"), "'COUNT' is undefined"),
+        (("a * *(const", "a + *(const"), "wrong answer"),
+    ],
+)
+def test_a_config_that_fails_says_why(line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    told = line.run("measure", str(broken(tmp_path, change)), "--problem", "N=77")
+    assert told.code == 1
+    assert said in told.out
+
+
+def test_where_nothing_can_be_measured_the_report_shows_an_example(
+    line: CommandLine, policy: Path, tmp_path: Path
+) -> None:
+    family = broken(tmp_path, ("float *restrict out", "flaot *restrict out"))
+    ended = line.run("search", str(family), "--trials", "2", "--policy", str(policy), "--problem", "N=77")
+    assert ended.code == 1
+    assert "compile failed, e.g. trial 0: WIDTH=" in ended.out
+    assert "unknown type name 'flaot'" in ended.out.replace("‘", "'").replace("’", "'")
+
+
+def broken(folder: Path, change: tuple[str, str]) -> Path:
+    """The tutorial's family with one piece of its template replaced."""
+    family = shutil.copytree(TUTORIAL / "saxpy", folder / "saxpy")
+    text = (family / "kernel.c.j2").read_text()
+    assert change[0] in text
+    (family / "kernel.c.j2").write_text(text.replace(*change))
+    return family

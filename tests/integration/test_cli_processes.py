@@ -1,0 +1,171 @@
+"""Processes that come and go: attaching, leaving, interrupting, killing, resuming.
+
+On a recorded space, so that nothing waits for a device; it is large enough to last through each test.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from db.ownership import running_service
+from evo.view import SearchView
+from tests.integration.commands import CommandLine, Running, recording, wait_until
+from workers.client import Client
+from workers.transport import ServiceUnreachable
+
+SAXPY = str(Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy")
+MIDDLE = re.compile(r": [0-9,]{2,} trials")
+LONG = ("search", "./large.json", "--minutes", "5", "--strategy", "random")
+
+
+@pytest.fixture
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    line = CommandLine.fresh(tmp_path_factory)
+    recording(line.home / "large.json", side=100)
+    return line
+
+
+@contextmanager
+def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
+    """A search in the foreground, in the middle of it."""
+    command = line.start(*arguments)
+    try:
+        wait_until(lambda: command.process.poll() is not None or MIDDLE.search(command.out), "two trials ended")
+        assert command.process.poll() is None, command.wait()
+        yield command
+    finally:
+        command.kill()
+
+
+def shown(line: CommandLine) -> SearchView | None:
+    """The first search, as the service that runs now shows it."""
+    service = running_service(line.database)
+    if service is None or service.url is None:
+        return None
+    try:
+        with Client(service.url, attempts=1) as client:
+            return next((view for view in client.searches().items if view.id == 1), None)
+    except ServiceUnreachable:
+        return None
+
+
+def finished_trials(line: CommandLine) -> int:
+    view = shown(line)
+    return 0 if view is None else view.finished
+
+
+def state(line: CommandLine) -> str | None:
+    view = shown(line)
+    return None if view is None else view.state
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
+
+
+def child(command: Running, name: str) -> psutil.Process:
+    return next(each for each in command.family if name in each.cmdline())
+
+
+def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
+    with running(line, *LONG) as search:
+        children = search.family
+        search.interrupt()
+        ended = search.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert "Stopping: what runs may finish, then the report. Ctrl-C again cancels at once." in ended.out
+    assert "Finished" in ended.out
+    assert re.search(r"kernel-evo champion show \d", ended.out)  # a busy machine may promote twice before Ctrl-C
+    assert gone(children)
+
+
+def test_ctrl_c_twice_cancels(line: CommandLine) -> None:
+    """With a kernel to measure, since a recorded trial ends too soon to be cancelled."""
+    search = line.start("search", SAXPY, "--minutes", "5")
+    try:
+        wait_until(lambda: "budget" in search.out, "it runs")
+        search.interrupt()
+        wait_until(lambda: state(line) == "stopping", "the first was obeyed")
+        search.interrupt()
+        ended = search.wait()
+    finally:
+        search.kill()
+    assert ended.code == 130
+    assert "Cancelled." in ended.out
+
+
+def test_a_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
+    with running(line, *LONG) as search:
+        children = search.family
+        search.kill()
+        wait_until(lambda: gone(children), "the children noticed")
+    with running(line, "search", "--resume", "1") as resumed:
+        resumed.interrupt()
+        ended = resumed.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert "Search 1  large" in ended.out
+    trials = line.run("trials", "1", "--sort", "number", "--limit", "10000", "--json").json
+    assert [trial["number"] for trial in trials] == list(range(len(trials)))
+    assert len({str(trial["config"]) for trial in trials}) == len(trials)
+
+
+@pytest.mark.parametrize("name", ["serve", "worker"])
+def test_a_child_that_dies_is_started_again(line: CommandLine, name: str) -> None:
+    with running(line, *LONG) as search:
+        victim, before = child(search, name), finished_trials(line)
+        victim.kill()
+        wait_until(lambda: finished_trials(line) >= before + 2, "the search goes on")
+        assert child(search, name).pid != victim.pid
+        search.interrupt()
+        ended = search.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert "Finished" in ended.out
+
+
+def test_a_second_terminal_attaches_and_stays_when_the_first_leaves(line: CommandLine) -> None:
+    with running(line, *LONG) as first, running(line, "search", "--resume", "1") as second:
+        assert child(first, "serve")
+        assert second.family == [], "it needs no service or worker of its own"
+        first.kill()
+        wait_until(lambda: second.family, "the second takes over")
+        before = finished_trials(line)
+        wait_until(lambda: finished_trials(line) >= before + 2, "the search goes on")
+        second.interrupt()
+        ended = second.wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert "Finished" in ended.out
+
+
+def test_searching_in_the_background(line: CommandLine) -> None:
+    started = line.run(*LONG, "--detach")
+    assert (started.code, started.err) == (0, "")
+    assert "Search 1 runs in the background" in started.out
+    assert "kernel-evo watch 1" in started.out
+    service = running_service(line.database)
+    assert service is not None
+    background = psutil.Process(service.pid).parent()
+    assert background is not None
+    family = [background, *background.children(recursive=True)]
+    try:
+        assert "paused" in line.run("pause", "1").out
+        assert "running" in line.run("resume", "1").out
+        with running(line, "watch", "1") as watching:
+            assert line.run("stop", "1", "--json").json["state"] in ("stopping", "finished")
+            ended = watching.wait()
+        assert ended.code == 0
+        assert "Finished" in ended.out
+        wait_until(lambda: gone(family), "the background ended with its search")
+    finally:
+        for each in family:
+            if each.is_running():
+                each.kill()
+
+
+def test_what_cannot_start_in_the_background_is_said_in_the_foreground(line: CommandLine) -> None:
+    refused = line.run("search", SAXPY, "--problem", "N=0", "--detach")
+    assert refused.code == 2
+    assert refused.err.startswith("Error: problem.N: 0 is out of its limits")

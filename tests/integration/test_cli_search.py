@@ -1,0 +1,101 @@
+"""Searching from the command line: a recorded space, and what can be looked at afterwards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import CommandLine, Ended, recording
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def searched(line: CommandLine) -> Iterator[Ended]:
+    """One search of a whole recorded space, which ran its own service; then one to look at it through."""
+    ended = line.run("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
+    with line.serving():
+        yield ended
+
+
+def test_a_search_says_what_it_searches_and_what_it_found(searched: Ended) -> None:
+    assert (searched.code, searched.err) == (0, "")
+    text = " ".join(searched.out.split())
+    for part in (
+        "Search 1 bowl",
+        "36 valid configs of 36 combinations",
+        "recording (replay, recording; hot, 1 thread)",
+        "portfolio, seed 3, policy default",
+        "leaderboard http://127.0.0.1:",
+        "Finished: every valid config was tried. 36 trials",
+        "30 measured · 6 compile failed",
+        "1 ms",
+        "X=3, Y=3",
+        "Promoted: the first champion.",
+        "kernel-evo champion show 1",
+    ):
+        assert part in text
+
+
+def test_earlier_searches_are_listed(line: CommandLine, searched: Ended) -> None:
+    (row,) = line.run("searches", "--json").json
+    assert (row["id"], row["state"], row["finished"]) == (1, "finished", 36)
+    listed = line.run("searches")
+    assert listed.code == 0
+    assert "finished" in listed.out
+
+
+def test_trials_are_listed_by_rank_or_number_or_outcome(line: CommandLine, searched: Ended) -> None:
+    best, second = line.run("trials", "1", "--limit", "2", "--json").json
+    assert best["config"] == {"X": 3, "Y": 3}
+    assert best["time_us"] == 1000.0 < second["time_us"]
+    numbered = line.run("trials", "1", "--sort", "number", "--limit", "250", "--json").json
+    assert [trial["number"] for trial in numbered] == list(range(36))
+    failed = line.run("trials", "1", "--outcome", "compile_failed", "--json").json
+    assert {trial["config"]["X"] for trial in failed} == {5}
+    assert "compile failed" in line.run("trials", "1", "--outcome", "compile_failed").out
+
+
+def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: Ended) -> None:
+    text = " ".join(line.run("champion", "show", "1").out.split())
+    assert "Champion 1 bowl" in text
+    assert "✓ first There is no incumbent" in text
+    (listed,) = line.run("champion", "show", "--json").json
+    assert listed["config"] == {"X": 3, "Y": 3}
+
+
+def test_a_recorded_champion_has_nothing_to_export(line: CommandLine, searched: Ended) -> None:
+    refused = line.run("champion", "export", "1")
+    assert refused.code == 3
+    assert "only CPU kernels export yet" in refused.err
+
+
+def test_an_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:
+    refused = line.run("search", "--resume", "1")
+    assert (refused.code, refused.err) == (
+        4,
+        "Error: search 1 is finished, so there is nothing to resume: start a new one\n",
+    )
+    assert line.run("pause", "1").code == 4
+
+
+def test_the_same_seed_searches_the_same_way(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    """On a database with the same content, that is: a fresh one."""
+    again = CommandLine(home=tmp_path, cache=line.cache)
+    ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "1", "--seed", "3", "--json")
+    assert ended.json["finished"] == 36
+    assert "Search 1" in ended.err
+
+    def order(which: CommandLine) -> list[object]:
+        return [each["config"] for each in which.run("trials", "1", "--sort", "number", "--limit", "36", "--json").json]
+
+    assert order(again) == order(line)
+
+
+def test_a_search_that_is_not_there(line: CommandLine, searched: Ended) -> None:
+    missing = line.run("trials", "99")
+    assert missing.code == 2
+    assert "there is no search 99" in missing.err

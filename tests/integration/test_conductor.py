@@ -1,0 +1,314 @@
+"""A search from its first job to its champion, without HTTP and without a device."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from api.schemas import SearchRequest
+from db.leases import StaleLease
+from evo.errors import Conflict, InvalidInput
+from evo.job import Baseline, Confirm, ConfirmReport, Evaluate, EvaluateReport
+from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, TimedOut
+from evo.trial import Config
+from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "evo.db")
+
+
+def test_a_search_runs_to_its_champion(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 6})
+    jobs = [lease.job for lease in stage.play()]
+
+    assert isinstance(jobs[0], Baseline)
+    assert [job.number for job in jobs[1:7] if isinstance(job, Evaluate)] == list(range(6))
+    assert isinstance(jobs[7], Confirm)
+    assert len(jobs) == 8
+    view = stage.view(search)
+    assert (view.state, view.reason, view.finished) == ("finished", "trials", 6)
+    assert view.best is not None
+    assert view.champion is not None
+    assert view.champion.config == view.best.config == jobs[7].challenger
+    assert view.fastest_baseline == "library"
+    assert view.speedup == pytest.approx(20.0 / view.best.time_us)
+    assert view.roofline is not None
+    assert view.verdicts[0].promote
+    assert stage.claim() == []
+
+
+def test_an_exhausted_space_ends_a_search(stage: Stage) -> None:
+    search = stage.submit()
+    trials = [lease.job for lease in stage.play() if isinstance(lease.job, Evaluate)]
+    assert len({tuple(job.config.items()) for job in trials}) == VALID
+    view = stage.view(search)
+    assert (view.state, view.reason) == ("finished", "exhausted")
+    assert view.champion is not None
+    assert view.champion.config == {"BLOCK": 8, "UNROLL": 2}
+
+
+def test_minutes_end_a_search_and_pauses_do_not_count(stage: Stage) -> None:
+    search = stage.submit(budget={"minutes": 1})
+    list(stage.play(3))
+    stage.wait(30)
+    stage.conductor.command(search, "pause")
+    assert stage.claim() == []
+    stage.wait(1000)
+    stage.conductor.command(search, "resume")
+    assert stage.view(search).elapsed_s == pytest.approx(30)
+    lease = stage.one()
+    stage.wait(31)
+    stage.conductor.sweep()
+    assert stage.view(search).state == "stopping"
+    stage.hand_in(lease)
+    list(stage.play())
+    assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
+
+
+def test_a_confirmation_is_held_within_a_long_search(stage: Stage) -> None:
+    stage.submit(policy=policy(challenge_every=3))
+    kinds = [lease.job.kind for lease in stage.play(6)]
+    assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
+
+
+def test_a_second_search_challenges_the_champion(stage: Stage) -> None:
+    stage.submit(budget={"trials": 1})
+    list(stage.play())
+    (first,) = stage.champions()
+    stage.submit(seed=1)
+    confirmations = [lease.job for lease in stage.play() if isinstance(lease.job, Confirm)]
+    assert confirmations[-1].incumbent == first.config
+    newest, oldest = stage.champions()
+    assert newest.config == {"BLOCK": 8, "UNROLL": 2}
+    assert (newest.replaces, newest.current) == (first.id, True)
+    assert not oldest.current
+    assert oldest.retired_reason == f"replaced by trial {newest.trial_number} of search 2"
+
+
+def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
+    stage.submit()
+    list(stage.play())
+    again = stage.submit(seed=5)
+    kinds = {lease.job.kind for lease in stage.play()}
+    assert kinds == {"baseline", "evaluate"}
+    assert stage.view(again).state == "finished"
+
+
+def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> None:
+    search = stage.submit()
+    refused: list[Config] = []
+    while leases := stage.claim():
+        report = answer(leases[0])
+        if isinstance(leases[0].job, Confirm) and len(refused) < 2:
+            refused.append(leases[0].job.challenger)
+            report = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    view = stage.view(search)
+    assert [verdict.promote for verdict in view.verdicts] == [False, False, True]
+    assert view.champion is not None
+    assert view.champion.config not in refused
+    ranked = sorted(stage.trials(search), key=lambda trial: (trial.time_us or 0, trial.number))
+    assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
+
+
+def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> None:
+    slow = stage.submit(budget={"trials": 2})
+    fast = stage.submit(budget={"trials": 9}, seed=3)
+    held = None
+    while leases := stage.claim():
+        lease = leases[0]
+        if isinstance(lease.job, Confirm) and lease.terms.search_id == slow and held is None:
+            held = lease
+            continue
+        stage.hand_in(lease)
+    assert held is not None
+    assert stage.view(fast).champion is not None
+    stage.hand_in(held)
+    list(stage.play())
+    view = stage.view(slow)
+    assert view.state == "finished"
+    assert view.verdicts[0].summary.startswith("Not promoted. The incumbent changed")
+    assert len(view.verdicts) == 2
+    assert sum(champion.current for champion in stage.champions()) == 1
+
+
+def test_the_champion_of_an_edited_family_is_confirmed_with_the_new_template(stage: Stage) -> None:
+    stage.submit(budget={"trials": 1})
+    (first,) = [lease.job.config for lease in stage.play() if isinstance(lease.job, Evaluate)]
+    edited = {**TOY, "cpu": {**TOY["cpu"], "tunables": {**TOY["cpu"]["tunables"], "BLOCK": {"values": [8, 64]}}}}
+    stage.register_family(edited, OTHER_DIGEST)
+    assert first["BLOCK"] != 8
+    stage.submit(family_digest=OTHER_DIGEST)
+    (confirm,) = [lease.job for lease in stage.play() if isinstance(lease.job, Confirm)]
+    assert confirm.incumbent is None  # its config no longer exists
+    newest, oldest = stage.champions()
+    assert newest.replaces == oldest.id
+
+
+def test_a_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 3})
+    while leases := stage.claim():
+        lease = leases[0]
+        stage.hand_in(lease, CompileFailed(log="no such file"))
+    view = stage.view(search)
+    assert view.state == "failed"
+    assert view.reason == "not one of 3 trials could be measured: 3 compile failed. The first: no such file"
+    assert view.champion is None
+
+
+def test_faster_than_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 1})
+    stage.hand_in(stage.one())
+    stage.hand_in(stage.one(), Measured(timing=timing(1e-4)))
+    (trial,) = stage.trials(search)
+    assert isinstance(trial.outcome, Impossible)
+    assert trial.time_us is None
+    assert stage.view(search).state == "failed"
+
+
+@pytest.mark.parametrize("baseline_first", [True, False])
+def test_ten_times_faster_than_every_baseline_is_flagged(stage: Stage, baseline_first: bool) -> None:
+    search = stage.submit(budget={"trials": 2})
+    baseline, first, second = (*stage.claim(count=3),)
+    if baseline_first:
+        stage.hand_in(baseline)
+    stage.hand_in(first, Measured(timing=timing(1.9)))
+    stage.hand_in(second, Measured(timing=timing(2.1)))
+    if not baseline_first:
+        stage.hand_in(baseline)
+    assert [trial.suspect for trial in stage.trials(search)] == [True, False]
+
+
+def test_crashes_are_retried_as_the_policy_says_and_counted_apart(stage: Stage) -> None:
+    search = stage.submit(policy=policy(max_candidate_faults=3))
+    stage.hand_in(stage.one())
+    first = stage.one()
+    stage.hand_in(first, Crashed(stage="verify", reason="SIGSEGV"))
+    second = stage.one()
+    assert second.job == first.job
+    stage.hand_in(second, TimedOut(stage="measure", limit_s=1.0))
+    assert stage.trials(search)[0].outcome is None
+    third = stage.one()
+    stage.hand_in(third, Crashed(stage="verify", reason="SIGSEGV"))
+    assert isinstance(stage.trials(search)[0].outcome, Crashed)
+    assert isinstance(stage.one().job, Evaluate)
+
+
+def test_a_crash_is_final_at_once_by_default(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.hand_in(stage.one(), Crashed(stage="verify", reason="SIGSEGV"))
+    assert isinstance(stage.trials(search)[0].outcome, Crashed)
+
+
+def test_stop_confirms_what_there_is(stage: Stage) -> None:
+    search = stage.submit()
+    list(stage.play(3))
+    running = stage.one()
+    stage.conductor.command(search, "stop")
+    assert stage.claim() == []
+    stage.hand_in(running)
+    assert isinstance(stage.one().job, Confirm)
+    stage.conductor.command(search, "stop")  # again: nothing changes
+    assert stage.view(search).state == "stopping"
+
+
+def test_stop_before_anything_began_ends_after_the_baseline(stage: Stage) -> None:
+    search = stage.submit()
+    stage.conductor.command(search, "stop")
+    list(stage.play())
+    assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
+
+
+def test_cancel_ends_everything_now(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    leases = stage.claim(count=2)
+    stage.conductor.command(search, "cancel")
+    view = stage.view(search)
+    assert (view.state, view.counts) == ("cancelled", {"cancelled": 2})
+    assert set(stage.conductor.heartbeat("w1", [lease.attempt_id for lease in leases]).cancel) == {
+        lease.attempt_id for lease in leases
+    }
+    with pytest.raises(StaleLease):
+        stage.hand_in(leases[0])
+    with pytest.raises(Conflict, match="cancelled"):
+        stage.conductor.command(search, "resume")
+    stage.conductor.command(search, "cancel")
+
+
+def test_an_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
+    broken = {**TOY["cpu"], "constraints": [{"expression": "BLOCK > 100", "because": "nothing fits"}]}
+    stage.register_family({**TOY, "cpu": broken}, OTHER_DIGEST)
+    with pytest.raises(InvalidInput, match="nothing fits"):
+        stage.submit(family_digest=OTHER_DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "text"),
+    [
+        ({"problem": {"M": 1}}, InvalidInput, "problem.M"),
+        ({"problem": "N=0"}, InvalidInput, "problem.N"),
+        ({"strategy": "magic"}, InvalidInput, "^strategy: there is no strategy 'magic'; choose one of portfolio, "),
+        ({"objective": {"threads": 3}}, InvalidInput, "^objective.threads: 3 .* accepted: 1 … 2, the cores of Toy CPU"),
+        ({"objective": {"threads": 0}}, InvalidInput, "^objective.threads: 0 "),
+        ({"policy": "lax"}, InvalidInput, "policy"),
+        ({"policy": {"minimum_gian": 0.1}}, InvalidInput, "minimum_gain"),
+        ({"device": "cuda"}, InvalidInput, "cuda"),
+        ({"device": "Other CPU"}, Conflict, "Toy CPU"),
+        ({"device_uuid": "cpu-9"}, Conflict, "cpu-9"),
+    ],
+)
+def test_wrong_terms_are_named(stage: Stage, terms: dict[str, object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        stage.submit(**terms)
+
+
+def test_a_silent_worker_offers_no_device(stage: Stage) -> None:
+    stage.register_family()
+    stage.register_worker()
+    request = SearchRequest(family_digest=DIGEST, strategy="random")
+    stage.wait(1000)
+    with pytest.raises(Conflict, match="no connected worker"):
+        stage.conductor.submit(request)
+    stage.conductor.heartbeat("w1", [])
+    stage.conductor.submit(request)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda lease: EvaluateReport(outcome=Abandoned(worker_losses=1)),
+        lambda lease: EvaluateReport(outcome=Measured(timing=timing(1.0, count=0))),
+        lambda lease: EvaluateReport(outcome=Measured(timing=timing(-1.0))),
+        lambda lease: EvaluateReport(outcome=Measured(timing=timing(float("inf")))),
+    ],
+)
+def test_reports_that_cannot_be_are_refused_and_the_lease_stands(
+    stage: Stage, spoil: Callable[[object], EvaluateReport]
+) -> None:
+    stage.submit()
+    stage.hand_in(stage.one())
+    lease = stage.one()
+    with pytest.raises(InvalidInput, match=r"report\.outcome"):
+        stage.conductor.report(lease.attempt_id, lease.token, spoil(lease))
+    stage.hand_in(lease)
+
+
+def test_a_report_of_the_wrong_kind_is_refused(stage: Stage) -> None:
+    stage.submit()
+    baseline = stage.one()
+    report = EvaluateReport(outcome=Measured(timing=timing(1.0)))
+    with pytest.raises(InvalidInput, match=r"report\.kind"):
+        stage.conductor.report(baseline.attempt_id, baseline.token, report)
+    stage.hand_in(baseline)
+
+
+def test_the_best_is_the_fastest(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 8})
+    list(stage.play())
+    best = stage.view(search).best
+    assert best is not None
+    assert best.time_us == pytest.approx(min(toy_time_us(trial.config) for trial in stage.trials(search)))

@@ -1,0 +1,104 @@
+"""The CPU as a device: found with its limits, and its ceilings measured once."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.objective import Objective
+from tests.integration.workbench import cpu
+from workers.compile import Artefact, Unit
+from workers.devices import Argument, LaunchError, driver, machine
+from workers.devices.cpu import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
+
+
+@pytest.fixture(autouse=True)
+def _affinity_restored() -> Iterator[None]:
+    """An opened CPU pins the process, which here is that of all other tests."""
+    before = machine.cores()
+    yield
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_it_is_found_with_everything_constraints_and_rooflines_need(folder: Path) -> None:
+    device = cpu(folder)
+    assert {"cores", "simd_bytes", "l1_bytes", "l2_bytes"} <= device.limits.keys()
+    assert device.ceilings is not None
+    assert device.ceilings.source == "measured"
+    single, double = (device.ceilings.flops_per_s[name] for name in ("float32", "float64"))
+    assert 1e9 < double < single < 1e13
+    assert 1e8 < device.ceilings.bytes_per_s < 1e13
+    assert device.software["compiler"]
+
+
+def test_ceilings_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cpu(folder)
+    monkeypatch.setattr("workers.devices.support._measure", lambda *_: pytest.fail("measured again"))
+    assert cpu(folder) == before
+
+
+def test_without_a_compiler_there_is_no_cpu_to_offer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert CpuDriver().discover(folder) == []
+
+
+def test_a_sample_lasts_long_enough_to_be_timed() -> None:
+    timer = CallTimer([lambda: None])
+    assert timer.calls > 100
+    sample_us = timer.sample()
+    assert sample_us * timer.calls > MINIMUM_SAMPLE_S * 1e6 / 10
+    assert sample_us < 50
+
+
+def test_cold_calls_take_every_buffer_set_in_turn() -> None:
+    called: list[int] = []
+    timer = CallTimer([lambda number=number: called.append(number) for number in range(3)])
+    timer.sample()
+    assert called == [position % 3 for position in range(len(called))]
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "reason"),
+    [
+        ("void f(void) {}", "g", "does not load: .*undefined symbol: g"),
+        ("void missing(void); void f(void) { missing(); }", "f", "does not load: .*missing"),
+    ],
+)
+def test_what_does_not_load_is_refused_with_the_linkers_words(
+    folder: Path, tmp_path: Path, source: str, entry: str, reason: str
+) -> None:
+    cpu_driver = driver("cpu")
+    session = cpu_driver.open(cpu(folder), Objective(), folder)
+    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry=entry), timeout_s=30)
+    assert isinstance(artefact, Artefact)
+    path = tmp_path / "kernel.so"
+    path.write_bytes(artefact.binary)
+    with pytest.raises(LaunchError, match=reason):
+        session.load(path, entry, [], None)
+
+
+def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> None:
+    source = "void f(float *y, int n, double a) { for (int i = 0; i < n; i++) y[i] = (float)a * i; }"
+    cpu_driver = driver("cpu")
+    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
+    assert isinstance(artefact, Artefact)
+    path = tmp_path / "kernel.so"
+    path.write_bytes(artefact.binary)
+    arguments = [
+        Argument(name="y", role="output", dtype="float32", shape=(4,)),
+        Argument(name="n", role="scalar", dtype="int32", value=4),
+        Argument(name="a", role="scalar", dtype="float64", value=0.5),
+    ]
+    session = cpu_driver.open(cpu(folder), Objective(), folder)
+    kernel = session.load(path, "f", arguments, None)
+    buffers = session.allocate(arguments, {})
+    session.call(kernel, buffers)
+    assert buffers.read("y").tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert buffers.damage() is None

@@ -1,0 +1,373 @@
+"""The database itself: its schema, its ways of being unusable, and what it keeps."""
+
+import hashlib
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError, InvalidRequestError
+
+from db.archive import Archive, Ended
+from db.artefacts import Artefacts
+from db.models import Base, SearchRow, TrialRow, WorkerRow
+from db.ownership import Announcement, Ownership, running_service
+from db.session import Database, StoreUnavailable
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.outcome import CompileFailed, Measured
+from evo.search import Logged
+from evo.timing import Timing
+from evo.trial import Proposal, Trial
+from tests.integration.stage import Stage
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database.open(tmp_path / "evo.db")
+    yield database
+    database.close()
+
+
+# The schema
+
+
+def test_the_migrations_make_what_the_models_say(database: Database) -> None:
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_opening_again_keeps_everything(tmp_path: Path) -> None:
+    path = tmp_path / "a folder with spaces and 100%" / "evo.db"
+    first = Database.open(path)
+    with first.write() as session:
+        session.add(worker("w1"))
+    first.close()
+    second = Database.open(path)
+    with second.read() as session:
+        assert session.get(WorkerRow, "w1") is not None
+    second.close()
+
+
+def test_sqlite_is_set_up_for_a_service(database: Database) -> None:
+    with database.engine.connect() as connection:
+        pragmas = {name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in PRAGMAS}
+    assert pragmas == PRAGMAS
+
+
+PRAGMAS = {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 5000}
+
+
+# Ways of being unusable
+
+
+def test_the_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "100% foreign?.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(EvoError, match=r"not a kernel-evo database \(it holds recipes\).*another --db"):
+        Database.open(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    path.touch()
+    Database.open(path).close()
+    assert path.stat().st_size > 0
+
+
+def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    Database.open(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(EvoError, match="newer than this kernel-evo") as caught:
+        Database.open(path)
+    assert str(path) in str(caught.value)
+    assert "--db" in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be looked at as one" * 20)
+    with pytest.raises(StoreUnavailable, match="not a kernel-evo database") as caught:
+        Database.open(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("db.session.BUSY_TIMEOUT_S", 0.1)
+    path = tmp_path / "evo.db"
+    Database.open(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(StoreUnavailable, match="another process holds it"):
+            Database.open(path)
+    finally:
+        other.close()
+
+
+def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="--db"):
+        Database.open(tmp_path)
+
+
+def test_a_file_for_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match="--db"):
+        Database.open(tmp_path / "file" / "evo.db")
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights of root, which ignores permissions."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        if not os.access(Path(__file__), os.R_OK, effective_ids=True):
+            pytest.skip("the checkout lies where only root can read")
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("folder_too", [True, False])
+def test_a_read_only_database_is_named(folder_too: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "evo.db"
+        Database.open(path).close()
+        path.chmod(0o444)
+        folder.chmod(0o555 if folder_too else 0o777)
+        try:
+            with as_nobody(), pytest.raises(StoreUnavailable, match="writable") as caught:
+                Database.open(path)
+            if folder_too:
+                with as_nobody(), pytest.raises(StoreUnavailable, match="not writable"):
+                    Ownership.take(path)
+        finally:
+            folder.chmod(0o755)
+    assert str(path) in str(caught.value)
+
+
+def test_an_error_while_it_runs_is_named(database: Database) -> None:
+    with pytest.raises(StoreUnavailable, match="read-only"), database.write() as session:
+        session.execute(text("PRAGMA query_only = ON"))
+        session.add(worker("w1"))
+
+
+# One service for each database
+
+
+def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("db.ownership.PATIENCE_S", 0.05)
+    path = tmp_path / "evo.db"
+    assert running_service(path) is None
+    owner = Ownership.take(path)
+    with pytest.raises(Conflict, match=f"process {os.getpid()}"):
+        Ownership.take(path)
+    owner.announce("http://127.0.0.1:1234")
+    assert running_service(path) == Announcement(url="http://127.0.0.1:1234", pid=os.getpid())
+    with pytest.raises(Conflict, match=r"http://127\.0\.0\.1:1234"):
+        Ownership.take(path)
+    Ownership.take(tmp_path / "other.db").release()
+    owner.release()
+    assert running_service(path) is None
+    Ownership.take(path).release()
+
+
+def test_what_a_killed_owner_left_behind_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    code = (
+        "import os, sys; from pathlib import Path; from db.ownership import Ownership\n"
+        "Ownership.take(Path(sys.argv[1])).announce('http://127.0.0.1:9'); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
+    assert (tmp_path / "evo.db.service.json").exists()
+    assert running_service(path) is None
+    Ownership.take(path).release()
+    assert not (tmp_path / "evo.db.service.json").exists()
+
+
+# What it keeps
+
+
+def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    search_id = stage.submit(problem="N=100", budget={"trials": 1, "minutes": 2.5})
+    list(stage.play())
+    with stage.database.read() as session:
+        row = Archive(session).search(search_id)
+        trial = Archive(session).numbered(search_id, 0)
+    again = Database.open(tmp_path / "evo.db")
+    with again.read() as session:
+        other = Archive(session).search(search_id)
+        for name in (
+            "device",
+            "objective",
+            "budget",
+            "policy",
+            "space",
+            "roofline",
+            "problem",
+            "warm_starts",
+            "baselines",
+        ):
+            assert getattr(other, name) == getattr(row, name), name
+        assert Archive(session).numbered(search_id, 0).outcome == trial.outcome
+    again.close()
+
+
+def test_moments_are_kept_in_utc(database: Database) -> None:
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
+    with database.write() as session:
+        session.add(worker("w1", seen_at=elsewhere))
+    with database.read() as session:
+        row = session.get(WorkerRow, "w1")
+    assert row is not None
+    assert (row.seen_at, row.seen_at.tzinfo) == (NOW, UTC)
+
+
+def test_related_rows_are_never_loaded_by_accident(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    stage.submit()
+    with stage.database.read() as session:
+        row = session.scalars(select(SearchRow)).one()
+        with pytest.raises(InvalidRequestError, match="lazy"):
+            _ = row.family
+
+
+def test_a_block_that_raises_changes_nothing(database: Database) -> None:
+    with pytest.raises(KeyError), database.write() as session:
+        session.add(worker("w1"))
+        session.flush()
+        raise KeyError
+    with database.read() as session:
+        assert session.get(WorkerRow, "w1") is None
+
+
+def test_writers_in_many_threads_all_succeed(database: Database) -> None:
+    def write(number: int) -> None:
+        for place in range(20):
+            with database.write() as session:
+                session.add(worker(f"w{number}-{place}"))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as session:
+        assert len(session.scalars(select(WorkerRow)).all()) == 160
+
+
+@pytest.mark.parametrize("clash", [{"number": 0}, {"config_key": "1,1"}, {"finished_seq": 0}])
+def test_unique_constraints_settle_races(tmp_path: Path, clash: dict[str, Any]) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    search_id = stage.submit()
+    with stage.database.write() as session:
+        session.add(trial_row(search_id, number=0, config_key="1,1", finished_seq=0))
+    with pytest.raises(IntegrityError), stage.database.write() as session:
+        session.add(trial_row(search_id, **{"number": 1, "config_key": "1,2", "finished_seq": 1, **clash}))
+
+
+def test_a_trial_has_one_outcome(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    search_id = stage.submit()
+    with stage.database.write() as session:
+        session.add(trial_row(search_id, number=0, config_key="1,1"))
+    trial = Trial(number=0, proposal=PROPOSAL, outcome=CompileFailed(log="no"))
+    ended = Ended(logged=Logged(trial=trial, seen=0, position=0), at=NOW)
+    with stage.database.write() as session:
+        Archive(session).end_trial(search_id, ended)
+    with pytest.raises(RuntimeError, match="already has an outcome"), stage.database.write() as session:
+        Archive(session).end_trial(search_id, ended)
+
+
+def test_the_ranking_puts_what_has_no_time_last(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "evo.db")
+    search_id = stage.submit()
+    times = [5.0, None, 3.0, 5.0]
+    with stage.database.write() as session:
+        for number, time_us in enumerate(times):
+            outcome = None if time_us is None else Measured(timing=Timing(samples_us=(time_us,)))
+            kind = None if outcome is None else outcome.kind
+            session.add(trial_row(search_id, number=number, config_key=str(number), time_us=time_us, outcome_kind=kind))
+    with stage.database.read() as session:
+        archive = Archive(session)
+        assert [row.number for row in archive.ranking(search_id)] == [2, 0, 3, 1]
+        assert [row.number for row in archive.ranking(search_id, after=(5.0, 0))] == [3, 1]
+        assert [row.number for row in archive.trials(search_id, outcome="pending")] == [1]
+
+
+# Artefacts
+
+
+def test_artefacts_are_whole_or_not_there(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
+    digest = hashlib.sha256(content).hexdigest()
+    with monkeypatch.context() as context:
+        context.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StoreUnavailable, match="No space left"), database.write() as session:
+            store.put(session, digest, content, media_type="text/plain", now=NOW)
+    assert [path for path in (tmp_path / "artefacts").rglob("*") if path.is_file()] == []
+    with database.read() as session, pytest.raises(NotFound):
+        store.get(session, digest)
+    with database.write() as session:
+        store.put(session, digest, content, media_type="text/plain", now=NOW)
+        store.put(session, digest, content, media_type="text/plain", now=NOW)
+    with database.read() as session:
+        row, found = store.get(session, digest)
+    assert (row.size, found) == (6, content)
+
+
+def test_a_lost_file_is_stored_again(database: Database, tmp_path: Path) -> None:
+    store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
+    digest = hashlib.sha256(content).hexdigest()
+    for _ in range(2):
+        with database.write() as session:
+            store.put(session, digest, content, media_type="text/plain", now=NOW)
+        with database.read() as session:
+            assert store.get(session, digest)[1] == content
+        (tmp_path / "artefacts" / digest[:2] / digest[2:]).unlink()
+    with database.read() as session, pytest.raises(NotFound, match="removed"):
+        store.get(session, digest)
+
+
+def test_a_digest_is_no_path(database: Database, tmp_path: Path) -> None:
+    store = Artefacts(tmp_path / "artefacts")
+    with pytest.raises(InvalidInput, match="SHA-256"), database.write() as session:
+        store.put(session, "../../evil", b"x", media_type="text/plain", now=NOW)
+    with database.read() as session, pytest.raises(NotFound):
+        store.get(session, "../evo.db")
+
+
+PROPOSAL = Proposal(config={"BLOCK": 1, "UNROLL": 1}, origin="random")
+
+
+def worker(worker_id: str, seen_at: datetime = NOW) -> WorkerRow:
+    return WorkerRow(id=worker_id, name=worker_id, host="here", registered_at=NOW, seen_at=seen_at)
+
+
+def trial_row(search_id: int, **values: Any) -> TrialRow:
+    return TrialRow(search_id=search_id, proposal=PROPOSAL, told_before=0, asked_at=NOW, **values)

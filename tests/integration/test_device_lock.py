@@ -1,0 +1,99 @@
+"""One measuring process for each device, whoever started it and however it ended."""
+
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from workers.lock import GaveUp, exclusive
+
+HOLDER = """
+import sys, time
+from workers.lock import GaveUp, exclusive
+with exclusive("test-device/1"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+
+def test_a_killed_holder_frees_the_device_and_the_wait_is_told() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        threading.Timer(0.3, holder.kill).start()
+        begun = time.monotonic()
+        with exclusive("test-device/1") as waited_s:
+            assert time.monotonic() - begun >= 0.25
+            assert waited_s >= 0.25
+
+
+def test_the_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.lock.BUSY_S", 0.05)
+    holders: list[int | None] = []
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        threading.Timer(0.3, holder.kill).start()
+        with exclusive("test-device/1", on_busy=holders.append):
+            assert holders == [holder.pid]
+
+
+def test_a_holder_that_is_unknown_is_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.lock.BUSY_S", 0.0)
+    holders: list[int | None] = []
+    with exclusive("one"):
+        (tmp_path / "kernel-evo-one.lock").write_text("")
+        with pytest.raises(GaveUp), exclusive("one", unwanted=lambda: bool(holders), on_busy=holders.append):
+            pytest.fail("both hold it")
+    assert holders == [None]
+
+
+def test_a_file_of_another_user_is_locked_all_the_same(tmp_path: Path) -> None:
+    for name in ("kernel-evo-one.lock", "kernel-evo-one.queue.lock"):
+        (tmp_path / name).touch(mode=0o444)
+    with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
+        pytest.fail("both hold it")
+
+
+def test_waiting_ends_when_nobody_wants_it_any_more() -> None:
+    with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
+        pytest.fail("both hold it")
+
+
+def test_two_who_measure_all_the_time_take_turns() -> None:
+    turns: list[str] = []
+
+    def measure(name: str) -> None:
+        for _ in range(5):
+            with exclusive("one"):
+                turns.append(name)
+                time.sleep(0.02)
+            time.sleep(0.005)  # what a worker does between two trials
+
+    threads = [threading.Thread(target=measure, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(one != other for one, other in pairwise(turns)) >= 5
+
+
+def test_other_devices_are_not_held_up() -> None:
+    with exclusive("one"), exclusive("two") as waited_s:
+        assert waited_s < 0.2
+
+
+def test_without_a_temporary_folder_measuring_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "nowhere"))
+    with exclusive("one") as waited_s:
+        assert waited_s == 0.0

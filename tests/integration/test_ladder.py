@@ -1,0 +1,362 @@
+"""Every way a kernel can go wrong, for real: compiled, run in a runner, and told apart with a reason."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from evo.device import Ceilings, Device
+from evo.job import Confirm, Evaluate, EvaluateReport
+from evo.objective import Objective
+from evo.outcome import (
+    CompileFailed,
+    Crashed,
+    Impossible,
+    InvalidConfig,
+    LaunchFailed,
+    Measured,
+    Pruned,
+    TimedOut,
+    WrongAnswer,
+)
+from evo.policy import Policy
+from templates.registry import find
+from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
+from workers.climb import climb
+from workers.families import Assignment, Families
+from workers.ladder import Ladder
+from workers.lock import exclusive
+from workers.runners import TroubleError, open_limit_s
+
+
+class Workshop:
+    """A ladder on this CPU, and the outcome of any config of the faulty family."""
+
+    def __init__(self, device: Device, folder: Path, scratch: Path) -> None:
+        self.device = device
+        self.ladder = Ladder("cpu", folder, scratch)
+        self.copy = Families(scratch / "families").add(faulty())
+
+    def work(self, **changes: object) -> Assignment:
+        device = changes.pop("device", self.device)
+        return Assignment(terms=terms(device, faulty(), **changes), copy=self.copy)
+
+    def report(
+        self, fault: str = "none", unroll: int = 1, prune_above_us: float | None = None, **changes: object
+    ) -> EvaluateReport:
+        work = self.work(**changes)
+        job = Evaluate(number=0, config=config(fault, unroll), prune_above_us=prune_above_us)
+        return self.ladder.evaluate(work, job, self.ladder.build(work, job.config))
+
+
+SHORT = """
+import numpy
+def inputs(problem, distribution, rng): return {"x": rng.standard_normal(problem["N"]).astype("float32")}
+def reference(problem, inputs): return {"y": numpy.zeros(2)}
+yardstick = reference
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Device:
+    """With a last-level cache so small that cold buffers are soon filled."""
+    found = cpu(folder)
+    return replace(found, limits={**found.limits, "l3_bytes": 65536.0})
+
+
+@pytest.fixture
+def workshop(device: Device, folder: Path, tmp_path: Path) -> Iterator[Workshop]:
+    workshop = Workshop(device, folder, tmp_path)
+    yield workshop
+    workshop.ladder.close()
+
+
+def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop: Workshop) -> None:
+    report = workshop.report()
+    outcome = report.outcome
+    assert isinstance(outcome, Measured)
+    assert [case.case for case in outcome.cases] == ["nominal", "nominal", "tail"]
+    assert all(case.passed for case in outcome.cases)
+    assert len(outcome.timing.samples_us) == QUICK.quick_samples
+    assert outcome.timing.calls_per_sample > 1
+    assert outcome.timing.anchor_us and outcome.timing.floor_us
+    assert outcome.other is not None
+    assert {"load", "cores"} <= report.environment.keys()
+    stages = report.stages
+    assert min(stages.render_s, stages.compile_s, stages.verify_s, stages.measure_s) > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("overrun", "case nominal: writes out of bounds: 4 bytes of the guard band after `y`, the nearest 8 bytes"),
+        ("underrun", "case nominal: writes out of bounds: 4 bytes of the guard band before `work`"),
+        ("nan", "case nominal: `y` holds 1 NaN or infinite of 256 elements"),
+        ("unwritten", "case nominal: `y` has 3 of 256 elements never written, the first at [7]"),
+        ("input", "case nominal: modifies its input `x`"),
+        ("tail", "case tail: `y` is off the reference by rel_l2"),
+        ("second", "case nominal, launch 2 on the same input: `y` is off the reference"),
+        ("random", "case nominal, launch 2 on the same input: not deterministic"),
+        ("thread", "case nominal: leaves 1 threads running after it returned"),
+        ("fork", "case nominal: starts 1 process and does not wait for the end"),
+        pytest.param(
+            "daemon",
+            "case nominal: starts 1 process and does not wait for the end",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt its offspring"),
+        ),
+        ("copy", "case nominal: starts 1 process and does not wait for the end"),
+        ("late", "the last timed launch: `y` is off the reference"),
+    ],
+)
+def test_wrong_answers(workshop: Workshop, fault: str, reason: str) -> None:
+    outcome = workshop.report(fault).outcome
+    assert isinstance(outcome, WrongAnswer)
+    assert outcome.reason.startswith(reason)
+
+
+def test_an_order_dependent_result_passes_where_the_objective_allows_it(workshop: Workshop) -> None:
+    assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("crash", "killed by SIGSEGV (peak memory "),
+        ("exit", "ended with status 0 in the middle of its work"),
+        ("abort", "killed by SIGABRT"),
+    ],
+)
+def test_crashes_cost_one_runner(workshop: Workshop, fault: str, reason: str) -> None:
+    outcome = workshop.report(fault).outcome
+    assert isinstance(outcome, Crashed)
+    assert (outcome.stage, outcome.reason[: len(reason)]) == ("verify", reason)
+    assert isinstance(workshop.report().outcome, Measured)
+
+
+def test_last_words_are_kept(workshop: Workshop) -> None:
+    outcome = workshop.report("abort").outcome
+    assert isinstance(outcome, Crashed)
+    assert outcome.reason.endswith("it said: a last word")
+
+
+def test_a_hang_is_killed_at_its_limit_with_its_process(workshop: Workshop) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    outcome = workshop.report("hang", policy=replace(QUICK, verify_timeout_s=0.5)).outcome
+    assert outcome == TimedOut(stage="verify", limit_s=0.5)
+    assert {child.pid for child in psutil.Process().children()} <= before
+
+
+def test_endless_allocation_ends_at_the_memory_limit(workshop: Workshop) -> None:
+    policy = replace(QUICK, memory_limit_bytes=256 << 20)
+    outcome = workshop.report("allocate", policy=policy).outcome
+    assert isinstance(outcome, Crashed)
+    peak_mib = int(outcome.reason.partition("peak memory ")[2].partition(" MiB")[0])
+    assert 200 < peak_mib < 600
+
+
+def test_printing_to_standard_output_disturbs_nothing(workshop: Workshop) -> None:
+    assert isinstance(workshop.report("print").outcome, Measured)
+
+
+def test_a_source_that_does_not_compile_keeps_the_compilers_words(workshop: Workshop) -> None:
+    report = workshop.report("syntax")
+    assert isinstance(report.outcome, CompileFailed)
+    assert "kernel.c" in report.outcome.log
+    assert report.stages.verify_s == 0
+
+
+def test_a_template_that_does_not_render_is_named_with_its_line(workshop: Workshop) -> None:
+    outcome = workshop.report("render").outcome
+    assert isinstance(outcome, InvalidConfig)
+    assert outcome.reason.startswith("kernel.c.j2:")
+    assert "UNDECLARED" in outcome.reason
+
+
+def test_a_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(workshop: Workshop) -> None:
+    eight = faulty().family.problem("N=8", "cpu")  # its tail case has 7 elements
+    report = workshop.report(unroll=8, problem=eight)
+    assert isinstance(report.outcome, Measured)
+    assert {case.case for case in report.outcome.cases} == {"nominal"}
+    assert "an iteration must not exceed the array" in report.environment["uncovered case tail"]
+
+
+def test_a_hopeless_candidate_is_pruned_with_what_was_seen(workshop: Workshop) -> None:
+    outcome = workshop.report(prune_above_us=1e-6).outcome
+    assert isinstance(outcome, Pruned)
+    assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
+
+
+def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None:
+    ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
+    outcome = workshop.report(device=replace(workshop.device, ceilings=ceilings)).outcome
+    assert isinstance(outcome, Impossible)
+    assert outcome.floor_us > outcome.timing.median_us
+
+
+def test_one_config_climbs_without_a_service_by_the_same_steps(device: Device, folder: Path) -> None:
+    problem = faulty().family.problem("N=256", "cpu")
+    climbed = climb(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
+    assert isinstance(climbed.report.outcome, Measured)
+    assert climbed.built.source is not None
+    assert "void faulty" in climbed.built.source
+    assert not climbed.built.folder.exists()
+
+
+def test_the_objective_says_which_cache_mode_ranks(workshop: Workshop) -> None:
+    hot = workshop.report(search_id=1, objective=Objective(cache="hot")).outcome
+    cold = workshop.report(search_id=2, objective=Objective(cache="cold")).outcome
+    assert isinstance(hot, Measured)
+    assert isinstance(cold, Measured)
+    assert hot.other is not None
+    assert cold.other is not None
+    assert len(cold.timing.samples_us) == len(hot.timing.samples_us) > len(cold.other.samples_us)
+
+
+def test_without_a_cache_measuring_goes_on_with_a_warning(workshop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ladder = Ladder("cpu", tmp_path / "file" / "cache", tmp_path)
+    work, job = workshop.work(), Evaluate(number=0, config=config())
+    report = ladder.evaluate(work, job, ladder.build(work, job.config))
+    ladder.close()
+    assert isinstance(report.outcome, Measured)
+    assert "cannot be written (Not a directory)" in report.environment["cache"]
+
+
+def test_a_broken_family_is_nobodys_crash(workshop: Workshop, tmp_path: Path) -> None:
+    (workshop.copy.folder / "reference.py").write_text("import no_such_library")
+    outcome = workshop.report(search_id=99).outcome
+    assert isinstance(outcome, LaunchFailed)
+    assert "reference.py, import (line 1): ModuleNotFoundError: No module named 'no_such_library'" in outcome.reason
+
+
+def test_what_does_not_compile_needs_no_device(device: Device, folder: Path) -> None:
+    problem = faulty().family.problem("N=256", "cpu")
+    with exclusive(device.uuid):
+        climbed = climb(faulty(), config("syntax"), problem=problem, device=device, folder=folder, policy=QUICK)
+    assert isinstance(climbed.report.outcome, CompileFailed)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "import time; time.sleep(60)",
+            r"reference.py: inputs\(\) and reference\(\) are not done after 5 s; .*verify_timeout",
+        ),
+        (
+            "import os; os._exit(3)",
+            r"reference.py: the process that runs inputs\(\) and reference\(\) ended with status 3",
+        ),
+        ("raise SystemExit(3)", r"reference.py, import \(line 1\): SystemExit: 3"),
+        (SHORT, r"reference.py, reference\(\): makes `y` of case nominal as float64 \(2,\)"),
+    ],
+)
+def test_without_a_service_a_broken_family_is_an_error_of_the_family(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    monkeypatch.setattr("workers.runners.open_limit_s", lambda policy: 5.0)
+    shutil.copytree(FAMILIES / "faulty", tmp_path / "faulty")
+    (tmp_path / "faulty" / "reference.py").write_text(text)
+    broken = find(str(tmp_path / "faulty"))
+    with pytest.raises(TroubleError, match=reason):
+        climb(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
+
+
+def test_a_large_reference_has_longer_than_one_candidate() -> None:
+    assert open_limit_s(Policy(verify_timeout_s=1.0)) == 60.0
+    assert open_limit_s(Policy(verify_timeout_s=100.0)) == 400.0
+
+
+def test_the_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:
+    pids = []
+    for fault in ("none", "none", "syntax", "none", "nan", "none"):
+        workshop.report(fault)
+        runners = [child.pid for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+        pids.append(runners[0] if runners else None)
+    assert pids[0] == pids[1] == pids[2] == pids[3] is not None
+    assert pids[4] is None
+    assert pids[5] not in {pids[0], None}
+
+
+def test_a_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.runners.MAX_TRIALS", 2)
+    pids = []
+    for _ in range(4):
+        workshop.report()
+        pids += [child.pid for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_a_runner_killed_between_trials_is_simply_replaced(workshop: Workshop) -> None:
+    workshop.report()
+    (runner,) = [child for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+    os.kill(runner.pid, signal.SIGKILL)
+    psutil.wait_procs([runner], timeout=5)
+    assert isinstance(workshop.report().outcome, Measured)
+
+
+def test_equal_binaries_have_equal_digests_and_others_do_not(workshop: Workshop) -> None:
+    work = workshop.work()
+    digests = [workshop.ladder.build(work, config(unroll=unroll)).digest for unroll in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_baselines_are_timed_or_named_with_the_reason(workshop: Workshop) -> None:
+    report = workshop.ladder.baseline(workshop.work())
+    assert set(report.timings) == {"numpy"}
+    assert len(report.timings["numpy"].samples_us) == QUICK.quick_samples
+    assert report.unavailable == {
+        "wrong": report.unavailable["wrong"],
+        "absent": "ModuleNotFoundError: No module named 'no_such_library'",
+    }
+    assert "its result is off the reference" in report.unavailable["wrong"]
+
+
+def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
+    job = Confirm(challenger=config(unroll=2), incumbent=config(), seed=5)
+    work = workshop.work()
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert report.failure is None
+    series = [report.challenger, report.challenger_again, report.incumbent, report.baselines["numpy"]]
+    assert [len(timing.samples_us) for timing in series] == [QUICK.confirm_samples] * 4
+    assert {case.case for case in report.cases} == {"nominal", "tail"}
+    assert "baseline absent" in report.environment
+
+
+@pytest.mark.parametrize(
+    ("challenger", "incumbent", "failed", "kind"),
+    [
+        ("nan", "none", "challenger", WrongAnswer),
+        ("syntax", "none", "challenger", CompileFailed),
+        ("none", "crash", "incumbent", Crashed),
+        ("none", "render", "incumbent", InvalidConfig),
+    ],
+)
+def test_a_failed_confirmation_says_who_and_how(
+    workshop: Workshop, challenger: str, incumbent: str, failed: str, kind: type
+) -> None:
+    job = Confirm(challenger=config(challenger), incumbent=config(incumbent), seed=5)
+    work = workshop.work()
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert (report.failed, type(report.failure)) == (failed, kind)
+    assert report.challenger is None
+
+
+def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
+    job = Confirm(challenger=config(), incumbent=None, seed=5)
+    work = workshop.work()
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert report.incumbent is None
+    assert report.challenger is not None
+    assert report.challenger_again is not None

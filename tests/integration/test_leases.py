@@ -1,0 +1,312 @@
+"""Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from api import claims
+from api.schemas import SearchRequest
+from db.leases import StaleLease
+from db.session import StoreUnavailable
+from evo.errors import NotFound
+from evo.job import Confirm, Evaluate
+from evo.outcome import Abandoned, Measured
+from evo.trial import Config
+from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "evo.db")
+
+
+def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    lease = stage.one()
+    first = stage.conductor.report(lease.attempt_id, lease.token, answer(lease))
+    again = stage.conductor.report(lease.attempt_id, lease.token, answer(lease))
+    assert (first.accepted, first.repeated, again.accepted, again.repeated) == (True, False, True, True)
+    assert stage.view(search).finished == 1
+
+
+def test_another_token_is_stale(stage: Stage) -> None:
+    stage.submit()
+    lease = stage.one()
+    with pytest.raises(StaleLease):
+        stage.conductor.report(lease.attempt_id, "0" * 32, answer(lease))
+    with pytest.raises(NotFound):
+        stage.conductor.report(999, lease.token, answer(lease))
+
+
+def test_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    late = stage.one()
+    stage.wait(61)
+    woken = stage.woken
+    stage.conductor.sweep()
+    assert stage.woken > woken
+    stage.register_worker("w2")
+    lease = stage.one("w2")
+    assert lease.job == late.job
+    assert lease.token != late.token
+    with pytest.raises(StaleLease, match="expired"):
+        stage.hand_in(late)
+    stage.hand_in(lease)
+    with pytest.raises(StaleLease):
+        stage.hand_in(late)
+    (trial,) = stage.trials(search)
+    assert isinstance(trial.outcome, Measured)
+
+
+def test_heartbeats_keep_a_lease(stage: Stage) -> None:
+    stage.submit()
+    lease = stage.one()
+    for _ in range(5):
+        stage.wait(30)
+        assert stage.conductor.heartbeat("w1", [lease.attempt_id]).cancel == ()
+        stage.conductor.sweep()
+    stage.hand_in(lease)
+
+
+def test_a_heartbeat_names_what_to_drop(stage: Stage) -> None:
+    stage.submit()
+    lease = stage.one()
+    stage.wait(61)
+    stage.conductor.sweep()
+    assert stage.conductor.heartbeat("w1", [lease.attempt_id, 77]).cancel == (lease.attempt_id, 77)
+    with pytest.raises(NotFound, match="register"):
+        stage.conductor.heartbeat("stranger", [])
+
+
+def test_a_restarted_worker_loses_its_leases_at_once(stage: Stage) -> None:
+    stage.submit()
+    stage.hand_in(stage.one())
+    lost = stage.one()
+    stage.register_worker()
+    again = stage.one()
+    assert again.job == lost.job
+    with pytest.raises(StaleLease, match="abandoned"):
+        stage.hand_in(lost)
+
+
+def test_lost_workers_are_no_fault_of_the_config(stage: Stage) -> None:
+    search = stage.submit(policy=policy(max_worker_losses=2))
+    stage.hand_in(stage.one())
+    for _ in range(2):
+        lease = stage.one()
+        stage.wait(61)
+        stage.conductor.sweep()
+    assert isinstance(lease.job, Evaluate)
+    (trial,) = stage.trials(search)
+    assert trial.outcome == Abandoned(worker_losses=2)
+    assert trial.time_us is None
+    list(stage.play())
+    assert stage.view(search).finished == VALID
+
+
+def test_an_abandoned_confirmation_lets_the_next_challenge(stage: Stage) -> None:
+    search = stage.submit(policy=policy(max_worker_losses=1))
+    challengers: list[Config] = []
+    while leases := stage.claim():
+        if isinstance(leases[0].job, Confirm) and not challengers:
+            challengers.append(leases[0].job.challenger)
+            stage.register_worker()  # it died with this one
+        else:
+            stage.hand_in(leases[0])
+    view = stage.view(search)
+    assert view.state == "finished"
+    assert view.champion is not None
+    assert view.champion.config not in challengers
+
+
+def test_a_released_lease_blames_no_one(stage: Stage) -> None:
+    stage.submit(policy=policy(max_worker_losses=1))
+    stage.hand_in(stage.one())
+    lease = stage.one()
+    stage.conductor.release(lease.attempt_id, lease.token, "shutting down")
+    stage.conductor.release(lease.attempt_id, lease.token)
+    with pytest.raises(StaleLease, match="released"):
+        stage.hand_in(lease)
+    again = stage.one()
+    assert again.job == lease.job
+    stage.hand_in(again)
+
+
+def test_several_slots_never_share_a_job(stage: Stage) -> None:
+    stage.submit()
+    stage.register_worker("w2")
+    leases = [*stage.claim("w1", count=4), *stage.claim("w2", count=4)]
+    assert len({lease.attempt_id for lease in leases}) == 8
+    numbers = [lease.job.number for lease in leases if isinstance(lease.job, Evaluate)]
+    assert numbers == list(range(7))
+
+
+def test_only_the_pinned_model_and_unit_get_work(stage: Stage) -> None:
+    other = type(DEVICE)(kind="cpu", model="Other CPU", architecture="x86_64", uuid="cpu-9", limits={"cores": 2.0})
+    stage.submit(device="Toy CPU", device_uuid="cpu-0")
+    stage.conductor.register_worker("w2", name="w2", host="there", devices=[other])
+    assert stage.conductor.claim("w2", "cpu-9").leases == []
+    with pytest.raises(NotFound, match="cpu-0"):
+        stage.conductor.claim("w2", "cpu-0")
+    assert len(stage.claim("w1")) == 1
+
+
+def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:
+    return [(trial.number, trial.config, trial.origin, trial.parents, trial.outcome) for trial in stage.trials(search)]
+
+
+@pytest.mark.parametrize("strategy", ["random", "portfolio"])
+def test_restarts_change_nothing(tmp_path: Path, strategy: str) -> None:
+    undisturbed, restarted = Stage(tmp_path / "one.db"), Stage(tmp_path / "two.db")
+    terms = {"seed": 7, "strategy": strategy, "policy": policy(challenge_every=4)}
+    one, two = undisturbed.submit(**terms), restarted.submit(**terms)
+    kinds = [lease.job.kind for lease in undisturbed.play()]
+    again = []
+    while leases := restarted.claim():
+        restarted.restart()  # between lease and report
+        restarted.hand_in(leases[0])
+        restarted.restart()  # between report and the next claim
+        again.append(leases[0].job.kind)
+    assert again == kinds
+    assert log_of(restarted, two) == log_of(undisturbed, one)
+    assert restarted.champions()[0].config == undisturbed.champions()[0].config
+
+
+def test_work_in_flight_survives_a_restart(stage: Stage) -> None:
+    search = stage.submit()
+    leases = stage.claim(count=3)
+    stage.restart()
+    for lease in reversed(leases):
+        stage.hand_in(lease)
+    stage.restart()
+    list(stage.play())
+    view = stage.view(search)
+    assert (view.state, view.finished) == ("finished", VALID)
+
+
+def test_a_claim_that_was_never_heard_of_expires(stage: Stage) -> None:
+    """The service died after its commit, before the worker got the answer; and the worker died, too."""
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.one()
+    stage.restart()
+    stage.register_worker()
+    list(stage.play())
+    assert [trial.number for trial in stage.trials(search)] == list(range(VALID))
+    assert all(isinstance(trial.outcome, Measured) for trial in stage.trials(search))
+
+
+def test_a_lease_whose_answer_got_lost_comes_again(stage: Stage) -> None:
+    stage.submit()
+    heard = stage.one()
+    lost = stage.one()
+    stage.restart()
+    stage.wait(50)
+    (again,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
+    assert again == lost
+    stage.wait(50)
+    stage.conductor.heartbeat("w1", [heard.attempt_id])
+    stage.conductor.sweep()  # it was renewed when it was given again
+    stage.hand_in(again)
+    (fresh,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
+    assert fresh.job != lost.job
+
+
+def test_a_worker_gets_no_work_of_searches_it_is_unable_to_serve(stage: Stage) -> None:
+    first, second = stage.submit(), stage.submit()
+    (lease,) = stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first]).leases
+    assert lease.terms.search_id == second
+    assert stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first, second]).leases == []
+
+
+def test_a_restart_does_not_count_the_time_nobody_ran_it(stage: Stage) -> None:
+    search = stage.submit()
+    list(stage.play(2))
+    stage.wait(10)
+    stage.hand_in(stage.one())
+    stage.database.close()
+    stage.wait(10_000)
+    stage.open()
+    assert stage.view(search).elapsed_s == pytest.approx(10)
+
+
+def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service dies between taking the last report and queueing the challenge."""
+    search = stage.submit(budget={"trials": 1})
+    stage.hand_in(stage.one())
+    lease = stage.one()
+    monkeypatch.setattr("api.endgame.challenge", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError, match="killed"):
+        stage.hand_in(lease)
+    monkeypatch.undo()
+    assert stage.conductor.report(lease.attempt_id, lease.token, answer(lease)).repeated
+    stage.restart()
+    assert isinstance(stage.one().job, Confirm)
+    assert stage.view(search).finished == 1
+
+
+@pytest.mark.parametrize("failing", ["grant", "end_trial"])
+def test_a_failed_commit_leaves_memory_and_database_agreed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    leases = stage.claim() if failing == "end_trial" else []
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    where = "db.leases.Leases.grant" if failing == "grant" else "db.archive.Archive.end_trial"
+    with monkeypatch.context() as context:
+        context.setattr(where, full)
+        with pytest.raises(StoreUnavailable):
+            stage.hand_in(leases[0]) if leases else stage.claim()
+    for lease in leases:
+        stage.hand_in(lease)
+    list(stage.play())
+    trials = stage.trials(search)
+    assert [trial.number for trial in trials] == list(range(VALID))
+    assert all(isinstance(trial.outcome, Measured) for trial in trials)
+
+
+def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process stored the same config first: this one's view is dropped, and rebuilt with it."""
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    lose, real = [True], claims.lease_proposal
+
+    def racing(*args: object) -> object:
+        if lose and lose.pop():
+            raise IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: trials.config_key"))
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("api.conductor.lease_proposal", racing)
+    list(stage.play())
+    assert stage.view(search).finished == VALID
+
+
+def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = stage.submit()
+    stage.hand_in(stage.one())
+    with monkeypatch.context() as context:
+        context.setattr("evo.search.Search.ask", lambda self: 1 / 0)
+        assert stage.claim() == []
+    sound = stage.conductor.submit(SearchRequest(family_digest=DIGEST, strategy="random"))
+    list(stage.play())
+    assert stage.view(broken).state == "failed"
+    assert "ZeroDivisionError" in (stage.view(broken).reason or "")
+    assert stage.view(sound).state == "finished"
+
+
+def test_a_family_that_no_longer_builds_fails_its_search(stage: Stage) -> None:
+    search = stage.submit()
+    with stage.database.write() as session:
+        from db.archive import Archive
+
+        Archive(session).family(DIGEST).document = {"name": "toy"}
+    stage.restart()
+    assert stage.claim() == []
+    assert stage.view(search).state == "failed"

@@ -1,0 +1,141 @@
+"""Any sequence of claims, reports, losses, commands and restarts: every trial ends once, and nothing is lost."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from sqlalchemy import select
+
+from db.leases import StaleLease
+from db.models import AttemptRow, JobRow
+from evo.errors import Conflict
+from evo.job import Evaluate, Lease
+from evo.lifecycle import Command
+from evo.outcome import Abandoned, Crashed, Measured
+from tests.integration.stage import VALID, Stage, policy
+
+WORKERS = st.sampled_from(["w1", "w2"])
+
+
+class Leasing(RuleBasedStateMachine):
+    """Two workers that may do anything at any time, on a service that may be killed at any time."""
+
+    leases = Bundle("leases")
+
+    @initialize(losses=st.integers(1, 3), faults=st.integers(1, 2), challenge_every=st.integers(2, 20))
+    def begin(self, losses: int, faults: int, challenge_every: int) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.stage = Stage(Path(self.folder.name) / "evo.db")
+        terms = policy(max_worker_losses=losses, max_candidate_faults=faults, challenge_every=challenge_every)
+        self.search = self.stage.submit(policy=terms)
+        self.stage.register_worker("w2")
+        self.accepted: dict[int, int] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "stage"):
+            self.stage.database.close()
+            self.folder.cleanup()
+
+    @rule(target=leases, worker=WORKERS, count=st.integers(1, 3))
+    def claim(self, worker: str, count: int) -> object:
+        return multiple(*self.stage.claim(worker, count))
+
+    @rule(lease=leases, crashed=st.booleans())
+    def hand_in(self, lease: Lease, crashed: bool) -> None:
+        """The same lease may be handed in again and again, early or late."""
+        outcome = Crashed(stage="verify", reason="SIGSEGV") if crashed else None
+        try:
+            self.stage.hand_in(lease, outcome)
+        except StaleLease:
+            return
+        self.accepted[lease.attempt_id] = self.accepted.get(lease.attempt_id, 0) + 1
+
+    @rule(lease=consumes(leases))
+    def release(self, lease: Lease) -> None:
+        self.stage.conductor.release(lease.attempt_id, lease.token)
+
+    @rule(worker=WORKERS, lease=leases)
+    def heartbeat(self, worker: str, lease: Lease) -> None:
+        self.stage.conductor.heartbeat(worker, [lease.attempt_id])
+
+    @rule(seconds=st.sampled_from([20, 61]))
+    def time_passes(self, seconds: int) -> None:
+        self.stage.wait(seconds)
+        self.stage.conductor.sweep()
+
+    @rule(worker=WORKERS)
+    def worker_restarts(self, worker: str) -> None:
+        self.stage.register_worker(worker)
+
+    @rule()
+    def service_restarts(self) -> None:
+        self.stage.restart()
+
+    @rule(command=st.sampled_from(["pause", "resume"]))
+    def command(self, command: Command) -> None:
+        try:
+            self.stage.conductor.command(self.search, command)
+        except Conflict:
+            assert self.stage.view(self.search).state not in {"running", "paused"}
+
+    @invariant()
+    def trials_are_numbered_without_gaps_and_ended_in_order(self) -> None:
+        trials = self.stage.trials(self.search)
+        assert [trial.number for trial in trials] == list(range(len(trials)))
+        assert len({tuple(trial.config.items()) for trial in trials}) == len(trials)
+        assert all(isinstance(trial.outcome, Measured | Crashed | Abandoned | None) for trial in trials)
+
+    @invariant()
+    def each_job_is_leased_at_most_once(self) -> None:
+        with self.stage.database.read() as session:
+            live = session.scalars(select(AttemptRow.job_id).where(AttemptRow.state == "live")).all()
+            leased = session.scalars(select(JobRow.id).where(JobRow.state == "leased")).all()
+        assert sorted(live) == sorted(leased)
+
+    @invariant()
+    def memory_says_what_the_database_says(self) -> None:
+        with self.stage.conductor.roster.held(self.search) as active:
+            if active is None:
+                return
+            history, trials = active.search.history, self.stage.trials(self.search)
+            assert [trial.number for trial in trials if trial.outcome is None] == sorted(history.pending)
+            assert {trial.number: trial.outcome for trial in history.finished} == {
+                trial.number: trial.outcome for trial in trials if trial.outcome is not None
+            }
+
+    @invariant()
+    def the_end_is_the_end(self) -> None:
+        view = self.stage.view(self.search)
+        if view.state in {"finished", "failed"}:
+            assert view.finished == view.asked == VALID
+            assert (view.state == "finished") == (view.best is not None)
+
+
+Leasing.TestCase.settings = settings(
+    max_examples=15,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestLeasing = Leasing.TestCase
+
+
+def test_whatever_happened_an_honest_worker_ends_it(tmp_path: Path) -> None:
+    """After losses, faults and restarts of all kinds the search still tries every config once."""
+    stage = Stage(tmp_path / "evo.db")
+    search = stage.submit()
+    for place, lease in enumerate(stage.play(10)):
+        if place % 3 == 0:
+            stage.claim()
+            stage.restart()
+        if place % 4 == 0:
+            stage.wait(61)
+            stage.conductor.sweep()
+        assert lease.job.kind != "evaluate" or isinstance(lease.job, Evaluate)
+    stage.register_worker()
+    list(stage.play())
+    view = stage.view(search)
+    assert (view.state, view.finished) == ("finished", VALID)

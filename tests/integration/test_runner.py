@@ -1,0 +1,168 @@
+"""The runner as a process: its pipes, its limits, its death, and its parent's."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from evo.device import Device
+from evo.job import SearchTerms
+from tests.integration.workbench import cpu, faulty, terms
+from workers.child import Child, ChildDiedError, ChildTimeoutError
+from workers.families import Assignment, Families
+from workers.plan import open_request
+from workers.protocol import Compare, Measure, Open, Ready, Trouble
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Device:
+    return cpu(folder)
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    child = Child(threads=1)
+    yield child
+    child.kill()
+
+
+def request(tmp_path: Path, device: Device, folder: Path, **changes: object) -> Open:
+    these: SearchTerms = terms(device, faulty(), **changes)
+    return open_request(Assignment(terms=these, copy=Families(tmp_path).add(faulty())), folder)
+
+
+def test_it_opens_and_runs_in_a_session_of_its_own(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+    assert child.ask(request(tmp_path, device, folder), 60) == Ready()
+    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
+def test_it_is_pinned_to_as_many_cores_as_threads(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+    child.ask(request(tmp_path, device, folder), 60)
+    assert len(os.sched_getaffinity(child.pid)) == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process are read on Linux only")
+def test_its_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+    child.ask(request(tmp_path, device, folder), 60)
+    process = psutil.Process(child.pid)
+    assert process.rlimit(psutil.RLIMIT_CORE) == (0, 0)
+    assert process.memory_info().vms < process.rlimit(psutil.RLIMIT_AS)[0] <= process.memory_info().vms + (5 << 30)
+    assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 1 << 30
+
+
+def test_numeric_libraries_get_as_many_threads_as_the_objective_allows() -> None:
+    child = Child(threads=3)
+    environment = psutil.Process(child.pid).environ()
+    child.kill()
+    assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
+
+
+def test_asked_too_early_it_says_so(child: Child) -> None:
+    assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
+
+
+def test_an_answer_that_does_not_come_in_time_costs_the_runner(child: Child) -> None:
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):
+        child.ask(Compare(series={}, rounds=1, baselines=False, budget_s=1), 0.2)
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_killed_from_outside_it_is_reported_dead(child: Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildDiedError, match="killed by SIGKILL"):
+        child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
+    assert not child.usable
+
+
+def test_interrupted_it_is_not_usable_even_before_it_is_gone(child: Child) -> None:
+    assert child.usable
+    child.interrupt()
+    assert not child.usable
+
+
+def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
+    child: Child, tmp_path: Path, device: Device, folder: Path
+) -> None:
+    (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")
+    huge = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
+    reply = child.ask(huge, 60)
+    assert isinstance(reply, Trouble)
+    assert "inputs() (line 2): " in reply.reason
+
+
+def test_it_dies_with_its_parent_however_that_ends(tmp_path: Path) -> None:
+    program = """
+        import sys, time
+        from workers.child import Child
+        child = Child(threads=1)
+        print(child.pid, flush=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        runner = psutil.Process(int(parent.stdout.readline()))
+        time.sleep(0.5)  # the runner has to have asked for it
+        parent.kill()
+        parent.wait()
+        _, alive = psutil.wait_procs([runner], timeout=10)
+    assert not alive
+
+
+DETACHING = """
+import os, signal, time
+def inputs(*_):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open({path!r}, "w").write(str(os.getpid()))
+            time.sleep(60)
+        os._exit(0)
+    while not os.path.exists({path!r}) or not open({path!r}).read():
+        time.sleep(0.01)
+    {ending}
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [("time.sleep(60)", ChildTimeoutError), ("os.kill(os.getpid(), signal.SIGKILL)", ChildDiedError)],
+)
+def test_what_it_detached_ends_with_it_killed_or_crashed(
+    child: Child, tmp_path: Path, device: Device, folder: Path, how: tuple[str, type[Exception]]
+) -> None:
+    pid, (ending, error) = tmp_path / "pid", how
+    (tmp_path / "reference.py").write_text(DETACHING.format(path=str(pid), ending=ending))
+    detaching = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
+    with pytest.raises(error):
+        child.ask(detaching, 5)
+    with suppress(psutil.NoSuchProcess):
+        detached = psutil.Process(int(pid.read_text()))
+        detached.wait(timeout=5)
+
+
+def test_a_package_beside_the_callers_directory_is_not_mistaken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    child = Child(threads=1)
+    reply = child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
+    child.kill()
+    assert isinstance(reply, Trouble)

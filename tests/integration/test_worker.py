@@ -1,0 +1,274 @@
+"""The worker against a real service: every trial ends once, whatever the kernels do and whoever dies."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from evo.device import DeviceKind
+from evo.lifecycle import TERMINAL
+from evo.view import SearchView, TrialView
+from templates.registry import Package, find
+from tests.integration.serving import announced, process_of, served, wait_until
+from tests.integration.workbench import FAMILIES
+from workers.client import Client
+from workers.daemon import Settings, serve
+
+RECORDING = FAMILIES.parent / "synthetic.json"
+
+PATIENCE_S = 60.0
+
+POLICY = {
+    "quick_samples": 5,
+    "confirm_samples": 10,
+    "verify_timeout_s": 1.0,
+    "measure_timeout_s": 5.0,
+    "memory_limit_bytes": 128 << 20,
+    "seeds": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+class Bench:
+    """A client of a service, and the workers that are started for it."""
+
+    def __init__(self, url: str, folder: Path, cache: Path) -> None:
+        self.url = url
+        self.client = Client(url)
+        self._folder = folder
+        self._cache = cache
+
+    @contextmanager
+    def working(self, kind: DeviceKind = "cpu") -> Iterator[None]:
+        """A worker in a thread of the test."""
+        stopping = threading.Event()
+        settings = Settings(url=self.url, data=self._folder / "data", cache=self._cache, kinds=[kind], worker_id="w")
+        thread = threading.Thread(target=serve, args=(settings,), kwargs={"stopping": stopping})
+        thread.start()
+        try:
+            self._connected()
+            yield
+        finally:
+            stopping.set()
+            thread.join(30)
+        assert not thread.is_alive()
+
+    @contextmanager
+    def worker_process(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """A worker in a process of its own."""
+        folders = ["--data", str(self._folder / "data"), "--cache", str(self._cache)]
+        command = [sys.executable, "-m", "evo", "worker", "--url", self.url, "--kind", "cpu", "--id", "w", *folders]
+        with (self._folder / "worker.log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
+            try:
+                self._connected()
+                yield process
+            finally:
+                process.kill()
+
+    def search(self, package: Package, **terms: Any) -> SearchView:
+        self.client.register_family(
+            package.digest, name=package.family.name, document=package.family.document, location=package.location
+        )
+        defaults = {"strategy": "random", "seed": 1, "policy": POLICY}
+        return self.client.create_search({"family_digest": package.digest, **defaults, **terms})
+
+    def ended(self, search: SearchView) -> SearchView:
+        deadline = time.monotonic() + PATIENCE_S
+        while (now := self.client.search(search.id)).state not in TERMINAL:
+            assert time.monotonic() < deadline, f"still {now.state} with {now.counts}"
+            time.sleep(0.05)
+        return now
+
+    def trials(self, search: SearchView) -> list[TrialView]:
+        return list(self.client.trials(search.id, limit=200).items)
+
+    def begun(self, search: SearchView, finished: int = 1) -> None:
+        wait_until(lambda: self.client.search(search.id).finished >= finished)
+
+    def _connected(self) -> None:
+        wait_until(lambda: bool(self.client.workers().items))
+
+
+@pytest.fixture(autouse=True)
+def _own_device_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else measures on this machine shall not hold up these tests."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, cache: Path) -> Iterator[Bench]:
+    with served(tmp_path / "kernel-evo.db") as url:
+        bench = Bench(url, tmp_path, cache)
+        yield bench
+        bench.client.close()
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Package:
+    """12 configs: good, wrong, or not to be compiled."""
+    return edited(tmp_path, FAULT=["none", "nan", "syntax"])
+
+
+def edited(folder: Path, **tunables: list[object]) -> Package:
+    """The faulty family with only some values of its tunables."""
+    copy = folder / "faulty"
+    shutil.copytree(FAMILIES / "faulty", copy)
+    spec = (copy / "family.toml").read_text()
+    for name, values in tunables.items():
+        head, _, tail = spec.partition(f"[cpu.tunables.{name}]\nvalues = [")
+        rest = tail[tail.index("help") :]
+        spec = f"{head}[cpu.tunables.{name}]\nvalues = {values!r}\ndefault = {values[0]!r}\n{rest}"
+    (copy / "family.toml").write_text(spec)
+    return find(str(copy))
+
+
+def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_path: Path) -> None:
+    package = edited(tmp_path, UNROLL=[1])
+    with bench.working():
+        search = bench.ended(bench.search(package, problem="N=256"))
+    assert search.state == "finished"
+    kinds = {
+        "none": "measured",
+        "print": "measured",
+        "crash": "crashed",
+        "exit": "crashed",
+        "abort": "crashed",
+        "allocate": "crashed",
+        "hang": "timed_out",
+        "syntax": "compile_failed",
+        "render": "invalid_config",
+    }
+    trials = bench.trials(search)
+    outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
+    assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
+    assert len(outcomes) == 22
+    assert search.champion is not None
+    assert search.champion.config["FAULT"] in {"none", "print"}
+    assert set(search.baselines) == {"numpy"}
+    for trial in trials:
+        for digest in trial.artefacts.values():
+            assert hashlib.sha256(bench.client.artefact(digest)).hexdigest() == digest
+    assert set(search.champion.artefacts) >= {"source", "binary"}
+
+
+def test_with_enough_cores_compiling_runs_ahead_of_the_device(
+    bench: Bench, mixed: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.pipeline.FEW_CORES", 1)
+    with bench.working():
+        search = bench.ended(bench.search(mixed, problem="N=4096"))
+    assert search.counts == {"measured": 4, "wrong_answer": 4, "compile_failed": 4}
+
+
+def test_candidates_that_compile_to_the_same_binary_are_measured_once(bench: Bench, tmp_path: Path) -> None:
+    package = edited(tmp_path, FAULT=["none"])
+    template = package.path / "kernel.c.j2"
+    template.write_text(template.read_text().replace("{{ UNROLL }}", "1").replace("range(UNROLL)", "range(1)"))
+    with bench.working():
+        search = bench.ended(bench.search(find(str(package.path)), problem="N=256"))
+    trials = bench.trials(search)
+    assert len(trials) == 4
+    assert len({trial.outcome.timing.samples_us for trial in trials if trial.outcome}) == 1
+
+
+def test_a_recorded_space_is_searched_the_same_way_twice(tmp_path: Path, cache: Path) -> None:
+    logs = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        with served(tmp_path / name / "kernel-evo.db") as url:
+            bench = Bench(url, tmp_path / name, cache)
+            with bench.working("replay"):
+                search = bench.ended(bench.search(find(str(RECORDING)), budget={"trials": 40}, seed=3))
+            logs.append([(trial.number, dict(trial.config), trial.outcome) for trial in bench.trials(search)])
+            bench.client.close()
+    assert len(logs[0]) == 40
+    assert logs[0] == logs[1]
+
+
+def test_told_to_end_it_gives_its_leases_back_and_leaves_nobody_behind(bench: Bench, mixed: Package) -> None:
+    with bench.worker_process() as process:
+        search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
+        bench.begun(search)
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+    with bench.working():
+        search = bench.ended(search)
+    assert (search.state, search.finished) == ("finished", 9)
+    assert "abandoned" not in search.counts
+
+
+def test_killed_it_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Bench, mixed: Package) -> None:
+    search = None
+    for finished in (1, 4, 7):
+        with bench.worker_process() as process:
+            search = search or bench.search(mixed, problem="N=4096", budget={"trials": 9})
+            bench.begun(search, finished)
+            runners = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+        _, alive = psutil.wait_procs(runners, timeout=5)
+        assert not alive
+    assert search is not None
+    with bench.working():
+        search = bench.ended(search)
+    assert (search.state, search.asked, search.finished) == ("finished", 9, 9), (search.reason, search.counts)
+    assert [trial.number for trial in bench.trials(search)] == list(range(9))
+
+
+def test_a_runner_killed_by_somebody_else_costs_at_most_its_trial(bench: Bench, mixed: Package) -> None:
+    with bench.working():
+        search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
+        for finished in (1, 5):
+            bench.begun(search, finished)
+            for child in psutil.Process().children(recursive=True):
+                if child.status() != psutil.STATUS_ZOMBIE and "workers.runner" in child.cmdline():
+                    os.kill(child.pid, signal.SIGKILL)
+        search = bench.ended(search)
+    assert (search.state, search.finished) == ("finished", 9)
+
+
+def test_results_wait_while_the_service_is_away(tmp_path: Path, cache: Path, mixed: Package) -> None:
+    database = tmp_path / "kernel-evo.db"
+    with process_of(database) as service:
+        url = announced(database)
+        bench = Bench(url, tmp_path, cache)
+        with bench.worker_process():
+            search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
+            bench.begun(search)
+            service.kill()
+            service.wait()
+            with process_of(database, port=int(url.rpartition(":")[2])):
+                wait_until(lambda: announced(database) == url)
+                search = bench.ended(search)
+        bench.client.close()
+    assert (search.state, search.asked, search.finished) == ("finished", 9, 9), (search.reason, search.counts)
+
+
+def test_a_cancelled_search_stops_a_hanging_kernel_at_once(bench: Bench, tmp_path: Path) -> None:
+    package = edited(tmp_path, FAULT=["hang"])
+    with bench.working():
+        patient = {**POLICY, "verify_timeout_s": 300.0}
+        search = bench.search(package, problem="N=256", policy=patient)
+        wait_until(lambda: bench.client.search(search.id).asked > 0)
+        bench.client.command(search.id, "cancel")
+        after = bench.ended(bench.search(edited(tmp_path / "good", FAULT=["none"]), problem="N=256"))
+    assert after.counts == {"measured": 4}
+    assert bench.client.search(search.id).state == "cancelled"

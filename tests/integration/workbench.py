@@ -1,0 +1,46 @@
+"""A CPU to measure on, and the fixture families, for tests that compile and run real kernels."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evo.device import Device
+from evo.job import FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.policy import Policy
+from evo.trial import Config, Value
+from templates.registry import Package, find
+from workers.devices import driver
+
+FAMILIES = Path(__file__).parent.parent / "data" / "families"
+
+QUICK = Policy(quick_samples=10, confirm_samples=10, verify_timeout_s=10.0, measure_timeout_s=10.0, seeds=2)
+
+
+@cache
+def faulty() -> Package:
+    """The family whose tunable FAULT chooses what goes wrong."""
+    return find(str(FAMILIES / "faulty"))
+
+
+def cpu(folder: Path) -> Device:
+    """This machine's CPU; what is measured once is kept in `folder`."""
+    (device,) = driver("cpu").discover(folder)
+    return device
+
+
+def config(fault: str = "none", unroll: int = 1) -> Config:
+    return {"FAULT": fault, "UNROLL": unroll}
+
+
+def terms(device: Device, package: Package, search_id: int = 1, **changes: Any) -> SearchTerms:
+    """Terms of a quick search; keyword arguments replace problem, objective, policy or seed."""
+    problem: Mapping[str, Value] = changes.pop("problem", None) or package.family.problem("N=256", "cpu")
+    return SearchTerms(
+        search_id=search_id,
+        family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
+        problem=problem,
+        device=device,
+        **{"objective": Objective(), "policy": QUICK, "seed": 7, **changes},
+    )

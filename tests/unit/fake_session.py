@@ -1,0 +1,100 @@
+"""A device whose kernels are Python functions, for the parts of a runner that need no real one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.compile import Launch
+from workers.devices import POISON, Argument, Buffers, Timer
+from workers.golden import Golden, Limit
+
+Kernel = Callable[[dict[str, NDArray[Any]]], None]
+
+
+class FakeBuffers:
+    """Plain arrays; `fault` is what `damage` answers."""
+
+    bytes_held = 64
+
+    def __init__(self, inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]) -> None:
+        self.arrays = {**inputs, **outputs}
+        self._outputs = outputs
+        self.fault: str | None = None
+
+    def poison(self, byte: int = POISON) -> None:
+        for array in self._outputs.values():
+            array.view(np.uint8).fill(byte)
+
+    def read(self, name: str) -> NDArray[Any]:
+        return self.arrays[name].copy()
+
+    def damage(self) -> str | None:
+        return self.fault
+
+
+class FakeSession:
+    """Calls a kernel with its buffers' arrays; counts launches."""
+
+    cold_bytes = 1 << 20
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self.left_running: str | None = None
+
+    def call(self, kernel: Kernel, buffers: FakeBuffers) -> None:
+        self.launches += 1
+        kernel(buffers.arrays)
+
+    def residue(self) -> str | None:
+        return self.left_running
+
+    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Kernel:
+        raise NotImplementedError
+
+    def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
+        raise NotImplementedError
+
+    def timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
+        raise NotImplementedError
+
+    def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
+        return ScriptedTimer([1.0])
+
+    def anchor(self) -> Timer:
+        return ScriptedTimer([20.0])
+
+    def floor(self) -> Timer:
+        return ScriptedTimer([0.1])
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+
+class ScriptedTimer:
+    """Gives prepared samples in turn, and notes when it was asked."""
+
+    calls = 1
+
+    def __init__(self, samples_us: Sequence[float], name: str = "", asked: list[str] | None = None) -> None:
+        self._samples_us = samples_us
+        self._name = name
+        self.asked = [] if asked is None else asked
+
+    def sample(self) -> float:
+        self.asked.append(self._name)
+        return self._samples_us[(len(self.asked) - 1) % len(self._samples_us)]
+
+
+def doubled(dtype: str = "float32", size: int = 8) -> tuple[FakeBuffers, Golden]:
+    """Buffers and answers of ``y = 2 x``, with a tight tolerance."""
+    x = np.arange(1, size + 1).astype(dtype)
+    golden = Golden(
+        case="nominal",
+        inputs={"x": x},
+        reference={"y": 2.0 * x.astype(np.float64)},
+        limits={"y": Limit(rel_l2=1e-6, max_abs=1e-5)},
+    )
+    return FakeBuffers({"x": x}, {"y": np.zeros(size, dtype)}), golden

@@ -1,0 +1,93 @@
+"""A benchmark's table says what was measured, and its verdict what does not hold."""
+
+from dataclasses import replace
+
+import pytest
+
+from evo.device import Ceilings, Device
+from evo.roofline import Roofline
+from evo.timing import Timing
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
+from tests.bench.report import failures, heading, section
+from tests.unit.views import view
+from workers.protocol import Compared
+
+DEVICE = Device(
+    kind="cpu",
+    model="Some CPU",
+    architecture="x86_64+avx512",
+    uuid="cpu-1",
+    limits={"cores": 2.0, "l1_bytes": 49152.0, "l2_bytes": 1048576.0},
+    ceilings=Ceilings(flops_per_s={"float32": 250e9}, bytes_per_s=4e10, source="measured"),
+    software={"compiler": "gcc 12"},
+)
+
+
+def timing(time_us: float) -> Timing:
+    return Timing(samples_us=(time_us - 1, time_us, time_us + 1))
+
+
+def contest(champion: float = 100.0, overhead_ms: float = 9.0, **baselines: float) -> Contest:
+    times = {TYPICAL: 400.0, DEFAULT: 110.0, CHAMPION: champion, AGAIN: champion * 1.01}
+    return Contest(
+        search=replace(view(), device=DEVICE, overhead_ms=overhead_ms),
+        configs={},
+        sample_us=(105.0, 400.0, 900.0),
+        compared=Compared(
+            series={name: timing(time_us) for name, time_us in times.items()},
+            baselines={name: timing(time_us) for name, time_us in baselines.items()},
+            unavailable={} if "torch" in baselines else {"torch": "ModuleNotFoundError: No module named 'torch'"},
+        ),
+        roofline=Roofline(floor_us=80.0, bound="compute"),
+    )
+
+
+def test_the_table_sets_everybody_against_every_baseline() -> None:
+    lines = [line.replace(" ", "") for line in section(contest(numpy=600.0, torch=250.0)).splitlines()]
+    assert "||µs|IQR|ofthelimit|×numpy|×torch|" in lines
+    assert "|numpy|600.0|1.00|13%|1.00|0.42|" in lines
+    assert "|**champion**|100.0|1.00|80%|6.00|2.50|" in lines
+
+
+def test_short_times_keep_two_decimals() -> None:
+    lines = [line.replace(" ", "") for line in section(contest(champion=3.308, torch=7.5)).splitlines()]
+    assert "|**champion**|3.31|1.00|2418%|2.27|" in lines
+
+
+def test_the_text_says_what_searching_was_worth() -> None:
+    text = section(contest(numpy=600.0))
+    assert "9.1% less time than the default" in text
+    assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
+    assert "differs by 1.0%" in text
+    assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
+
+
+def test_the_heading_names_machine_and_software() -> None:
+    text = heading(contest())
+    assert "Some CPU (x86_64+avx512)" in text
+    assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s a core. " in text
+    assert "gcc 12" in text
+
+
+def test_the_heading_of_a_gpu_names_its_own_figures() -> None:
+    gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits={"sm_count": 58.0, "l2_bytes": 48.0 * 2**20})
+    given = contest()
+    text = heading(replace(given, search=replace(given.search, device=gpu)))
+    assert "58 multiprocessors, L2 48 MiB." in text
+    assert "CUDA graph" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "missed"),
+    [
+        (contest(numpy=301.0, torch=81.0), []),
+        (contest(numpy=290.0, torch=81.0), ["the champion is 2.90x numpy, 3.0x is wanted"]),
+        (contest(numpy=301.0, torch=70.0), ["the champion is 0.70x torch, 0.8x is wanted"]),
+        (contest(numpy=301.0), ["torch did not run: ModuleNotFoundError"]),
+        (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's own overhead is 21.0 ms a trial"]),
+    ],
+)
+def test_what_must_hold_is_checked(given: Contest, missed: list[str]) -> None:
+    found = failures(given, {"numpy": 3.0, "torch": 0.8})
+    assert len(found) == len(missed)
+    assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))

@@ -1,0 +1,89 @@
+"""The cache: atomic, checksummed, bounded, and never in the way."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from workers.cache import Cache, cache_key
+
+
+def key(name: str) -> str:
+    return cache_key(name)
+
+
+def age(cache: Cache, name: str, seconds: float) -> None:
+    path = cache.folder / key(name)[:2] / key(name)
+    os.utime(path, (seconds, seconds))
+
+
+def test_what_was_put_is_got(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    assert cache.get(key("a")) is None
+    cache.put(key("a"), b"content")
+    assert Cache(tmp_path).get(key("a")) == b"content"
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", b"x" * 32 + b"content"])
+def test_a_corrupt_entry_is_absent_and_can_be_rebuilt(tmp_path: Path, damage: bytes) -> None:
+    cache = Cache(tmp_path)
+    cache.put(key("a"), b"content")
+    (tmp_path / key("a")[:2] / key("a")).write_bytes(damage)
+    assert cache.get(key("a")) is None
+    cache.put(key("a"), b"content")
+    assert cache.get(key("a")) == b"content"
+
+
+def test_beyond_the_limit_the_longest_unused_go(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit_bytes=500)
+    for position, name in enumerate("abc"):
+        cache.put(key(name), bytes(100))
+        age(cache, name, 1000 + position)
+    cache.get(key("a"))  # now the latest used
+    cache.put(key("d"), bytes(100))
+    assert [name for name in "abcd" if cache.get(key(name)) is not None] == ["a", "c", "d"]
+
+
+def test_an_unwritable_folder_costs_one_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = Cache(tmp_path / "file" / "cache")
+    cache.put(key("a"), b"content")
+    cache.put(key("b"), b"content")
+    assert cache.get(key("a")) is None
+    assert cache.warning is not None
+    assert str(cache.folder) in cache.warning
+    assert "--cache" in cache.warning
+
+
+def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a service that ran in this process may have cached its logger, which no capture reaches
+    monkeypatch.setattr("workers.cache._LOG", structlog.get_logger("cache"))
+    (tmp_path / "file").write_text("in the way")
+    with capture_logs() as logs:
+        for _ in range(2):
+            cache = Cache(tmp_path / "file" / "cache")
+            cache.put(key("a"), b"content")
+            assert cache.warning is not None
+    assert [entry["event"] for entry in logs] == ["cache.unwritable"]
+
+
+def test_a_full_disk_costs_one_warning_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    cache = Cache(tmp_path)
+    cache.put(key("a"), b"content")
+    assert "No space left" in (cache.warning or "")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@given(st.lists(st.text(max_size=3), max_size=4), st.lists(st.text(max_size=3), max_size=4))
+def test_keys_separate_their_parts(left: list[str], right: list[str]) -> None:
+    assert (cache_key(*left) == cache_key(*right)) == (left == right)

@@ -1,0 +1,94 @@
+"""The C compiler: found, versioned, bounded in time, and reproducible."""
+
+import ctypes
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evo.outcome import CompileFailed
+from workers.compile import Artefact, Unit
+from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
+
+
+def unit(source: str, *flags: str) -> Unit:
+    return Unit(source=source, architecture="native", entry="f", flags=flags)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> CCompiler:
+    return CCompiler(find_compiler())
+
+
+def test_cc_is_honoured() -> None:
+    assert find_compiler({"CC": "gcc -pipe", "PATH": "/usr/bin:/bin"}) == ("gcc", "-pipe")
+
+
+def test_a_cc_that_does_not_exist_is_named() -> None:
+    with pytest.raises(NoCompilerError, match="CC: 'no-such-cc'"):
+        find_compiler({"CC": "no-such-cc -O1", "PATH": "/usr/bin"})
+
+
+def test_without_a_compiler_both_ways_out_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NoCompilerError, match=r"package manager.*extra `cpu-compiler`"):
+        find_compiler({"PATH": str(tmp_path)})
+
+
+def test_ziglang_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert find_compiler({"PATH": str(tmp_path)}) == (sys.executable, "-m", "ziglang", "cc")
+
+
+def test_equal_units_give_equal_binaries_that_work(compiler: CCompiler, tmp_path: Path) -> None:
+    square = unit("int f(int x) { return x * x + ADD; }", "-DADD=2")
+    first, second = (compiler.compile(square, timeout_s=30) for _ in range(2))
+    assert isinstance(first, Artefact)
+    assert isinstance(second, Artefact)
+    assert first.digest == second.digest
+    path = tmp_path / f"kernel{compiler.suffix}"
+    path.write_bytes(first.binary)
+    assert ctypes.CDLL(str(path)).f(5) == 27
+
+
+def test_a_comment_does_not_change_the_binary_but_a_constant_does(compiler: CCompiler) -> None:
+    sources = ("int f(void) { return 1; }", "int f(void) { return /* one */ 1; }", "int f(void) { return 2; }")
+    results = [compiler.compile(unit(source), timeout_s=30) for source in sources]
+    digests = [result.digest for result in results if isinstance(result, Artefact)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_warnings_are_kept(compiler: CCompiler) -> None:
+    result = compiler.compile(unit("int f(void) { int unused; return 1; }", "-Wall"), timeout_s=30)
+    assert isinstance(result, Artefact)
+    assert "unused variable" in result.log
+
+
+def test_an_error_is_an_outcome_with_the_compilers_words(compiler: CCompiler) -> None:
+    result = compiler.compile(unit("int f(void) { return undeclared; }"), timeout_s=30)
+    assert isinstance(result, CompileFailed)
+    assert "kernel.c:1" in result.log
+    assert "undeclared" in result.log
+
+
+def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
+    stuck = tmp_path / "stuck-cc"
+    stuck.write_text("#!/bin/sh\necho thinking\nsleep 60 & sleep 60\n")
+    stuck.chmod(0o755)
+    before = time.monotonic()
+    result = CCompiler([str(stuck)]).compile(unit("int f;"), timeout_s=0.3)
+    assert time.monotonic() - before < 5
+    assert isinstance(result, CompileFailed)
+    assert result.log == "the compiler was stopped after 0.3 s\nthinking"
+
+
+def test_the_version_names_the_compiler_its_flags_and_the_machine(compiler: CCompiler) -> None:
+    assert compiler.product in compiler.version
+    assert "-ffp-contract=fast" in compiler.version
+    assert compiler.version == CCompiler(find_compiler()).version
+
+
+def test_a_broken_compiler_says_so() -> None:
+    with pytest.raises(NoCompilerError, match="does not work"):
+        _ = CCompiler(["false"]).version

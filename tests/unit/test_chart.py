@@ -1,0 +1,59 @@
+"""The chart's geometry."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.web.chart import BOTTOM, HEIGHT, LEFT, MAX_DOTS, RIGHT, TOP, WIDTH, best_so_far
+
+TIMES = st.lists(st.floats(0.01, 1e7), min_size=1, max_size=40)
+
+
+def test_nothing_measured_is_no_chart() -> None:
+    assert best_so_far([], 5, {}) is None
+
+
+def test_the_line_goes_down_step_by_step() -> None:
+    chart = best_so_far([(0, 100.0), (2, 200.0), (3, 10.0)], 5, {})
+    assert chart is not None
+    assert len(chart.dots) == 3
+    moves = chart.best_line.split()
+    assert [move[0] for move in moves] == ["M", "H", "V", "H"]
+    assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
+
+
+@given(TIMES, st.integers(0, 5))
+def test_everything_lies_inside(times: list[float], failures: int) -> None:
+    progress = list(enumerate(times))
+    chart = best_so_far(progress, len(times) + failures, {("baseline", "b"): 3.0, ("roofline", "r"): 0.0})
+    assert chart is not None
+    assert all(LEFT <= x <= WIDTH - RIGHT and TOP <= y <= HEIGHT - BOTTOM for x, y in chart.dots)
+    assert all(TOP <= tick.at <= HEIGHT - BOTTOM for tick in chart.y_ticks)
+    assert all(LEFT <= tick.at <= WIDTH - RIGHT + 0.1 for tick in chart.x_ticks)
+    assert 1 <= len(chart.x_ticks) <= 8
+    assert 1 <= len(chart.y_ticks) <= 8
+    assert [level.label for level in chart.levels] == ["b"]
+
+
+def test_faster_is_lower() -> None:
+    chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {})
+    assert chart is not None
+    (_, slow), (_, fast) = chart.dots
+    assert fast > slow  # SVG counts downwards
+
+
+def test_labels_of_near_levels_keep_clear() -> None:
+    chart = best_so_far([(0, 100.0)], 1, {("baseline", name): 50.0 + place for place, name in enumerate("abc")})
+    assert chart is not None
+    heights = [level.label_y for level in chart.levels]
+    assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 99_999])
+def test_long_searches_stay_light(count: int) -> None:
+    chart = best_so_far([(place, 1.0 + 1.0 / (place + 1)) for place in range(count)], count, {})
+    assert chart is not None
+    assert len(chart.dots) <= MAX_DOTS
+    assert {tick.label for tick in chart.x_ticks} >= {"0"}

@@ -1,0 +1,163 @@
+"""What a person reads while a search runs and at its end."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
+from evo.cli.report import print_report
+from evo.search import Budget
+from evo.view import SpaceView
+from tests.unit.views import CHAMPION, VERDICT, finished, trial, view
+
+
+def shown(*parts: object, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    for part in parts:
+        console.print(part)
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue()
+
+
+def reported(*arguments: object) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    print_report(console, *arguments)  # type: ignore[arg-type]
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_head_says_what_is_searched_and_how_large_the_space_is() -> None:
+    text = shown(head(view(), "http://127.0.0.1:1/searches/3"))
+    assert "confirming the best comes on top" in text
+    for part in (
+        "Search 3  sdpa",
+        "B=1, causal=false",
+        "4,608 valid configs of 36,864 combinations",
+        "AMD EPYC  (cpu, x86_64+avx2; hot, 1 thread)",
+        "portfolio, seed 7, policy default",
+        "2 min 00 s",
+        "http://127.0.0.1:1/searches/3",
+    ):
+        assert part in text
+
+
+def test_a_space_too_large_to_count_says_so() -> None:
+    text = shown(head(view(space=SpaceView(product_size=10**12, valid_count=None)), ""))
+    assert "1,000,000,000,000 combinations, too many to count the valid ones" in text
+
+
+def test_the_live_panel_shows_progress_best_and_outcomes() -> None:
+    with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
+        assert isinstance(live, LiveScreen)
+        text = shown(live.panel(view()))
+    for part in (
+        "43 trials in 1 min 05 s",
+        "55 s left",
+        "812.3 µs  trial 12: BLOCK=8, FAST=true",
+        "3.45× over numpy (2.8 ms), 60% of this device's limit",
+        "40 measured · 2 compile failed · 1 wrong answer",
+    ):
+        assert part in text
+
+
+def test_before_the_first_measurement_nothing_is_claimed() -> None:
+    early = view(best=None, baselines={}, fastest_baseline=None, speedup=None, roofline=None, counts={})
+    with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
+        assert isinstance(live, LiveScreen)
+        text = shown(live.panel(early))
+    assert "none measured yet" in text
+    assert "no baseline measured yet" in text
+    assert speedup_text(view(speedup=None, roofline=None)) == "to beat: numpy (2.8 ms)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "left", "done"),
+    [
+        ({}, "55 s left", 65 / 120),
+        ({"elapsed_s": 125.0}, "confirming the best", 1.0),
+        ({"budget": Budget(trials=100)}, "57 trials left", 0.43),
+        ({"budget": Budget(trials=43), "asked": 43}, "confirming the best", 1.0),
+        ({"budget": Budget(stagnation=9)}, "no limit", 43 / 4608),
+        ({"state": "stopping", "asked": 43}, "confirming the best", 65 / 120),
+        ({"state": "stopping"}, "finishing what runs", 65 / 120),
+        ({"state": "paused"}, "paused", 65 / 120),
+    ],
+)
+def test_what_is_left_is_told_in_the_budgets_own_unit(changes: dict[str, object], left: str, done: float) -> None:
+    assert left_text(view(**changes)) == left
+    assert share_done(view(**changes)) == pytest.approx(done)
+
+
+def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    lines = LineScreen(console)
+    for finished_trials in (43, 44, 45):
+        lines.show(view(finished=finished_trials))
+    lines.show(view(state="stopping"))
+    assert isinstance(console.file, io.StringIO)
+    first, second = console.file.getvalue().splitlines()
+    assert first.startswith("1 min 05 s: 43 trials (40 measured · ")
+    assert first.endswith("best 812.3 µs, 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
+    assert second.endswith("finishing what runs")
+
+
+def test_output_that_is_no_terminal_gets_lines() -> None:
+    with screen(Console(file=io.StringIO())) as plain:
+        assert isinstance(plain, LineScreen)
+
+
+def test_the_report_ranks_trials_and_baselines_together() -> None:
+    text = reported(finished(), [trial(12, 812.34), trial(3, 2850.0, BLOCK=16)], "", "sdpa")
+    rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]
+    assert rows == [
+        "1 12 812.3 µs 3.45× 60% BLOCK=8",
+        "2 2.8 ms 1× 18% baseline numpy",
+        "3 3 2.85 ms 0.982× 17% BLOCK=16",
+        "4 9 ms 0.311× 5.4% baseline naive",
+    ]
+    assert "All of these: FAST=true" in text
+
+
+def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None:
+    text = " ".join(reported(finished(), [trial(12, 812.34)], " --db x.db", "sdpa").split())
+    for part in (
+        "Finished: its time is over. 43 trials in 2 min 01 s.",
+        "search overhead 9.2 ms a trial",
+        "Promoted: the first champion.",
+        "✓ first There is no incumbent.",
+        "! noise It is noisy here.",
+        "Champion 5 sdpa B=1,causal=false",
+        "810 µs (95% interval 805 µs to 815.2 µs)",
+        "3.45× (3.41 to 3.5) over numpy, the fastest baseline",
+        "60% of this device's limit (490 µs, bound by compute)",
+        "kernel-evo champion export 5 --db x.db",
+        "kernel-evo champion show 5 --db x.db",
+        "kernel-evo trials 3 --db x.db",
+    ):
+        assert part in text
+
+
+def test_a_champion_behind_every_baseline_is_labelled() -> None:
+    behind = {**vars(VERDICT), "behind_every_baseline": True}
+    champion = {**vars(CHAMPION), "verdict": type(VERDICT)(**behind)}
+    text = reported(finished(champion=type(CHAMPION)(**champion)), [], "", "sdpa")
+    assert "slower than every baseline: keep using those" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "ending"),
+    [
+        ({"reason": "exhausted"}, "Finished: every valid config was tried."),
+        ({"state": "cancelled", "reason": None}, "Cancelled. 43 trials"),
+        ({"state": "failed", "reason": "the family is gone"}, "Failed: the family is gone. 43 trials"),
+    ],
+)
+def test_the_report_says_why_it_ended(changes: dict[str, object], ending: str) -> None:
+    assert reported(finished(**changes), [], "", "sdpa").startswith(ending)
+
+
+def test_without_a_champion_the_report_leads_to_the_best_config() -> None:
+    text = reported(finished(champion=None, verdicts=()), [trial(12, 812.34)], "", "sdpa")
+    assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text

@@ -1,0 +1,21 @@
+"""What `doctor` says of this machine's GPUs is what the CUDA driver look-up says."""
+
+import pytest
+
+from evo.cli import doctor
+from workers.devices.cuda import NO_DRIVER, CudaDriver
+from workers.devices.cuda_models import known
+
+
+def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaDriver, "look", lambda _: ([], NO_DRIVER))
+    finding = doctor._cuda()
+    assert (finding.found, finding.detail, finding.way_out) == (False, "no GPU that can be used", NO_DRIVER)
+
+
+def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89"), known("sm_90")], None))
+    finding = doctor._cuda()
+    assert finding.found
+    assert finding.detail == "NVIDIA L4, NVIDIA H100 80GB HBM3"
+    assert finding.way_out == ""

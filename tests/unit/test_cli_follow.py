@@ -1,0 +1,132 @@
+"""What Ctrl-C means, and which codes a search ends with; the service is a script."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from evo.cli import follow as following
+from evo.cli.exits import Exit
+from evo.cli.follow import Interrupts, follow
+from evo.cli.session import exit_code
+from evo.errors import Conflict
+from evo.view import Page, SearchView, WorkerView
+from tests.unit.views import finished, view
+
+
+class Script:
+    """A connection whose service shows one view after the other and remembers what it was told."""
+
+    def __init__(self, *views: SearchView, refuses: bool = False) -> None:
+        self.views: Iterator[SearchView] = iter(views)
+        self.told: list[str] = []
+        self.heard_of_at = datetime.now(UTC)
+        self._refuses = refuses
+
+    def ask(self, question: Callable[[Any], Any]) -> Any:
+        return question(self)
+
+    def search(self, search_id: int) -> SearchView:
+        return next(self.views)
+
+    def workers(self) -> Page[WorkerView]:
+        worker = WorkerView(id="w", name="w", host="h", devices=(), seen_at=self.heard_of_at)
+        return Page(items=(worker,))
+
+    def command(self, search_id: int, command: str) -> None:
+        self.told.append(command)
+        if self._refuses:
+            raise Conflict("it has ended")
+
+
+class Notes:
+    """A screen that keeps what it was shown."""
+
+    def __init__(self, interrupt_at: dict[int, int], interrupts: Interrupts) -> None:
+        self.shown = 0
+        self.notes: list[str] = []
+        self._interrupt_at = interrupt_at
+        self._interrupts = interrupts
+
+    def show(self, view: SearchView) -> None:
+        self._interrupts.count = self._interrupt_at.get(self.shown, self._interrupts.count)
+        self.shown += 1
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def followed(script: Script, interrupt_at: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> tuple[SearchView, Notes]:
+    monkeypatch.setattr(following, "POLL_S", 0.0)
+    interrupts = Interrupts()
+    screen = Notes(interrupt_at, interrupts)
+    return follow(script, 3, screen, interrupts), screen  # type: ignore[arg-type]
+
+
+def test_it_stays_until_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(view(), view(state="stopping"), finished())
+    ended, screen = followed(script, {}, monkeypatch)
+    assert (ended.state, screen.shown, screen.notes, script.told) == ("finished", 3, [], [])
+
+
+def test_the_first_interrupt_stops_and_the_second_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(view(), view(state="stopping"), view(state="stopping"), view(state="cancelled"))
+    ended, screen = followed(script, {0: 1, 2: 2}, monkeypatch)
+    assert (ended.state, script.told) == ("cancelled", ["stop", "cancel"])
+    assert [note.partition(":")[0] for note in screen.notes] == ["Stopping", "Cancelling"]
+
+
+def test_two_interrupts_at_once_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(view(), view(state="cancelled"))
+    followed(script, {0: 2}, monkeypatch)
+    assert script.told == ["cancel"]
+
+
+def test_an_interrupt_that_comes_too_late_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(view(), finished(), refuses=True)
+    ended, screen = followed(script, {0: 1}, monkeypatch)
+    assert (ended.state, screen.notes) == ("finished", [])
+
+
+def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    script = Script(view(), view(), finished())
+    script.heard_of_at = datetime.now(UTC) - timedelta(seconds=90)
+    _, screen = followed(script, {}, monkeypatch)
+    assert len(screen.notes) == 1
+    assert screen.notes[0].startswith("No worker has been heard of for 90 s")
+
+
+def test_a_worker_heard_of_lately_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    _, screen = followed(Script(view(), view(), finished()), {}, monkeypatch)
+    assert screen.notes == []
+
+
+def test_interrupts_are_counted_and_the_third_gets_through() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts().listen() as interrupts:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.count == 2
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("ended", "interruptions", "code"),
+    [
+        (finished(), 0, Exit.DONE),
+        (finished(), 2, Exit.DONE),
+        (finished(best=None), 0, Exit.NOTHING_FOUND),
+        (view(state="failed"), 0, Exit.NOTHING_FOUND),
+        (view(state="cancelled"), 0, Exit.NOTHING_FOUND),
+        (view(state="cancelled"), 2, Exit.INTERRUPTED),
+    ],
+)
+def test_exit_codes_of_a_search(ended: SearchView, interruptions: int, code: Exit) -> None:
+    assert exit_code(ended, interruptions) == code

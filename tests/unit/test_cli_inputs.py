@@ -1,0 +1,127 @@
+"""What is typed: configs, policies, devices."""
+
+from pathlib import Path
+
+import pytest
+
+from evo.cli.child import RESTARTS, ChildFailed, Deaths
+from evo.cli.config import parse_config
+from evo.cli.devices import choose
+from evo.cli.place import Place, Where
+from evo.cli.request import read_policy
+from evo.device import Device
+from evo.errors import InvalidInput, NotFound
+from evo.expression import Expression
+from evo.space import Constraint, Space, Tunable
+from templates import registry
+
+SPACE = Space(
+    [
+        Tunable(name="BLOCK", values=(4, 8, 16), default=8),
+        Tunable(name="UNROLL", values=(1, 2), default=1),
+        Tunable(name="FAST", values=(False, True), default=False),
+    ],
+    [Constraint(expression=Expression.parse("BLOCK * UNROLL <= 16", "constraint"), because="registers")],
+)
+
+
+def test_a_config_keeps_the_defaults_of_what_is_left_out() -> None:
+    assert parse_config("", SPACE) == {"BLOCK": 8, "UNROLL": 1, "FAST": False}
+    assert parse_config("FAST=true, BLOCK=4", SPACE) == {"BLOCK": 4, "UNROLL": 1, "FAST": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("BLOK=4", "config.BLOK: there is no `BLOK`, did you mean `BLOCK`?"),
+        ("BLOCK=5", "config.BLOCK: 5 is not one of 4, 8, 16"),
+        ("BLOCK", "`BLOCK` is not of the form NAME=VALUE"),
+        ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 breaks `BLOCK * UNROLL <= 16` (registers)"),
+    ],
+)
+def test_what_is_wrong_with_a_config_is_named(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        parse_config(text, SPACE)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["gates.toml", "gates.json"])
+def test_a_policy_file_overrides_fields(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('minimum_gain = 0.05\nbase = "l4-notes"' if path.suffix == ".toml" else '{"minimum_gain": 0.05}')
+    document = read_policy(str(path))
+    assert isinstance(document, dict)
+    assert document["minimum_gain"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("minimum_gain =", "cannot be read"), ("minimum_gain = 'much'", "policy.minimum_gain: expected a number")],
+)
+def test_a_policy_file_that_is_wrong_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "gates.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as refusal:
+        read_policy(str(path))
+    assert said in str(refusal.value)
+
+
+def test_a_policy_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "gates.json").write_text("[1, 2]")
+    with pytest.raises(InvalidInput, match="must hold fields and values"):
+        read_policy(str(tmp_path / "gates.json"))
+
+
+@pytest.mark.parametrize("name", ["gates.json", "gates.toml"])
+def test_a_policy_nested_without_end_is_refused(tmp_path: Path, name: str) -> None:
+    deep = "[" * 100_000
+    (tmp_path / name).write_text(deep if name.endswith("json") else f"seeds = {deep}")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_policy(str(tmp_path / name))
+
+
+CPU = Device(kind="cpu", model="AMD EPYC", architecture="x", uuid="1")
+CUDA = Device(kind="cuda", model="NVIDIA L4", architecture="sm_89", uuid="2")
+
+
+def test_a_device_is_chosen_among_those_the_family_runs_on() -> None:
+    sdpa = registry.find("sdpa").family
+    cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy")).family
+    assert choose([CUDA, CPU], "cpu", sdpa) is CPU
+    assert choose([CUDA, CPU], "amd", sdpa) is CPU
+    assert choose([CUDA, CPU], "auto", cpu_only) is CPU
+    with pytest.raises(NotFound) as refusal:
+        choose([CUDA], "auto", cpu_only)
+    assert str(refusal.value) == ("no device fits --device auto: saxpy runs on cpu; devices here: cuda (NVIDIA L4)")
+
+
+def test_a_place_keeps_everything_beside_its_database(tmp_path: Path) -> None:
+    place = Place.of(tmp_path / "my.db")
+    assert place.log("worker") == tmp_path / "my.db.worker.log"
+    assert place.worker_data == tmp_path / "my.db.worker"
+
+
+def test_the_default_place_is_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Place.of(None).database.name == "kernel-evo.db"
+    assert "kernel-evo" in str(Place.of(None).database.parent)
+
+
+def test_further_commands_reach_the_same_service() -> None:
+    assert Where().options == ""
+    assert Where(database=Path("x.db")).options == " --db x.db"
+    assert Where(url="http://h", database=Path("x.db")).options == " --url http://h"
+
+
+def test_a_child_that_keeps_dying_is_given_up() -> None:
+    class Dead:
+        name = "worker"
+
+        def last_words(self) -> str:
+            return "no device"
+
+    deaths = Deaths()
+    for _ in range(RESTARTS):
+        deaths.record(Dead())  # type: ignore[arg-type]
+    with pytest.raises(ChildFailed, match="the worker died 6 times within a minute: no device"):
+        deaths.record(Dead())  # type: ignore[arg-type]

@@ -1,0 +1,183 @@
+"""Errors become one line and an exit code; every command explains itself, and quickly."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from evo.cli import main as entry
+from evo.cli.exits import MEANING, Exit
+from evo.cli.reference import DOCUMENT, reference
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+
+
+def commands() -> Iterator[list[str]]:
+    for name, command in get_command(entry.app).commands.items():  # type: ignore[attr-defined]
+        for below in getattr(command, "commands", {"": None}):
+            yield [name, below] if below else [name]
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_every_command_explains_itself_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main([*command, "--help"]) == Exit.DONE
+    shown = capsys.readouterr().out
+    assert f"kernel-evo {' '.join(command)}" in shown.partition("Examples:")[2]
+
+
+def test_all_commands_are_there() -> None:
+    wanted = "search searches trials watch pause resume stop cancel measure render new families serve worker doctor"
+    champion = ["champion show", "champion export", "champion rollback"]
+    assert {" ".join(command) for command in commands()} == {*wanted.split(), *champion}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidInput("problem.S", "is 0, at least 1 is needed"), 2),
+        (NotFound("there is no family `sdpb`"), 2),
+        (Conflict("search 3 is finished"), 4),
+        (EvoError("the database is locked"), 3),
+    ],
+)
+def test_an_expected_error_is_one_line_and_a_code(
+    error: EvoError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(entry, "app", fail)
+    assert entry.main(["search"]) == code
+    assert capsys.readouterr() == ("", f"Error: {error}\n")
+
+
+def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(entry, "app", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert entry.main([]) == Exit.BUG
+    said = capsys.readouterr().err
+    (log,) = tmp_path.glob("kernel-evo-*.log")
+    assert said == (
+        f"Error: this is a bug of kernel-evo, not yours: ZeroDivisionError: division by zero\n  details: {log}\n"
+    )
+    assert "Traceback" in log.read_text()
+
+
+def test_a_script_reads_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["families", "sdpb", "--json"]) == Exit.WRONG_INPUT
+    said = json.loads(capsys.readouterr().err)
+    assert said["code"] == Exit.WRONG_INPUT
+    assert "did you mean `sdpa`" in said["error"]
+
+
+def test_what_the_file_system_refuses_is_no_bug_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
+    assert f"Error: {tmp_path / 'file' / 'saxpy'} cannot be read or written: Not a directory" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_said_to_be_full() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = _families(stdout=full)
+    assert ended.returncode == Exit.UNAVAILABLE
+    assert ended.stderr == b"Error: standard output cannot be read or written: No space left on device\n"
+
+
+def test_a_reader_that_has_enough_is_told_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = _families(stdout=writing)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (Exit.NOTHING_FOUND, b"")
+
+
+def test_a_closed_output_is_no_error() -> None:
+    ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
+
+
+@pytest.mark.parametrize("arguments", [["sdpa"], ["sdpa", "--json"]], ids=" ".join)
+def test_a_terminal_without_unicode_gets_all_the_rest(arguments: list[str]) -> None:
+    ended = _families(*arguments, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
+    assert b"sdpa" in ended.stdout
+
+
+def _families(*arguments: str, **how: Any) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "evo", "families", *arguments]
+    return subprocess.run(command, stderr=subprocess.PIPE, check=False, **how)
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(arguments: list[str], **_: object) -> None:
+        assert arguments == ["searches"]
+        raise NotFound("nothing")
+
+    monkeypatch.setattr(entry, "app", fail)
+    assert entry.main(["searches", "--debug"]) == Exit.WRONG_INPUT
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["searches", "--no-such-thing"]) == Exit.WRONG_INPUT
+    assert "--no-such-thing" in capsys.readouterr().err
+
+
+def test_search_needs_something_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["search"]) == Exit.WRONG_INPUT
+    assert "name a family, or a search to --resume" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "limit", [["--minutes", "inf"], ["--minutes", "nan"], ["--trials", "1000000001"]], ids=" ".join
+)
+def test_a_budget_without_end_is_wrong_input(limit: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["search", "sdpa", *limit]) == Exit.WRONG_INPUT
+    assert limit[0] in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--version"]) == Exit.DONE
+    assert capsys.readouterr().out == f"kernel-evo {version('kernel-evo')}\n"
+
+
+def test_the_reference_is_true() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m evo.cli.reference"
+
+
+def test_every_exit_code_is_documented() -> None:
+    assert set(MEANING) == set(Exit)
+
+
+def test_help_comes_at_once() -> None:
+    """The budget is half a second; a busy machine gets three tries."""
+    fastest = min(_seconds_to_help() for _ in range(3))
+    assert fastest < 0.5
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = {"numpy", "scipy", "httpx", "pydantic", "sqlalchemy", "fastapi"}
+    program = (
+        "import sys; from evo.cli import main; main.main(['--help']);"
+        f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stderr.strip() == "[]"
+
+
+def _seconds_to_help() -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "evo", "--help"], check=True, capture_output=True)
+    return time.perf_counter() - begun

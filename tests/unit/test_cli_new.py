@@ -1,0 +1,57 @@
+"""The scaffold is the tutorial's example, and it is a valid family under any name."""
+
+from pathlib import Path
+
+import pytest
+
+from evo.cli.new import FILES, write_scaffold
+from evo.device import Device
+from evo.errors import Conflict, InvalidInput
+from evo.objective import Objective
+from templates import registry
+from templates.render import render, used_names
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy"
+CPU = Device(kind="cpu", model="any", architecture="any", uuid="any")
+
+
+def test_the_tutorials_folder_is_what_new_writes(tmp_path: Path) -> None:
+    written = write_scaffold(tmp_path / "saxpy")
+    assert [path.name for path in written] == list(FILES)
+    assert {path.name: path.read_text() for path in written} == {name: (TUTORIAL / name).read_text() for name in FILES}
+
+
+def test_a_scaffold_under_another_name_is_a_family(tmp_path: Path) -> None:
+    write_scaffold(tmp_path / "my-kernel")
+    package = registry.find(str(tmp_path / "my-kernel"))
+    family = package.family
+    space = family.space(family.problem("", "cpu"), CPU, Objective())
+    source = render(package, "cpu", space.default(), family.problem("", "cpu"), {})
+    assert (family.name, family.implementation("cpu").entry) == ("my-kernel", "my_kernel")
+    assert "void my_kernel(float a" in source
+
+
+def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
+    package = registry.find(str(TUTORIAL))
+    tunables = {tunable.name for tunable in package.family.implementation("cpu").tunables}
+    assert tunables <= used_names(package, "cpu")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    with pytest.raises(Conflict, match="is not empty: choose another name"):
+        write_scaffold(tmp_path / "taken")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InvalidInput, match="taken is a file: choose another name"):
+        write_scaffold(tmp_path / "taken")
+
+
+@pytest.mark.parametrize("name", ["Upper", "1st", "with space", "ünï"])
+def test_a_name_must_be_able_to_name_a_family(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot name a family"):
+        write_scaffold(tmp_path / name)

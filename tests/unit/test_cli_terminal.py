@@ -1,0 +1,31 @@
+"""The terminal is quiet during a live display and as it was afterwards."""
+
+import os
+import pty
+import termios
+from pathlib import Path
+
+import pytest
+
+from evo.cli.terminal import unechoed
+
+
+def echoes(descriptor: int) -> bool:
+    return bool(termios.tcgetattr(descriptor)[3] & termios.ECHOCTL)
+
+
+def test_control_characters_are_not_echoed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = pty.openpty()
+    with os.fdopen(leader), os.fdopen(follower) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        before = echoes(follower)
+        with unechoed():
+            assert not echoes(follower)
+        assert echoes(follower) is before is True
+
+
+def test_without_a_terminal_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        with unechoed():
+            pass

@@ -1,0 +1,46 @@
+"""What a GPU's attributes mean, for GPUs whose datasheets are known."""
+
+import pytest
+
+from evo.errors import NotFound
+from evo.family import LIMITS
+from workers.devices.cuda_limits import ATTRIBUTES, capability, ceilings, limits
+from workers.devices.cuda_models import ATTRIBUTES_BY_MODEL, known
+
+L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
+
+
+@pytest.mark.parametrize("model", ATTRIBUTES_BY_MODEL)
+def test_the_limits_are_those_expressions_may_name(model: str) -> None:
+    attributes = ATTRIBUTES_BY_MODEL[model]
+    assert set(attributes) == set(ATTRIBUTES)
+    assert set(limits(attributes)) == LIMITS["cuda"]
+    assert limits(attributes)["compute_capability"] == capability(attributes)
+
+
+@pytest.mark.parametrize(
+    ("model", "half_tflops", "gigabytes_per_s"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 312, 1555),
+        ("NVIDIA L4", 121, 300),
+        ("NVIDIA H100 80GB HBM3", 1070, 3352),
+        ("NVIDIA H200", 1070, 4917),
+    ],
+)
+def test_ceilings_follow_from_the_highest_clocks(model: str, half_tflops: float, gigabytes_per_s: float) -> None:
+    rates = ceilings(ATTRIBUTES_BY_MODEL[model])
+    assert rates.flops_per_s["float16"] / 1e12 == pytest.approx(half_tflops, rel=0.01)
+    assert rates.bytes_per_s / 1e9 == pytest.approx(gigabytes_per_s, rel=0.01)
+
+
+def test_an_unknown_architecture_counts_as_the_newest_known_before_it() -> None:
+    assert capability({**L4, "capability_minor": 7}) == 87
+    assert ceilings({**L4, "capability_minor": 7}).flops_per_s == ceilings({**L4, "capability_minor": 6}).flops_per_s
+    assert ceilings({**L4, "capability_major": 5}).flops_per_s == {}
+
+
+def test_a_target_is_a_model_or_an_architecture() -> None:
+    assert known("sm_89") == known("NVIDIA L4")
+    assert known("sm_90").limits["sm_count"] == 132
+    with pytest.raises(NotFound, match=r"sm_99: not a known target; give one of sm_80, sm_89, sm_90, NVIDIA A100"):
+        known("sm_99")

@@ -1,0 +1,120 @@
+"""The worker as a whole: the order in which it starts, what it hears from the service, and how it ends."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.errors import EvoError
+from evo.job import HeartbeatReply
+from tests.unit.test_pipeline import lease as any_lease
+from workers import daemon
+from workers.client import Leases
+from workers.daemon import NoDevice, Settings, Worker, discover
+from workers.devices.cpu import CpuDriver
+from workers.transport import AccessDenied, ServiceUnreachable
+
+DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid="r")
+
+
+class Service:
+    """Notes what a worker says, in order; answers what the test prepared."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.registering: list[EvoError] = []
+        self.leasing: EvoError | None = None
+        self.reply = HeartbeatReply()
+        self.beaten = threading.Event()
+
+    def register_worker(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device]) -> None:
+        self.said.append(f"register {worker_id} {name} {[device.uuid for device in devices]}")
+        if self.registering:
+            raise self.registering.pop(0)
+
+    def lease(self, worker_id: str, device_uuid: str, **_: object) -> Leases:
+        if self.leasing is not None:
+            raise self.leasing
+        threading.Event().wait(0.01)
+        return Leases()
+
+    def heartbeat(self, worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
+        self.said.append(f"heartbeat {list(attempts)}")
+        self.beaten.set()
+        return self.reply
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "AWAY_S", 0.01)
+    monkeypatch.setattr(daemon, "BEAT_S", 0.01)
+    monkeypatch.setattr(daemon, "_TICK_S", 0.01)
+
+
+def worker(folder: Path, service: Service) -> tuple[Worker, threading.Event]:
+    stopping = threading.Event()
+    settings = Settings(url="http://service", data=folder / "data", cache=folder / "cache", kinds=["replay"], name="me")
+    return Worker(settings, client=service, worker_id="w", folder=folder, stopping=stopping), stopping
+
+
+def test_it_registers_once_the_service_is_there_and_then_says_that_it_lives(tmp_path: Path) -> None:
+    service = Service()
+    service.registering = [ServiceUnreachable("not yet"), ServiceUnreachable("not yet")]
+    this, stopping = worker(tmp_path, service)
+    thread = threading.Thread(target=this.run)
+    thread.start()
+    assert service.beaten.wait(10)
+    stopping.set()
+    thread.join(10)
+    assert [word.split()[0] for word in service.said[:4]] == ["register", "register", "register", "heartbeat"]
+    assert service.said[0].startswith("register w me ['replay-")
+
+
+def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
+    service = Service()
+    service.reply = HeartbeatReply(cancel=(5, 99), drain=True)
+    this, _ = worker(tmp_path, service)
+    held = this._office.held
+    held.take([any_lease(5), any_lease(6)])
+    this._beat()
+    assert service.said == ["heartbeat [5, 6]"]
+    assert held.drain
+    assert [held.revoked(lease) for lease in held.leases] == [True, False]
+
+
+def test_leases_are_renewed_at_a_third_of_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "BEAT_S", 5.0)
+    this, _ = worker(tmp_path, Service())
+    assert this._beat_s() == 5.0
+    lease = any_lease(1)
+    this._office.held.take([type(lease)(**{**vars(lease), "lease_s": 6.0})])
+    assert this._beat_s() == 2.0
+
+
+def test_a_service_that_refuses_it_ends_it_with_the_reason(tmp_path: Path) -> None:
+    service = Service()
+    service.leasing = AccessDenied("wrong token")
+    this, stopping = worker(tmp_path, service)
+    with pytest.raises(AccessDenied, match="wrong token"):
+        this.run()
+    assert stopping.is_set()
+
+
+def test_a_failed_heartbeat_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    this, _ = worker(tmp_path, service)
+
+    def away(worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
+        raise ServiceUnreachable("away")
+
+    monkeypatch.setattr(service, "heartbeat", away)
+    this._beat()
+
+
+def test_without_any_device_it_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr("workers.devices.cpu.DRIVER", CpuDriver())
+    with pytest.raises(NoDevice, match=r"cpu needs a C compiler .*`cpu-compiler`.*kernel-evo doctor"):
+        discover(["cpu"], tmp_path)

@@ -1,0 +1,265 @@
+"""Expressions mean what Python means by them, element by element, and admit nothing else."""
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evo.errors import InvalidInput
+from evo.expression import MAX_DEPTH, MAX_TEXT, Expression
+from tests.unit.random_expressions import NUMBERS, by_python, expressions
+
+
+def parse(text: str) -> Expression:
+    return Expression.parse(text, "here")
+
+
+def refusal(text: str, **environment: Any) -> str:
+    with pytest.raises(InvalidInput) as raised:
+        parse(text).evaluate(environment)
+    assert raised.value.field == "here"
+    return raised.value.reason
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    text=expressions(),
+    rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 3, st.sampled_from("xyz")), min_size=1, max_size=6),
+)
+def test_means_what_python_means(text: str, rows: list[tuple[int, int, int, str]]) -> None:
+    expression = parse(text)
+    scalars = [dict(zip((*NUMBERS, "t"), row, strict=True)) for row in rows]
+    expected = [by_python(text, scalar) for scalar in scalars]
+    for scalar, value in zip(scalars, expected, strict=True):
+        if isinstance(value, type):
+            with pytest.raises(InvalidInput):
+                expression.evaluate(scalar)
+        else:
+            assert expression.evaluate(scalar) == value
+    arrays = {name: np.array([scalar[name] for scalar in scalars]) for name in (*NUMBERS, "t")}
+    if any(isinstance(value, type) for value in expected):
+        with pytest.raises(InvalidInput):
+            expression.evaluate(arrays)
+    elif expression.names:
+        assert expression.evaluate(arrays).tolist() == expected
+
+
+SCALAR_VALUES = st.sampled_from([-3, 0, 1, 2, 9, True, False, 0.5, -2.0, 2**53 + 1, 2**61, -(2**62) + 1, 2**62, 1e308])
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=expressions(), values=st.tuples(*[SCALAR_VALUES] * 3), t=st.sampled_from("xyz"))
+def test_the_quick_way_over_scalars_gives_the_same_values_types_and_faults(
+    text: str, values: tuple[Any, ...], t: str
+) -> None:
+    expression, environment = parse(text), dict(zip(NUMBERS, values, strict=True)) | {"t": t}
+    try:
+        expected = expression.evaluate_arrays(environment)
+    except InvalidInput as error:
+        assert refusal(text, **environment) == error.reason
+    else:
+        value = expression.evaluate(environment)
+        assert (type(value), value) == (type(expected), expected)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=expressions(), rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 2), min_size=1, max_size=6), data=st.data())
+def test_bound_constants_change_no_value(text: str, rows: list[tuple[int, int]], data: st.DataObject) -> None:
+    constants = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}
+    free = {name: np.array([row[place] for row in rows]) for place, name in enumerate("ab")}
+    expression = parse(text)
+    bound = expression.bind(constants)
+    left = {name: value for name, value in constants.items() if value == 2**62}
+    assert bound.names & constants.keys() <= left.keys()
+    try:
+        expected = expression.evaluate({**free, **constants})
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            bound.evaluate({**free, **left})
+    else:
+        value = bound.evaluate({**free, **left})
+        assert np.array_equal(np.broadcast_to(value, np.shape(expected)), expected)
+
+
+def test_what_constants_decide_is_worked_out_once() -> None:
+    bound = parse("ceil_div(S, 16) * a if causal else max(S - 1, 2) + b // a").bind({"S": 40, "causal": True})
+    assert bound.names == {"a"}
+    assert bound.size == parse("3 * a").size
+    assert bound.evaluate({"a": np.array([1, 2])}).tolist() == [3, 6]
+
+
+def test_scalars_are_read_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Expression, "evaluate_arrays", None)
+    text = "min(a, 7) // 2 if t == 'x' and a % 4 in (0, 1) else ceil_div(a, b) ** 2"
+    assert parse(text).evaluate({"a": 9, "b": 2.0, "t": "x"}) == 3
+    assert parse("1 < a <= 2 * b or not b").truth({"a": 9, "b": 5}) is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "a.real",
+        "a[0]",
+        "lambda: 1",
+        "[1, 2]",
+        "{1: 2}",
+        "(1, 2)",
+        "a == (1, 2)",
+        "a in b",
+        "a in [1, 2]",
+        "a in (1, 2) in (1, 2)",
+        "(a := 1)",
+        "f'{a}'",
+        "print(a)",
+        "min(a)",
+        "min(a, key=b)",
+        "min(*a)",
+        "abs(a, b)",
+        "min.__call__(a, b)",
+        "a @ b",
+        "a << 1",
+        "a & b",
+        "~a",
+        "a is b",
+        "None",
+        "...",
+        "1j",
+        "b'x'",
+        "4611686018427387904",
+        "1e999",
+        "await a",
+        "[x for x in (1, 2)]",
+        "'" + "x" * 101 + "'",
+    ],
+)
+def test_what_is_not_on_the_whitelist_is_refused_when_parsed(text: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse(text)
+    assert raised.value.field == "here"
+    assert "`" in raised.value.reason
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a +", "a b", "if", "a = 1", "a; b", "(", "a\0b", "'a", "9" * 900])
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["-" * 900 + "1", "(" * 400 + "1" + ")" * 400, "+".join(["a"] * 400), "a" * (MAX_TEXT + 1)]
+)
+def test_hostile_sizes_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse(text)
+
+
+def test_the_deepest_admitted_expression_evaluates() -> None:
+    assert parse("-" * (MAX_DEPTH - 2) + "1").evaluate({}) == 1
+
+
+def test_protected_operands_are_not_evaluated_where_they_do_not_count() -> None:
+    n = np.array([0, 2, 3, 0])
+    assert parse("n != 0 and 12 % n == 0").evaluate({"n": n}).tolist() == [False, True, True, False]
+    assert parse("n == 0 or 7 // n > 2").evaluate({"n": n}).tolist() == [True, True, False, True]
+    assert parse("12 // n if n else -1").evaluate({"n": n}).tolist() == [-1, 6, 4, -1]
+    assert parse("-1 if n == 0 else 12 // n").evaluate({"n": n}).tolist() == [-1, 6, 4, -1]
+    assert parse("0 < n < 12 // n").evaluate({"n": n}).tolist() == [False, True, True, False]
+
+
+def test_division_by_zero_names_piece_and_values() -> None:
+    reason = refusal("S % (n - 1) == 0", S=7, n=np.array([3, 1, 2]))
+    assert "`S % (n - 1)` divides by zero for S = 7, n = 1" in reason
+    assert "divides by zero" in refusal("1 / 0")
+
+
+@pytest.mark.parametrize(
+    "text", ["a * a", "a + a + a + a", "a ** 9", "a * a // a", "-a - a - a - a", "(a / 1) ** 63 * 1e300"]
+)
+def test_results_beyond_62_bits_are_refused_not_wrapped(text: str) -> None:
+    big = 1 << 61
+    assert "too large" in refusal(text, a=big)
+    assert "too large" in refusal(text, a=np.array([1, big]))
+
+
+@pytest.mark.parametrize("power", [32, 33, 40])
+def test_a_product_that_would_wrap_to_a_small_number_is_refused(power: int) -> None:
+    assert "too large" in refusal("a * a", a=np.array([1 << power]))
+    assert "too large" in refusal("a ** 2", a=1 << power)
+
+
+def test_numbers_just_below_the_limit_are_exact() -> None:
+    a = np.array([(1 << 62) - 1])
+    assert parse("a - 1").evaluate({"a": a}).tolist() == [(1 << 62) - 2]
+    assert parse("a // 2 * 2").evaluate({"a": a}).tolist() == [(1 << 62) - 2]
+
+
+@pytest.mark.parametrize("exponent", [-1, 64, 1 << 40])
+def test_exponents_are_bounded(exponent: int) -> None:
+    assert "exponent" in refusal("2 ** n", n=exponent)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1 << 63, -(1 << 63), None, b"x", 1j])
+def test_values_that_are_no_finite_numbers_are_refused(value: object) -> None:
+    assert "`a`" in refusal("a", a=value)
+
+
+def test_text_and_numbers_do_not_mix() -> None:
+    assert "compares a text with a number" in refusal("dtype == 1", dtype="float32")
+    assert "needs numbers" in refusal("dtype * 2", dtype="float32")
+    assert "text in one case" in refusal("'a' if n else 1", n=np.array([0, 1]))
+
+
+def test_an_unknown_name_is_answered_with_its_near_miss() -> None:
+    expression = parse("BLOK_M * 2")
+    with pytest.raises(InvalidInput, match="there is no `BLOK_M`, did you mean `BLOCK_M`"):
+        expression.check_names({"BLOCK_M", "S"}, "tunables")
+    assert "did you mean `BLOCK_M`" in refusal("BLOK_M", BLOCK_M=1)
+    assert parse("max(a, b) + a").names == {"a", "b"}
+
+
+def test_inlining_replaces_names_and_keeps_the_text_and_the_protection() -> None:
+    waste = parse("S % n")
+    expression = parse("n > 0 and waste == 0").inline({"waste": waste})
+    assert expression.text == "n > 0 and waste == 0"
+    assert expression.names == {"n", "S"}
+    assert expression.evaluate({"S": 6, "n": np.array([0, 3, 4])}).tolist() == [False, True, False]
+    assert parse("n").inline({"waste": waste}).names == {"n"}
+
+
+def test_inlining_cannot_explode() -> None:
+    definitions = {"x0": parse("a + a")}
+    with pytest.raises(InvalidInput, match="grows to"):
+        for level in range(1, 60):
+            definitions[f"x{level}"] = parse(f"x{level - 1} + x{level - 1}").inline(definitions)
+    chain = {"y0": parse("a")}
+    with pytest.raises(InvalidInput, match="nested"):
+        for level in range(1, 200):
+            chain[f"y{level}"] = parse(f"y{level - 1} + 1").inline(chain)
+
+
+def test_whole_and_number_say_what_they_need() -> None:
+    assert parse("S / 2").whole({"S": 8}) == 4
+    assert parse("S / 2").number({"S": 7}) == 3.5
+    with pytest.raises(InvalidInput, match="must be whole"):
+        parse("S / 2").whole({"S": 7})
+    with pytest.raises(InvalidInput, match="must be a number"):
+        parse("S > 2").number({"S": 7})
+
+
+def test_results_have_the_length_of_the_arrays_even_when_they_do_not_depend_on_them() -> None:
+    assert parse("1 or a").evaluate({"a": np.arange(3)}).tolist() == [1, 1, 1]
+    assert parse("a in ()").truth({"a": np.arange(2)}).tolist() == [False, False]
+    assert parse("'x'").evaluate({}) == "x"
+    assert parse("a").evaluate({"a": np.arange(0)}).tolist() == []
+
+
+def test_expressions_survive_pickling() -> None:
+    evaluated = parse("a + 1")
+    assert evaluated.evaluate({"a": 1}) == 2
+    expression = pickle.loads(pickle.dumps(evaluated))
+    assert expression.evaluate({"a": 2}) == 3

@@ -1,0 +1,276 @@
+"""A family document is read strictly, and what it declares can be asked for any problem, device and config."""
+
+import json
+from typing import Any
+
+import pytest
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.family import LIMITS, Family, Launch, Operand, Tolerance, Work
+from evo.objective import Objective
+from evo.space import EmptySpace
+from tests.unit.family_document import CPU, CUDA, document, edited
+
+OBJECTIVE = Objective(threads=3)
+
+
+@pytest.fixture(scope="module")
+def family() -> Family:
+    return Family.from_document(document())
+
+
+def test_a_document_from_json_is_the_same_family(family: Family) -> None:
+    again = Family.from_document(json.loads(json.dumps(family.document)))
+    assert again.describe() == family.describe()
+    json.dumps(family.describe(), allow_nan=False)
+
+
+def test_a_problem_takes_the_defaults_of_the_device_kind(family: Family) -> None:
+    assert family.problem("")["dtype"] == "float16"
+    assert family.problem("ROWS=3", "cpu") == {"ROWS": 3, "COLS": 1024, "squared": False, "dtype": "float32"}
+    assert family.problem("", "cuda")["dtype"] == "float16"
+
+
+def test_a_problem_the_device_kind_cannot_run_is_refused_with_the_reason(family: Family) -> None:
+    with pytest.raises(InvalidInput, match=r"not for cpu: it needs .*\(the C kernel is float32 only\)") as raised:
+        family.problem("dtype=float16", "cpu")
+    assert raised.value.field == "problem"
+    with pytest.raises(InvalidInput, match="does not run on replay, only on cpu, cuda"):
+        family.problem("", "replay")
+
+
+def test_the_space_depends_on_problem_and_device(family: Family) -> None:
+    assert family.space(family.problem("", "cpu"), CPU, OBJECTIVE).valid_count == 4 * 3 * 2
+    assert family.space(family.problem("COLS=4", "cpu"), CPU, OBJECTIVE).valid_count == 6 * 2
+    assert family.space(family.problem("", "cuda"), CUDA, OBJECTIVE).valid_count == 9
+    small = Device(kind="cpu", model="tiny", architecture="x86_64", uuid="u", limits={"l1_bytes": 2})
+    with pytest.raises(EmptySpace, match=r"`step \* 4 <= l1_bytes` \(a step must fit the first cache\)") as raised:
+        family.space(family.problem("", "cpu"), small, OBJECTIVE)
+    assert raised.value.field == "family.toml: cpu.constraints[0].expression"
+
+
+def test_a_device_that_lacks_a_needed_limit_is_refused_by_name(family: Family) -> None:
+    blind = Device(kind="cpu", model="blind", architecture="x86_64", uuid="u")
+    with pytest.raises(InvalidInput, match="blind does not tell its `l1_bytes`"):
+        family.space(family.problem("", "cpu"), blind, OBJECTIVE)
+
+
+def test_a_candidate_has_all_that_follows_from_its_config(family: Family) -> None:
+    problem = family.problem("ROWS=2,COLS=10,squared=true", "cpu")
+    candidate = family.candidate({"TILE": 4, "UNROLL": 2, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
+    assert candidate.derived == {"parts": 3, "step": 8}
+    assert candidate.launch is None
+    assert candidate.operands == (
+        Operand(name="x", role="input", dtype="float32", shape=(2, 10)),
+        Operand(name="factor", role="scalar", dtype="float32", value=0.5),
+        Operand(name="partial", role="workspace", dtype="float32", shape=(2, 3)),
+        Operand(
+            name="out",
+            role="output",
+            dtype="float32",
+            shape=(2, 10),
+            tolerance=Tolerance(rel_l2=1e-6, max_abs_ratio=2),
+        ),
+    )
+
+
+def test_a_cuda_candidate_has_a_launch_and_its_own_argument_order(family: Family) -> None:
+    problem = family.problem("ROWS=5,COLS=1000", "cuda")
+    candidate = family.candidate({"BLOCK": 128, "ITEMS": 2}, problem, CUDA, OBJECTIVE)
+    assert candidate.launch == Launch(grid=(4, 5, 1), block=(128, 1, 1), shared_memory_bytes=1024)
+    assert [operand.name for operand in candidate.operands] == ["out", "x", "factor"]
+
+
+def test_inputs_outputs_and_work_need_the_problem_only(family: Family) -> None:
+    problem = family.problem("ROWS=5,COLS=7", "cuda")
+    assert [(operand.name, operand.shape) for operand in family.operands(problem)] == [("x", (5, 7)), ("out", (5, 7))]
+    assert family.work(problem) == Work(flops=35.0, bytes=140.0, dtype="float32")
+    assert Family.from_document(edited("work", None)).work(problem) is None
+
+
+def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> None:
+    nominal, tail = family.case_problems(family.problem("ROWS=100", "cpu"), "cpu")
+    assert nominal.problem == family.problem("ROWS=100", "cpu")
+    assert tail.problem == family.problem("ROWS=28,COLS=17", "cpu")
+    assert (nominal.case.hidden, tail.case.hidden) == (False, True)
+
+
+def test_a_case_out_of_the_limits_is_reported_not_raised() -> None:
+    family = Family.from_document(edited("cases.1.problem.ROWS", "ROWS - 65536"))
+    case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
+    assert case.problem is None
+    assert case.refusal is not None
+    assert "problem.ROWS: -65408 is out of its limits" in case.refusal
+
+
+def test_violations_are_found_without_building_the_space(family: Family) -> None:
+    config = {"TILE": 8, "UNROLL": 4, "ORDER": "rows"}
+    (broken,) = family.violations(config, family.problem("COLS=17", "cpu"), CPU, OBJECTIVE)
+    assert broken.because == "a step is no longer than a row"
+    assert family.violations(config, family.problem("", "cpu"), CPU, OBJECTIVE) == []
+
+
+def test_threads_and_whole_limits_are_integers_in_expressions() -> None:
+    family = Family.from_document(edited("cpu.derived.share", "cores // 2 + threads"))
+    candidate = family.candidate({"TILE": 1, "UNROLL": 1, "ORDER": "rows"}, family.problem("", "cpu"), CPU, OBJECTIVE)
+    assert repr(candidate.derived["share"]) == "4"
+
+
+def test_a_recording_is_a_family_of_the_replay_device() -> None:
+    tunables = {"min": {"values": [1, 2]}, "threads": {"values": [32, 64]}}
+    family = Family.from_document(
+        {"name": "rec-1", "recording": True, "replay": {"tunables": tunables, "valid_keys": ["1,32", "2,64"]}}
+    )
+    replay = Device(kind="replay", model="recorded", architecture="digest", uuid="u")
+    space = family.space(family.problem("", "replay"), replay, OBJECTIVE)
+    assert (space.product_size, space.valid_count) == (4, 2)
+    assert family.cases == ()
+    assert family.work({}) is None
+    assert family.describe()["implementations"]["replay"]["configs"] == 2
+
+
+WRONG: list[tuple[str, Any, str, str]] = [
+    # path, value there, field of the error, part of the reason
+    ("name", None, "name", "is missing: give a name"),
+    ("name", "a b", "name", "is not a name"),
+    ("name", 7, "name", "must be a name"),
+    ("titel", "x", "titel", "there is no `titel`, did you mean `title`"),
+    ("problem.ROWS.typ", "int", "problem.ROWS.typ", "did you mean `type`"),
+    ("problem.ROWS.type", "integer", "problem.ROWS.type", "did you mean `int`"),
+    ("problem.ROWS.min", True, "problem.ROWS.min", "must be a whole number"),
+    ("problem.ROWS.min", 70000, "problem.ROWS.min", "is above max"),
+    ("problem.ROWS.default", 0, "problem.ROWS.default", "out of its limits"),
+    ("problem.ROWS.default", True, "problem.ROWS.default", "not a whole number"),
+    ("problem.ROWS.choices", ["a"], "problem.ROWS.choices", "there is no `choices`"),
+    ("problem.squared.default", 0, "problem.squared.default", "neither true nor false"),
+    ("problem.dtype.choices", [], "problem.dtype.choices", "is missing"),
+    ("problem.dtype.choices", ["a", "a"], "problem.dtype.choices", "different words"),
+    ("problem.dtype.choices", ["float32", 16], "problem.dtype.choices[1]", "must be a text"),
+    ("problem.dtype.choices", ["float32", "float16", "fp8"], "arguments[0].dtype", "there is no `fp8`"),
+    ("problem.if", {"type": "int"}, "problem.if", "means something else"),
+    ("problem.max", {"type": "int"}, "problem.max", "means something else"),
+    ("problem.threads", {"type": "int"}, "problem.threads", "means something else"),
+    ("problem.cores", {"type": "int"}, "problem.cores", "is a limit of the device"),
+    ("problem.x-y", {"type": "int"}, "problem.x-y", "a name starts with a letter"),
+    ("problem.ROWS", 7, "problem.ROWS", "must be a table"),
+    ("arguments.0.role", "in", "arguments[0].role", "there is no `in`"),
+    ("arguments.0.shape", None, "arguments[0].shape", "is missing"),
+    ("arguments.0.shape", "ROWS", "arguments[0].shape", "must be a list"),
+    ("arguments.0.shape", ["ROW"], "arguments[0].shape[0]", "did you mean `ROWS`"),
+    ("arguments.0.shape", ["TILE"], "arguments[0].shape[0]", "there is no `TILE`. Problem fields"),
+    ("arguments.0.shape", [[]], "arguments[0].shape[0]", "must be an expression in quotes"),
+    ("arguments.0.rel_l2", 1e-3, "arguments[0].rel_l2", "there is no `rel_l2`"),
+    ("arguments.0.name", "out", "arguments[3].name", "is declared before"),
+    ("arguments.0.dtype", "float", "arguments[0].dtype", "did you mean"),
+    ("arguments.1.value", None, "arguments[1].value", "is missing"),
+    ("arguments.1.shape", ["ROWS"], "arguments[1].shape", "there is no `shape`"),
+    ("arguments.3.rel_l2", None, "arguments[3].rel_l2", "is missing"),
+    ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing: give one of"),
+    ("arguments.3.max_abs", 1, "arguments[3].max_abs", "give one of"),
+    ("arguments.3.role", "workspace", "arguments[3].rel_l2", "there is no `rel_l2`"),
+    ("arguments", [], "arguments", "none is an output"),
+    ("work.flops", "ROWS *", "work.flops", "not an expression"),
+    ("work.flops", "ROWS * TILE", "work.flops", "there is no `TILE`"),
+    ("work.dtype", "half", "work.dtype", "there is no `half`"),
+    ("cases", [], "cases", "the first case is the searched problem itself"),
+    ("cases.0.problem", {"ROWS": "1"}, "cases", "the first case is the searched problem itself"),
+    ("cases.1.problem.ROWS", "rows", "cases[1].problem.ROWS", "did you mean `ROWS`"),
+    ("cases.1.problem.HEADS", "1", "cases[1].problem.HEADS", "there is no `HEADS`"),
+    ("cases.1.name", "nominal", "cases[1].name", "is declared before"),
+    ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
+    ("cases.1.inputs", None, "cases[1].inputs", "is missing"),
+    ("cpu.template", None, "cpu.template", "give one of template (Jinja2) and source"),
+    ("cpu.source", "kernel.c", "cpu.template", "give one of template (Jinja2) and source"),
+    ("cpu.template", "../kernel.c.j2", "cpu.template", "the path of a file in the family's folder"),
+    ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
+    ("cpu.entry", "scale()", "cpu.entry", "the name of the function"),
+    ("cpu.arguments", ["x"], "cpu.arguments", "lacks the output `out`"),
+    ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "each given once"),
+    ("cpu.arguments", ["x", "y", "out"], "cpu.arguments[1]", "is not one of x, factor"),
+    ("cpu.flags", "-O3", "cpu.flags", "must be a list"),
+    ("cpu.flags", [""], "cpu.flags[0]", "must be a text"),
+    ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
+    ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing: give a sentence"),
+    ("cpu.defaults", {"ROWS": 0}, "cpu.defaults.ROWS", "out of its limits"),
+    ("cpu.defaults", {"rows": 1}, "cpu.defaults.rows", "did you mean `ROWS`"),
+    ("cpu.launch", {"grid": ["1"]}, "cpu.launch", "there is no `launch`"),
+    ("cpu.tunables", {}, "cpu.tunables", "at least one tunable"),
+    ("cpu.tunables.TILE.values", [], "cpu.tunables.TILE.values", "has 0 values"),
+    ("cpu.tunables.TILE.values", [1, True], "cpu.tunables.TILE.values", "mixes"),
+    ("cpu.tunables.TILE.values", [1, 2, 2, 4], "cpu.tunables.TILE.values", "the same"),
+    ("cpu.tunables.TILE.values", [4, float("nan")], "cpu.tunables.TILE.values", "cannot be a value"),
+    ("cpu.tunables.TILE.values", "1, 2", "cpu.tunables.TILE.values", "has 0 values"),
+    ("cpu.tunables.TILE.values", None, "cpu.tunables.TILE.values", "is missing"),
+    ("cpu.tunables.TILE.default", 3, "cpu.tunables.TILE.default", "3 is not one of 1, 2, 4, 8"),
+    ("cpu.tunables.TILE.default", True, "cpu.tunables.TILE.default", "true is not one of"),
+    ("cpu.tunables.TILE.kind", "number", "cpu.tunables.TILE.kind", "there is no `number`"),
+    ("cpu.tunables.TILE.value", [1], "cpu.tunables.TILE.value", "did you mean `values`"),
+    ("cpu.tunables.ROWS", [1, 2], "cpu.tunables.ROWS", "is declared before"),
+    ("cpu.tunables.l1_bytes", [1, 2], "cpu.tunables.l1_bytes", "is a limit of the device"),
+    ("cpu.tunables.loop", [1, 2], "cpu.tunables.loop", "means something else"),
+    ("cpu.derived.TILE", "1", "cpu.derived.TILE", "is declared before"),
+    ("cpu.derived.cores", "1", "cpu.derived.cores", "is a limit of the device"),
+    ("cpu.derived.parts", "step // 2", "cpu.derived.parts", "there is no `step`"),
+    ("cpu.derived.step", "TILE @ 2", "cpu.derived.step", "`TILE @ 2` is not available"),
+    ("cpu.constraints.0.expression", "stop * 4 < 1", "cpu.constraints[0].expression", "did you mean `step`"),
+    ("cpu.constraints.0.expression", "sm_count > 1", "cpu.constraints[0].expression", "there is no `sm_count`"),
+    ("cpu.constraints.0.because", "", "cpu.constraints[0].because", "must be a sentence"),
+    ("cpu.constraints", {}, "cpu.constraints", "must be a list"),
+    ("cuda.launch", None, "cuda.launch.grid", "one to three expressions"),
+    ("cuda.launch.block", [1, 1, 1, 1], "cuda.launch.block", "one to three expressions"),
+    ("cuda.launch.block", ["BLOK"], "cuda.launch.block[0]", "did you mean `BLOCK`"),
+    ("cuda.launch.min_blocks", 2, "cuda.launch.min_blocks", "there is no `min_blocks`"),
+    ("rocm", {}, "rocm", "there is no `rocm`"),
+    ("replay", {}, "replay", "there is no `replay`"),
+    ("recording", True, "replay.tunables", "at least one tunable"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "field", "reason"), WRONG, ids=[f"{row[0]}={row[1]!r:.30}" for row in WRONG])
+def test_a_wrong_document_names_the_path_and_the_way_out(path: str, value: Any, field: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Family.from_document(edited(path, value))
+    assert raised.value.field == f"family.toml: {field}"
+    assert reason in raised.value.reason
+
+
+def test_a_document_without_an_implementation_is_refused() -> None:
+    whole = document()
+    del whole["cpu"], whole["cuda"]
+    with pytest.raises(InvalidInput, match=r"cpu: is missing"):
+        Family.from_document(whole)
+
+
+@pytest.mark.parametrize("whole", [None, [], "name = 1", {1: 2}, {"name": "x" * 20_000}])
+def test_what_is_no_document_is_refused(whole: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Family.from_document(whole, "document")
+
+
+@pytest.mark.parametrize("values", [{"t" + str(n): [1] for n in range(300)}, {"T": list(range(20_000))}])
+def test_documents_beyond_all_measure_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Family.from_document(edited("cpu.tunables", values))
+
+
+def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
+    whole = edited("cpu.template", None)
+    whole["cpu"]["source"] = "kernel.c"
+    Family.from_document(whole)
+    whole["cpu"]["tunables"]["ORDER"]["values"] = ["rows", "cols-first"]
+    with pytest.raises(InvalidInput, match="`cols-first` of ORDER cannot be a macro"):
+        Family.from_document(whole)
+
+
+def test_expressions_without_a_value_name_themselves() -> None:
+    family = Family.from_document(edited("arguments.2.shape", ["ROWS", "parts - 256"]))
+    problem = family.problem("", "cpu")
+    with pytest.raises(
+        InvalidInput, match=r"arguments\[2\]\.shape\[1\]: `parts - 256` is 0 here, but must be at least 1"
+    ):
+        family.candidate({"TILE": 4, "UNROLL": 1, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
+
+
+def test_limits_of_each_kind_are_disjoint_from_what_expressions_already_mean() -> None:
+    assert "threads" not in LIMITS["cpu"] | LIMITS["cuda"]

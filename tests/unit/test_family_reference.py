@@ -1,0 +1,96 @@
+"""docs/reference/family.md says what the reader of a document does: the same keys, names and values."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.expression import FUNCTIONS, Expression
+from evo.family import DTYPES, LIMITS, TERMS, Family
+from evo.family.argument import ROLES
+from evo.family.table import Table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "family.md").read_text(encoding="utf-8")
+EXAMPLE = PAGE.split("```toml\n")[1].split("```")[0]
+SECTIONS = {
+    "The document": "",
+    "`[problem.NAME]`": "problem.NAME",
+    "`[[arguments]]`": "arguments[]",
+    "`[work]`": "work",
+    "`[[cases]]`": "cases[]",
+    "`[cpu]` and `[cuda]`": "KIND",
+    "`[cpu.tunables.NAME]`": "KIND.tunables.NAME",
+    "`[[cpu.constraints]]`": "KIND.constraints[]",
+    "`[cuda.launch]`": "KIND.launch",
+}
+NAMED = re.compile(r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|cases\[\]\.problem)$")
+"""Tables whose keys are the author's names."""
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    for part in PAGE.split("\n### ")[1:]:
+        heading, body = part.split("\n## ")[0].split("\n", 1)
+        for key in re.findall(r"^\| `(\w+)` \|", body, flags=re.MULTILINE):
+            yield SECTIONS[heading], key
+
+
+def section(path: str) -> str:
+    path = re.sub(r"\[\d+\]", "[]", path)
+    path = re.sub(r"^(cpu|cuda)\b", "KIND", path)
+    path = re.sub(r"^(problem|KIND\.tunables)\.\w+$", r"\1.NAME", path)
+    return path.replace("KIND.requires[]", "KIND.constraints[]")
+
+
+@pytest.fixture
+def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+    """Every key that reading the example asks for."""
+    asked: set[tuple[str, str]] = set()
+    original = Table.__contains__
+
+    def contains(table: Table, key: str) -> bool:
+        if not NAMED.fullmatch(section(table.path)):
+            asked.add((section(table.path), key))
+        return original(table, key)
+
+    monkeypatch.setattr(Table, "__contains__", contains)
+    Family.from_document(tomllib.loads(EXAMPLE))
+    return asked
+
+
+def test_the_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
+    listed = list(documented())
+    assert len(listed) == len(set(listed))
+    assert set(listed) == read_keys
+
+
+def test_the_example_is_a_family_and_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
+    keys = set(re.findall(r"\w+", EXAMPLE))
+    assert {key for _, key in read_keys} - keys == {"recording"}
+
+
+def test_the_page_names_every_function_limit_dtype_and_role() -> None:
+    for name in (*FUNCTIONS, *TERMS, *LIMITS["cpu"], *LIMITS["cuda"], *DTYPES, *ROLES):
+        assert f"`{name}`" in PAGE, name
+
+
+EXPRESSIONS = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.split("\n## Expressions\n")[1], flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("text", "value"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
+def test_expressions_have_the_values_the_page_gives(text: str, value: str) -> None:
+    assert Expression.parse(text, "page").evaluate({}) == ast.literal_eval(value)
+
+
+def test_there_are_expressions_on_the_page() -> None:
+    assert len(EXPRESSIONS) >= 5
+
+
+def test_a_key_that_is_not_on_the_page_is_refused() -> None:
+    document = tomllib.loads(EXAMPLE)
+    document["cpu"]["constraints"][0]["why"] = "because"
+    with pytest.raises(InvalidInput, match=r"cpu\.constraints\[0\]\.why"):
+        Family.from_document(document)

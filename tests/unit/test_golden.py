@@ -1,0 +1,114 @@
+"""What is right, and whose fault it is when that cannot be said."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.family import Tolerance
+from workers.cache import Cache
+from workers.devices import Argument
+from workers.golden import NO_LIMIT, FamilyError, Reference
+from workers.protocol import CasePlan
+
+WHOLE = """
+import pathlib
+import numpy as np
+
+def inputs(problem, distribution, rng):
+    return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}
+
+def reference(problem, inputs):
+    counter = pathlib.Path(COUNTER)
+    counter.write_text(counter.read_text() + "x" if counter.exists() else "x")
+    return {"y": 2.0 * inputs["x"].astype(np.float64)}
+
+def yardstick(problem, inputs):
+    return {"y": (2.0 * inputs["x"].astype(np.float64) + 0.25).astype(np.float32)}
+"""
+
+
+def plan(**tolerance: float) -> CasePlan:
+    limits = {"rel_l2": 1e-6, **(tolerance or {"max_abs_ratio": 4.0})}
+    return CasePlan(
+        name="nominal",
+        distribution="normal",
+        problem={"N": 5},
+        seeds=((1, 2),),
+        tolerances={"y": Tolerance(**limits)},
+    )
+
+
+def reference(folder: Path, text: str = WHOLE) -> Reference:
+    path = folder / "reference.py"
+    path.write_text(f"COUNTER = {str(folder / 'counter')!r}\n{text}")
+    return Reference(path, "digest", Cache(folder / "cache"))
+
+
+def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path) -> None:
+    first = reference(tmp_path).golden(plan(), (1, 2))
+    again = reference(tmp_path).golden(plan(), (1, 2))
+    other = reference(tmp_path).golden(plan(), (1, 3))
+    assert (tmp_path / "counter").read_text() == "xx"
+    assert np.array_equal(first.inputs["x"], again.inputs["x"])
+    assert np.array_equal(first.reference["y"], again.reference["y"])
+    assert not np.array_equal(first.inputs["x"], other.inputs["x"])
+
+
+def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
+    golden = reference(tmp_path)
+    assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)
+    assert golden.golden(plan(max_abs=0.5), (1, 2)).limits["y"].max_abs == 0.5
+    bare = CasePlan(**{**vars(plan()), "tolerances": {"y": Tolerance(rel_l2=1e-6)}})
+    assert golden.golden(bare, (1, 2)).limits["y"].max_abs == NO_LIMIT
+
+
+def test_an_exact_yardstick_does_not_demand_exactness(tmp_path: Path) -> None:
+    text = WHOLE.replace("+ 0.25", "")
+    limit = reference(tmp_path, text).golden(plan(max_abs_ratio=1.0), (1, 2)).limits["y"].max_abs
+    assert 1e-8 < limit < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_module", r"reference.py, import \(line 2\): ModuleNotFoundError"),
+        ("def inputs(problem, distribution, rng): return {}", "has no function `reference`"),
+        (WHOLE.replace('"N"', '"M"'), r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'"),
+        (WHOLE.replace('return {"y": 2', 'return {"z": 2'), r"reference\(\): returns no y"),
+        (
+            WHOLE.replace('return {"y": 2', "raise SystemExit(3)\n    return {'y': 2"),
+            r"reference\(\) \(line \d+\): SystemExit: 3",
+        ),
+        (
+            WHOLE.replace('return {"y": 2', "return None\n    return {'y': 2"),
+            r"reference\(\): returns NoneType, not a dict",
+        ),
+        (
+            WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
+            r"reference\(\), output `y`: ValueError",
+        ),
+        (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
+    ],
+)
+def test_a_broken_family_is_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FamilyError, match=message):
+        reference(tmp_path, text).golden(plan(), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("role", "dtype", "shape", "message"),
+    [
+        ("input", "float64", (5,), r"makes `x` of case nominal as float32 \(5,\); family.toml says float64 \(5,\)"),
+        ("input", "float32", (6,), r"family.toml says float32 \(6,\)"),
+    ],
+)
+def test_arrays_must_be_as_declared(
+    tmp_path: Path, role: str, dtype: str, shape: tuple[int, ...], message: str
+) -> None:
+    golden = reference(tmp_path).golden(plan(), (1, 2))
+    golden.check([Argument(name="x", role="input", dtype="float32", shape=(5,))])
+    with pytest.raises(FamilyError, match=message):
+        golden.check([Argument(name="x", role="input", dtype=dtype, shape=shape)])
+    with pytest.raises(FamilyError, match="makes no input `w`"):
+        golden.check([Argument(name="w", role="input", dtype=dtype, shape=shape)])

@@ -1,0 +1,72 @@
+"""Guard bands: every byte around a buffer counts, and inputs must stay as they are."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from workers.devices import POISON, Argument, LaunchError
+from workers.devices.memory import GUARD_BYTES, GuardedArray, HostBuffers
+
+X = Argument(name="x", role="input", dtype="float32", shape=(3, 5))
+Y = Argument(name="y", role="output", dtype="float32", shape=(7,))
+W = Argument(name="w", role="workspace", dtype="float64", shape=(2,))
+N = Argument(name="n", role="scalar", dtype="int32", value=7)
+INPUTS = {"x": np.arange(15, dtype=np.float32).reshape(3, 5)}
+
+
+def poke(address: int, value: int = 0) -> None:
+    ctypes.c_uint8.from_address(address).value = value
+
+
+def test_a_fresh_set_is_poisoned_whole_and_undamaged() -> None:
+    buffers = HostBuffers([X, Y, W, N], INPUTS)
+    assert np.isnan(buffers.read("y")).all()
+    assert np.isnan(buffers.read("w")).all()
+    assert np.array_equal(buffers.read("x"), INPUTS["x"])
+    assert buffers.damage() is None
+    assert buffers.bytes_held == 15 * 4 + 7 * 4 + 2 * 8
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (7 * 4, "after `y`, the nearest 0 bytes"),
+        (7 * 4 + 8, "after `y`, the nearest 8 bytes"),
+        (7 * 4 + GUARD_BYTES - 1, "after `y`"),
+        (-1, "before `y`, the nearest 0 bytes"),
+        (-GUARD_BYTES, f"before `y`, the nearest {GUARD_BYTES - 1} bytes"),
+    ],
+)
+def test_a_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
+    buffers = HostBuffers([X, Y], INPUTS)
+    poke(buffers.call_arguments[1].value + offset)
+    assert words in (buffers.damage() or "")
+    buffers.poison()
+    assert buffers.damage() is None
+
+
+def test_a_modified_input_is_found() -> None:
+    buffers = HostBuffers([X, Y], INPUTS)
+    poke(buffers.call_arguments[0].value + 9, 1)
+    assert buffers.damage() == "modifies its input `x`"
+
+
+def test_poison_spares_inputs() -> None:
+    buffers = HostBuffers([X, Y], INPUTS)
+    buffers.poison(0xA5)
+    assert np.array_equal(buffers.read("x"), INPUTS["x"])
+    assert set(buffers.read("y").tobytes()) == {0xA5}
+    assert buffers.damage() is None
+
+
+def test_scalars_are_passed_as_their_type_and_odd_ones_refused() -> None:
+    assert HostBuffers([N], {}).call_arguments[0].value == 7
+    odd = Argument(name="h", role="scalar", dtype="float16", value=1.0)
+    with pytest.raises(LaunchError, match="scalar `h`: float16 cannot be passed; use int32"):
+        HostBuffers([odd], {})
+
+
+def test_data_is_aligned_for_any_vector() -> None:
+    assert GuardedArray(Y).values.ctypes.data % 64 == 0
+    assert POISON == 0xFF

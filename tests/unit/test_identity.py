@@ -1,0 +1,24 @@
+"""A worker keeps its name from life to life, and no two living ones share it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from workers.identity import IdentityError, claim_identity
+
+
+def test_the_name_stays_and_living_workers_differ(tmp_path: Path) -> None:
+    first, second = claim_identity(tmp_path / "data"), claim_identity(tmp_path / "data")
+    assert first.worker_id != second.worker_id
+    os.close(first.descriptor)
+    reborn = claim_identity(tmp_path / "data")
+    assert reborn.worker_id == first.worker_id
+    os.close(second.descriptor)
+    os.close(reborn.descriptor)
+
+
+def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(IdentityError, match=r"file/data cannot be used .*--data"):
+        claim_identity(tmp_path / "file" / "data")

@@ -1,0 +1,55 @@
+"""The state machine of a search: every state with every command."""
+
+from typing import get_args
+
+import pytest
+
+from evo.errors import Conflict
+from evo.lifecycle import TERMINAL, Command, State, transition
+
+STATES: tuple[State, ...] = get_args(State)
+COMMANDS: tuple[Command, ...] = get_args(Command)
+
+LEGAL: dict[tuple[State, Command], State] = {
+    ("running", "pause"): "paused",
+    ("running", "stop"): "stopping",
+    ("running", "cancel"): "cancelled",
+    ("running", "finish"): "finished",
+    ("running", "fail"): "failed",
+    ("paused", "resume"): "running",
+    ("paused", "stop"): "stopping",
+    ("paused", "cancel"): "cancelled",
+    ("paused", "fail"): "failed",
+    ("stopping", "cancel"): "cancelled",
+    ("stopping", "finish"): "finished",
+    ("stopping", "fail"): "failed",
+    # Asking again for what already is: a repeated request is no error.
+    ("running", "resume"): "running",
+    ("paused", "pause"): "paused",
+    ("stopping", "stop"): "stopping",
+    ("finished", "finish"): "finished",
+    ("cancelled", "cancel"): "cancelled",
+    ("failed", "fail"): "failed",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_in_every_state(state: State, command: Command) -> None:
+    if (state, command) in LEGAL:
+        assert transition(state, command) == LEGAL[state, command]
+    else:
+        with pytest.raises(Conflict, match=f"cannot {command} a search that is {state}"):
+            transition(state, command)
+
+
+def test_nothing_leaves_a_terminal_state() -> None:
+    assert {"finished", "cancelled", "failed"} == TERMINAL
+    assert not any(before in TERMINAL and after != before for (before, _), after in LEGAL.items())
+
+
+def test_a_conflict_says_what_is_possible() -> None:
+    with pytest.raises(Conflict, match="possible now: cancel, fail, finish"):
+        transition("stopping", "pause")
+    with pytest.raises(Conflict, match="has ended; start a new one"):
+        transition("finished", "resume")

@@ -1,0 +1,91 @@
+"""The messages of evo survive JSON unchanged, through the same adapters the edges use."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from evo.device import Ceilings, Device
+from evo.job import (
+    Baseline,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    FamilyRef,
+    Job,
+    Lease,
+    Report,
+    SearchTerms,
+)
+from evo.objective import Objective
+from evo.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
+from evo.policy import Policy
+from evo.timing import Timing
+
+TIMING = Timing(samples_us=(3.0, 1.0, 2.0), calls_per_sample=7, anchor_us=5.0, floor_us=0.1)
+CASE = CaseError(case="tail", output="out", rel_l2=None, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-4)
+OUTCOMES: list[Outcome] = [
+    Measured(timing=TIMING, cases=(CASE,), resources={"registers": 96}),
+    Pruned(timing=TIMING, threshold_us=1.5),
+    WrongAnswer(reason="NaN in out", cases=(CASE,)),
+    Crashed(stage="verify", reason="SIGSEGV"),
+    Cancelled(),
+]
+TERMS = SearchTerms(
+    search_id=1,
+    family=FamilyRef(name="sdpa", digest="ab"),
+    problem={"S": 256, "causal": False, "dtype": "float32", "scale": 0.5},
+    device=Device(
+        kind="cpu",
+        model="m",
+        architecture="x86_64",
+        uuid="u",
+        limits={"cores": 2},
+        ceilings=Ceilings(flops_per_s={"float32": 1e11}, bytes_per_s=1e10, source="measured"),
+    ),
+    objective=Objective(),
+    policy=Policy(),
+    seed=7,
+)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.kind)
+def test_outcomes_round_trip(outcome: Outcome) -> None:
+    adapter: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+    assert adapter.validate_json(adapter.dump_json(outcome)) == outcome
+
+
+JOBS: list[Job] = [
+    Evaluate(number=3, config={"BLOCK_M": 4, "PACK": "whole", "FAST": True}, prune_above_us=9.5),
+    Baseline(),
+    Confirm(challenger={"BLOCK_M": 4}, incumbent=None, seed=1),
+]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
+def test_leases_round_trip(job: Job) -> None:
+    adapter = TypeAdapter(Lease)
+    lease = Lease(attempt_id=1, token="t", lease_s=30, terms=TERMS, job=job)
+    assert adapter.validate_json(adapter.dump_json(lease)) == lease
+
+
+REPORTS: list[Report] = [
+    EvaluateReport(outcome=OUTCOMES[0], artefacts={"source": "d1"}),
+    ConfirmReport(failure=Crashed(stage="measure", reason="SIGABRT"), failed="challenger"),
+]
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.kind)
+def test_reports_round_trip(report: Report) -> None:
+    adapter: TypeAdapter[Report] = TypeAdapter(Report)
+    assert adapter.validate_json(adapter.dump_json(report)) == report
+
+
+def test_booleans_stay_booleans_and_integers_integers() -> None:
+    config = (
+        TypeAdapter(Evaluate).validate_json('{"number": 0, "config": {"A": true, "B": 1, "C": 1.0, "D": "1"}}').config
+    )
+    assert [type(value) for value in config.values()] == [bool, int, float, str]
+
+
+def test_timing_summaries() -> None:
+    assert (TIMING.median_us, TIMING.iqr_us) == (2.0, 1.0)

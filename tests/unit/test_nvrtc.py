@@ -1,0 +1,155 @@
+"""Every CUDA template compiles for every architecture it is meant for. NVRTC needs no GPU and no driver."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from evo.device import Device
+from evo.family import Candidate
+from evo.objective import Objective
+from evo.outcome import CompileFailed
+from evo.trial import Config
+from templates.registry import find
+from templates.render import render
+from workers.compile import Artefact, Launch, Unit
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, figures
+from workers.compile.occupancy import blocks_per_sm, occupancy
+from workers.devices.cuda_models import known
+
+PROBLEMS = (
+    ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),
+    ("sdpa", "B=1,H=3,S=387,D=64,causal=true", ("sm_89",)),
+    ("sdpa", "B=1,H=2,S=320,D=128", ("sm_90",)),
+    ("softmax", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
+)
+SAMPLE = 4
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[NvrtcCompiler]:
+    try:
+        yield NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+
+
+def samples(family: str, text: str, device: Device, count: int) -> Iterator[tuple[Config, Candidate, str]]:
+    package = find(family)
+    problem = package.family.problem(text, "cuda")
+    space = package.family.space(problem, device, Objective())
+    for config in [space.default(), *space.sample(np.random.default_rng(7), count, ())]:
+        candidate = package.family.candidate(config, problem, device, Objective())
+        yield config, candidate, render(package, "cuda", config, problem, candidate.derived)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "architecture"), [(name, text, each) for name, text, targets in PROBLEMS for each in targets]
+)
+def test_a_sample_of_the_space_compiles_and_could_launch(
+    compiler: NvrtcCompiler, family: str, text: str, architecture: str
+) -> None:
+    device, entry = known(architecture), find(family).family.implementation("cuda").entry
+    for config, candidate, source in samples(family, text, device, SAMPLE):
+        made = compiler.compile(Unit(source=source, architecture=architecture, entry=entry), timeout_s=60)
+        assert isinstance(made, Artefact), f"{config}: {made}"
+        assert "warning" not in made.log, f"{config}: {made.log}"
+        assert candidate.launch is not None
+        launch = Launch(**vars(candidate.launch))
+        resources = compiler.resources(made, launch, device)
+        assert compiler.refusal(resources, launch, device) is None, config
+        assert resources.occupancy
+        assert 16 <= (resources.registers or 0) <= 255
+
+
+def test_defaults_neither_spill_nor_keep_arrays_in_local_memory(compiler: NvrtcCompiler) -> None:
+    for family, text in (("sdpa", "B=2,H=8,S=512,D=64"), ("softmax", "rows=4096,cols=4096")):
+        device, entry = known("sm_90"), find(family).family.implementation("cuda").entry
+        _, candidate, source = next(samples(family, text, device, 0))
+        made = compiler.compile(Unit(source=source, architecture="sm_90", entry=entry), timeout_s=60)
+        assert isinstance(made, Artefact)
+        assert candidate.launch is not None
+        resources = compiler.resources(made, Launch(**vars(candidate.launch)), device)
+        assert (resources.stack_bytes, resources.spill_bytes) == (0, 0)
+
+
+def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
+    unit = Unit(source='extern "C" __global__ void f(int* x) { *x = 1; }', architecture="sm_80", entry="f")
+    assert compiler.compile(unit, timeout_s=60) == compiler.compile(unit, timeout_s=60)
+
+
+def test_an_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler) -> None:
+    unit = Unit(source='extern "C" __global__ void f() {\n    nonsense();\n}', architecture="sm_80", entry="f")
+    failed = compiler.compile(unit, timeout_s=60)
+    assert isinstance(failed, CompileFailed)
+    assert "kernel.cu(2): error" in failed.log
+
+
+def test_a_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:
+    rows = "\n".join(f"if (x[{i}] > {i}) x[{i}] += sinf(x[{i}]) * cosf(x[{i + 1}]);" for i in range(4000))
+    slow = Unit(source=f'extern "C" __global__ void f(float* x) {{ {rows} }}', architecture="sm_80", entry="f")
+    failed = compiler.compile(slow, timeout_s=0.05)
+    assert isinstance(failed, CompileFailed)
+    assert "stopped after 0.05 s" in failed.log
+    quick = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
+    assert isinstance(compiler.compile(quick, timeout_s=60), Artefact)
+
+
+def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
+    source = '#include <cuda_fp16.h>\nextern "C" __global__ void f(__half* x) { *x = __float2half(1.f); }'
+    made = compiler.compile(Unit(source=source, architecture="sm_80", entry="f"), timeout_s=60)
+    assert isinstance(made, Artefact), made
+
+
+def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: NvrtcCompiler) -> None:
+    with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not sm_12"):
+        compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
+
+
+LOG = """ptxas info    : 200 bytes gmem
+ptxas info    : Compiling entry function 'f' for 'sm_90'
+ptxas info    : Function properties for f
+ptxas         .     16 bytes stack frame, 20 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 172 registers, used 2 barriers, 48 bytes smem
+ptxas info    : Compiling entry function 'g' for 'sm_90'
+ptxas info    : Used 8 registers
+"""
+
+
+def test_figures_are_those_of_the_entry() -> None:
+    assert figures(LOG, "f") == {
+        "registers": 172,
+        "stack_bytes": 16,
+        "spill_store_bytes": 20,
+        "spill_load_bytes": 24,
+        "static_shared_memory_bytes": 48,
+        "barriers": 2,
+    }
+    assert figures(LOG, "g") == {"registers": 8}
+
+
+def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
+    device = known("sm_89")
+    artefact = Artefact(binary=b"", figures={"registers": 128})
+    for launch, resource in (
+        (Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),
+        (Launch(grid=(1, 1, 1), block=(2048, 1, 1)), "threads"),
+        (Launch(grid=(1, 1, 1), block=(1024, 1, 1)), "registers of a block"),
+        (Launch(grid=(1, 70_000, 1), block=(32, 1, 1)), "blocks along y"),
+    ):
+        refusal = compiler.refusal(compiler.resources(artefact, launch, device), launch, device)
+        assert refusal is not None
+        assert refusal.resource == resource
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "threads", "blocks"),
+    [(32, 0, 256, 8), (128, 0, 128, 4), (255, 0, 256, 1), (32, 100 << 10, 128, 2), (16, 0, 32, 32), (32, 0, 0, 0)],
+)
+def test_blocks_on_a_multiprocessor(registers: int, shared: int, threads: int, blocks: int) -> None:
+    assert blocks_per_sm(registers, shared, threads, known("sm_90").limits) == blocks
+
+
+def test_occupancy_counts_warps() -> None:
+    assert occupancy(128, 0, 128, known("sm_90").limits) == 4 * 4 / 64

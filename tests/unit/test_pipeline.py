@@ -1,0 +1,124 @@
+"""When jobs are asked for, and in which order they reach the device."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from evo.device import Device, DeviceKind
+from evo.job import Evaluate, FamilyRef, Job, Lease, Report, SearchTerms
+from evo.objective import Objective
+from evo.policy import Policy
+from workers.families import Assignment
+from workers.ladder import Preparation
+from workers.pipeline import Pipeline
+
+
+class Builds:
+    """A performer whose builds last until they are let go."""
+
+    def __init__(self) -> None:
+        self.gates: dict[int, threading.Event] = {}
+
+    def prepare(self, work: Assignment, job: Job) -> Preparation:
+        assert isinstance(job, Evaluate)
+        assert self.gates[job.number].wait(10)
+        return {}
+
+    def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
+        raise NotImplementedError
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def lease(number: int) -> Lease:
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name="f", digest="d"),
+        problem={},
+        device=Device(kind="cpu", model="m", architecture="a", uuid="u"),
+        objective=Objective(),
+        policy=Policy(),
+        seed=0,
+    )
+    return Lease(attempt_id=number, token="t", lease_s=60, terms=terms, job=Evaluate(number=number, config={}))
+
+
+@contextmanager
+def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Builds]]:
+    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(cores)))
+    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    builds = Builds()
+    line = Pipeline(kind, builds)
+    yield line, builds
+    for gate in builds.gates.values():
+        gate.set()
+    line.close()
+
+
+def add(line: Pipeline, builds: Builds, *numbers: int) -> None:
+    for number in numbers:
+        builds.gates[number] = threading.Event()
+        each = lease(number)
+        line.add(each, Assignment(terms=each.terms, copy=None))
+
+
+def number_of(line: Pipeline) -> int:
+    return line.next().lease.attempt_id
+
+
+def test_with_few_cores_a_batch_is_built_whole_before_the_first_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cpu", 2, monkeypatch) as (line, builds):
+        assert line.room == 4
+        add(line, builds, 1, 2)
+        assert line.room == 0  # no compiler may start before the batch is measured
+        builds.gates[2].set()
+        taken: list[int] = []
+        taking = threading.Thread(target=lambda: taken.append(number_of(line)))
+        taking.start()
+        taking.join(0.1)
+        assert not taken
+        builds.gates[1].set()
+        taking.join(10)
+        assert [*taken, number_of(line)] == [1, 2]
+        assert line.room == 4
+
+
+def test_with_enough_cores_whatever_is_built_first_is_measured_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cpu", 4, monkeypatch) as (line, builds):
+        add(line, builds, 1, 2, 3)
+        builds.gates[2].set()
+        assert number_of(line) == 2
+        builds.gates[1].set()
+        builds.gates[3].set()
+        assert {number_of(line), number_of(line)} == {1, 3}
+
+
+def test_ahead_of_the_device_an_eighth_of_the_room_is_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cuda", 16, monkeypatch) as (line, builds):
+        add(line, builds, *range(28))
+        assert line.room == 4
+        add(line, builds, 28)
+        assert line.room == 0
+
+
+def test_a_large_machine_asks_for_no_more_than_a_request_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cuda", 128, monkeypatch) as (line, _):
+        assert line.room == 64
+
+
+def test_a_recorded_space_is_searched_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("replay", 16, monkeypatch) as (line, builds):
+        assert line.room == 1
+        add(line, builds, 1)
+        assert line.room == 0
+
+
+def test_what_is_left_can_be_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cpu", 2, monkeypatch) as (line, builds):
+        add(line, builds, 1, 2)
+        assert [pending.lease.attempt_id for pending in line.empty()] == [1, 2]
+        assert not line

@@ -1,0 +1,45 @@
+from typing import Any
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.policy import POLICIES, Policy, policy_from
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_named_policy_is_found_by_its_name(name: str) -> None:
+    assert policy_from(name) is POLICIES[name]
+    assert policy_from({"base": name}) == POLICIES[name]
+
+
+def test_a_document_overrides_some_fields_of_its_base() -> None:
+    policy = policy_from({"base": "l4-notes", "minimum_gain": 0.03, "max_registers": None})
+    assert (policy.name, policy.minimum_gain, policy.max_registers) == ("custom", 0.03, None)
+    assert policy.max_shared_memory_bytes == POLICIES["l4-notes"].max_shared_memory_bytes
+
+
+def test_a_whole_policy_survives_the_round_trip() -> None:
+    assert policy_from(vars(Policy(name="mine", seeds=5))) == Policy(name="mine", seeds=5)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("defualt", "policy: there is no `defualt`, did you mean `default`? Policies: default, l4-notes"),
+        ({"base": "l4"}, "policy: there is no `l4`."),
+        ({"minimal_gain": 0.1}, "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?"),
+        ({"quick_samples": "forty"}, "policy.quick_samples: expected a whole number, not 'forty'"),
+        ({"quick_samples": 40.0}, "policy.quick_samples: expected a whole number, not 40.0"),
+        ({"seeds": True}, "policy.seeds: expected a whole number, not True"),
+        ({"max_registers": "many"}, "policy.max_registers: expected a whole number or null (no gate), not 'many'"),
+        ({"minimum_gain": None}, "policy.minimum_gain: expected a number, not None"),
+        ({"minimum_gain": 2}, "policy.minimum_gain: must be at least 0 and below 1, as a fraction: 0.02 is 2 %; not 2"),
+        ({"confirm_samples": 3}, "policy.confirm_samples: must be at least 10; not 3"),
+        ({"minimum_effect": float("nan")}, "policy.minimum_effect: must be at least 0; not nan"),
+        ({"compile_timeout_s": 0}, "policy.compile_timeout_s: must be at least 0.1; not 0"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_way_out(document: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        policy_from(document)
+    assert message in str(refusal.value)

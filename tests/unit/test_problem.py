@@ -1,0 +1,105 @@
+"""Problems are read from texts and mappings, complete and typed, or refused with the field named."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evo.errors import InvalidInput
+from evo.problem import Field, parse_problem, problem_key
+
+FIELDS = (
+    Field(name="B", type="int", default=1, min=1, max=64),
+    Field(name="S", type="int", min=1, max=4096),
+    Field(name="offset", type="int", default=0),
+    Field(name="causal", type="bool", default=False),
+    Field(name="dtype", type="choice", choices=("float32", "float16"), default="float32"),
+)
+
+
+def test_a_text_and_a_mapping_mean_the_same_and_are_completed_in_field_order() -> None:
+    expected = {"B": 1, "S": 256, "offset": -3, "causal": True, "dtype": "float32"}
+    assert parse_problem(FIELDS, " causal=true, offset = -3 ,S=256,") == expected
+    assert parse_problem(FIELDS, {"causal": True, "S": 256, "offset": "-3"}) == expected
+    assert list(parse_problem(FIELDS, "S=1,B=2")) == [field.name for field in FIELDS]
+
+
+def test_given_defaults_come_before_the_fields_own() -> None:
+    assert parse_problem(FIELDS, "", {"S": 8, "dtype": "float16"})["dtype"] == "float16"
+    assert parse_problem(FIELDS, "dtype=float32", {"S": 8, "dtype": "float16"})["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "reason"),
+    [
+        ("S=1,s=2", "problem.s", "there is no `s`, did you mean `S`"),
+        ("S=1,heads=2", "problem.heads", "Fields: B, S, causal, dtype, offset"),
+        ("S=1,S=2", "problem.S", "given twice"),
+        ("B=1", "problem.S", "missing and has no default; accepted: 1 … 4096"),
+        ("S=0", "problem.S", "out of its limits; accepted: 1 … 4096"),
+        ("S=5000", "problem.S", "out of its limits"),
+        ("S=1.5", "problem.S", "not a whole number"),
+        ("S=1e3", "problem.S", "not a whole number"),
+        ("S=" + "9" * 30, "problem.S", "a number of 20 digits or more is out of its limits; accepted: 1 … 4096"),
+        ("S=" + "9" * 1900, "problem.S", "out of its limits"),
+        ({"S": "9" * 9000}, "problem.S", "out of its limits"),
+        ({"S": 10**30}, "problem.S", "out of its limits"),
+        ("S=٣", "problem.S", "not a whole number"),
+        ("S", "problem", "NAME=VALUE"),
+        ("S=", "problem", "NAME=VALUE"),
+        ("=4", "problem", "NAME=VALUE"),
+        ("S=1,causal=maybe", "problem.causal", "neither true nor false"),
+        ("S=1,dtype=float8", "problem.dtype", "not one of float32, float16"),
+        ("S=1," * 1000, "problem", "characters long"),
+        ({"S": True}, "problem.S", "not a whole number"),
+        ({"S": 256.0}, "problem.S", "not a whole number"),
+        ({"S": None}, "problem.S", "not a whole number"),
+        ({"S": [1]}, "problem.S", "not a whole number"),
+        ({"S": 1, "causal": 1}, "problem.causal", "neither true nor false"),
+        ({"S": 1, "causal": None}, "problem.causal", "neither true nor false"),
+        ({"S": 1, "dtype": 32}, "problem.dtype", "not one of"),
+        ({"S": 1, 7: 1}, "problem.7", "there is no `7`"),
+    ],
+)
+def test_a_wrong_problem_names_the_field_and_what_it_accepts(given: Any, field: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_problem(FIELDS, given)
+    assert raised.value.field == field
+    assert reason in raised.value.reason
+
+
+@given(
+    problem=st.fixed_dictionaries(
+        {
+            "B": st.integers(1, 64),
+            "S": st.integers(1, 4096),
+            "offset": st.integers(1 - (1 << 62), (1 << 62) - 1),
+            "causal": st.booleans(),
+            "dtype": st.sampled_from(["float32", "float16"]),
+        }
+    )
+)
+def test_the_key_of_a_problem_reads_back(problem: dict[str, Any]) -> None:
+    assert parse_problem(FIELDS, problem_key(problem)) == problem
+
+
+def test_the_key_is_canonical() -> None:
+    key = problem_key(parse_problem(FIELDS, "causal=YES,S=007"))
+    assert key == "B=1,S=7,offset=0,causal=true,dtype=float32"
+    assert problem_key({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "accepts"),
+    [
+        (Field(name="n", type="int"), "a whole number"),
+        (Field(name="n", type="int", min=1), "1 …"),
+        (Field(name="n", type="int", max=9), "… 9"),
+        (Field(name="n", type="int", min=1, max=9), "1 … 9"),
+        (Field(name="n", type="bool"), "true or false"),
+        (Field(name="n", type="choice", choices=("a", "b")), "a, b"),
+    ],
+)
+def test_a_field_says_what_it_accepts(field: Field, accepts: str) -> None:
+    assert field.accepts == accepts

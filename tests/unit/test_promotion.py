@@ -1,0 +1,183 @@
+"""The verdict's rules one by one, and its error rates on simulated noise (fixed seeds, so these counts are exact)."""
+
+import numpy as np
+import pytest
+
+from evo.job import ConfirmReport
+from evo.outcome import CaseError, WrongAnswer
+from evo.policy import Policy
+from evo.promotion import Rule, Verdict, judge
+from evo.timing import Timing
+
+POLICY = Policy()
+
+
+def noisy_round(rng: np.random.Generator, *times_us: float, rounds: int = 100) -> list[Timing]:
+    """Interleaved series as a shared CPU gives them: jitter, drift all suffer together, and rare interruptions."""
+    drift = np.exp(np.cumsum(rng.normal(0, 0.002, rounds)))
+    interrupted = 1.0 + rng.exponential(0.3, (len(times_us), rounds)) * (rng.random((len(times_us), rounds)) < 0.03)
+    jitter = rng.lognormal(0, 0.015, (len(times_us), rounds))
+    return [
+        Timing(samples_us=tuple(time_us * drift * jitter[i] * interrupted[i])) for i, time_us in enumerate(times_us)
+    ]
+
+
+def confirmation(
+    rng: np.random.Generator, *, challenger_us: float, incumbent_us: float | None = 100.0, **baselines: float
+) -> ConfirmReport:
+    times = [challenger_us, challenger_us, incumbent_us or 1.0, *baselines.values()]
+    challenger, again, incumbent, *others = noisy_round(rng, *times)
+    return ConfirmReport(
+        challenger=challenger,
+        challenger_again=again,
+        incumbent=None if incumbent_us is None else incumbent,
+        baselines=dict(zip(baselines, others, strict=True)),
+    )
+
+
+def verdict(report: ConfirmReport, challengers: int = 1, policy: Policy = POLICY) -> Verdict:
+    return judge(report, policy, challengers, np.random.default_rng(0))
+
+
+def rule(of: Verdict, name: str) -> Rule:
+    return next(rule for rule in of.rules if rule.name == name)
+
+
+def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
+    """A noiseless session: only the figures decide."""
+    alike = Timing(samples_us=(challenger,) * 20)
+    report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
+    return verdict(report, policy=Policy(**policy))  # type: ignore[arg-type]
+
+
+def test_a_clear_gain_meets_every_rule() -> None:
+    result = verdict(confirmation(np.random.default_rng(1), challenger_us=80))
+    assert result.promote
+    assert [rule.name for rule in result.rules] == ["intervals", "effect", "significance", "gain", "noise"]
+    assert all(rule.passed for rule in result.rules)
+    assert result.speedup is not None
+    assert result.speedup.low < 1.25 < result.speedup.high
+    assert result.summary.startswith("Promoted: 20.")
+
+
+def test_a_slower_challenger_fails_every_rule_and_the_texts_say_so() -> None:
+    result = verdict(confirmation(np.random.default_rng(2), challenger_us=110))
+    assert not result.promote
+    assert not any(rule.passed for rule in result.rules)
+    assert rule(result, "gain").text.startswith("The challenger takes 9.8% more time")
+    assert "more time; at least 2.0% less is needed" in rule(result, "gain").text
+    assert "lie apart, but the incumbent is ahead" in rule(result, "intervals").text
+    assert result.summary == (
+        "Not promoted: 9.8% more time than the incumbent; not met: intervals, effect, significance, gain, noise."
+    )
+
+
+def test_the_minimum_gain_is_the_policys() -> None:
+    assert rule(exactly(97, 100), "gain").passed
+    assert rule(exactly(98, 100), "gain").passed
+    assert not rule(exactly(97, 100, minimum_gain=0.05), "gain").passed
+    assert not exactly(97, 100, minimum_gain=0.05).promote
+
+
+def test_intervals_must_lie_apart() -> None:
+    assert rule(exactly(97, 100), "intervals").passed
+    overlapping = verdict(confirmation(np.random.default_rng(3), challenger_us=99.9))
+    assert not rule(overlapping, "intervals").passed
+    assert "intervals overlap" in rule(overlapping, "intervals").text
+    assert rule(overlapping, "intervals").figure >= rule(overlapping, "intervals").threshold
+
+
+def test_the_effect_must_be_large_enough() -> None:
+    report = confirmation(np.random.default_rng(4), challenger_us=95)
+    assert rule(verdict(report), "effect").passed
+    assert not rule(verdict(report, policy=Policy(minimum_effect=50.0)), "effect").passed
+
+
+def test_p_is_corrected_for_the_number_of_challengers() -> None:
+    report = confirmation(np.random.default_rng(5), challenger_us=99.5)
+    alone, tenth = rule(verdict(report), "significance"), rule(verdict(report, challengers=10), "significance")
+    assert tenth.figure == pytest.approx(min(1.0, 10 * alone.figure))
+    assert "corrected for 10 challengers" in tenth.text
+    crowded = Policy(significance=2 * alone.figure)
+    assert rule(verdict(report, policy=crowded), "significance").passed
+    assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
+
+
+def test_a_gain_within_the_sessions_own_noise_is_none() -> None:
+    rng = np.random.default_rng(6)
+    challenger, incumbent = noisy_round(rng, 95, 100)
+    apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
+    result = verdict(ConfirmReport(challenger=challenger, challenger_again=apart, incumbent=incumbent))
+    assert not result.promote
+    assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
+    assert "does not exceed" in rule(result, "noise").text
+    assert result.summary.endswith("less time than the incumbent; not met: noise.")
+
+
+def test_without_a_second_series_the_noise_is_unknown_and_nothing_is_promoted() -> None:
+    challenger, incumbent = noisy_round(np.random.default_rng(7), 50, 100)
+    result = verdict(ConfirmReport(challenger=challenger, incumbent=incumbent))
+    assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
+
+
+def test_without_incumbent_the_first_confirmed_becomes_champion() -> None:
+    result = verdict(confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=300, naive=120))
+    assert result.promote
+    assert result.summary == "Promoted: the first champion."
+    assert result.baseline == "naive"
+    assert result.baseline_speedup is not None
+    assert result.baseline_speedup.estimate == pytest.approx(120 / 90, rel=0.02)
+    assert not result.behind_every_baseline
+    assert {rule.name: rule.required for rule in result.rules} == {"first": True, "noise": False, "baseline": False}
+
+
+def test_a_first_champion_behind_every_baseline_is_labelled() -> None:
+    result = verdict(confirmation(np.random.default_rng(9), challenger_us=90, incumbent_us=None, numpy=30, torch=20))
+    assert result.promote
+    assert result.behind_every_baseline
+    assert not rule(result, "baseline").passed
+
+
+def test_a_noisy_session_is_reported_for_a_first_champion() -> None:
+    rng = np.random.default_rng(10)
+    challenger, again = (Timing(samples_us=tuple(rng.lognormal(4.6, 0.3, 100))) for _ in range(2))
+    result = verdict(ConfirmReport(challenger=challenger, challenger_again=again))
+    assert result.promote
+    assert not rule(result, "noise").passed
+
+
+@pytest.mark.parametrize("failed", ["challenger", "incumbent"])
+def test_what_cannot_be_measured_again_is_not_promoted(failed: str) -> None:
+    failure = WrongAnswer(reason="tolerance")
+    result = verdict(ConfirmReport(failure=failure, failed=failed))  # type: ignore[arg-type]
+    assert not result.promote
+    assert f"The {failed} could not be measured in a fresh process (wrong answer)" in result.summary
+    assert not rule(result, "measured").passed
+
+
+def test_a_failed_case_forbids_promotion_whatever_the_speed() -> None:
+    report = confirmation(np.random.default_rng(11), challenger_us=10)
+    wrong = CaseError(case="peaked", output="out", rel_l2=0.1, max_abs=1.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
+    result = verdict(ConfirmReport(**{**vars(report), "cases": (wrong,)}))
+    assert not result.promote
+    assert result.summary == "Not promoted. 1 of 1 correctness checks failed on fresh inputs, first peaked."
+
+
+def test_every_text_is_one_sentence() -> None:
+    texts = [
+        r.text for us in (80, 120) for r in verdict(confirmation(np.random.default_rng(us), challenger_us=us)).rules
+    ]
+    texts += [
+        r.text for r in verdict(confirmation(np.random.default_rng(0), challenger_us=1, incumbent_us=None, b=2)).rules
+    ]
+    assert all(text[0].isupper() and text.endswith(".") and ". " not in text for text in texts)
+
+
+def test_a_kernel_against_itself_is_hardly_ever_promoted() -> None:
+    rng = np.random.default_rng(12)
+    assert sum(verdict(confirmation(rng, challenger_us=100)).promote for _ in range(60)) == 0
+
+
+def test_a_gain_of_five_percent_is_nearly_always_promoted() -> None:
+    rng = np.random.default_rng(13)
+    assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57

@@ -1,0 +1,209 @@
+"""Recorded spaces: the field's two formats, read into outcomes, costs and a family document."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from evo.errors import InvalidInput, NotFound
+from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, TimedOut, WrongAnswer
+from evo.recording import Recording, config_key, parse_recording
+from evo.space import Space, Tunable
+from tests.data import synthetic
+
+Document = dict[str, Any]
+
+
+def cache(**changes: Any) -> Document:
+    costs = {"compile_time": 200.0, "verification_time": 30.0, "benchmark_time": 70.0}
+    document: Document = {
+        "device_name": "Imaginary 100",
+        "tune_params_keys": ["block", "layout"],
+        "tune_params": {"layout": ["row", "col"], "block": [16, 32]},
+        "cache": {
+            "16,row": {"block": 16, "layout": "row", "time": 0.5, **costs},
+            "32,row": {"block": 32, "layout": "row", "time": "CompilationFailedConfig", **costs},
+            "16,col": {"block": 16, "layout": "col", "time": "RuntimeFailedConfig", **costs},
+            "32,col": {"block": 32, "layout": "col", "time": 2.0, "__error__": "InvalidConfig"},
+        },
+    }
+    return document | changes
+
+
+def t4(*results: Document, **metadata: Any) -> Document:
+    return {"schema_version": "1.0.0", "metadata": metadata, "results": list(results)}
+
+
+def result(value: float = 0.25, unit: str = "ms", invalidity: str = "correct", **configuration: Any) -> Document:
+    return {
+        "configuration": configuration,
+        "times": {"compilation_time": 1500.0, "validation": 20.0, "runtimes": [3.0, 4.0]},
+        "invalidity": invalidity,
+        "correctness": 1,
+        "measurements": [{"name": "power", "value": 3}, {"name": "time", "value": value, "unit": unit}],
+        "objectives": ["time"],
+    }
+
+
+def parse(document: Document) -> Recording:
+    return parse_recording(json.dumps(document), "tiny")
+
+
+def test_a_cache_file_gives_every_config_its_outcome_and_costs() -> None:
+    recording = parse(cache())
+    assert list(recording.entries) == ["16,row", "32,row", "16,col", "32,col"]
+    measured = recording.outcome("16,row")
+    assert isinstance(measured, Measured)
+    assert measured.timing.median_us == pytest.approx(500.0)
+    kinds = [type(recording.outcome(key)) for key in ("32,row", "16,col", "32,col")]
+    assert kinds == [CompileFailed, LaunchFailed, InvalidConfig]
+    costs = recording.costs("32,row")
+    assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((0.2, 0.03, 0.07))
+    assert costs.total_s == pytest.approx(0.3)
+    assert recording.device == "Imaginary 100"
+    assert recording.optimum_us == pytest.approx(500.0)
+
+
+def test_the_document_describes_exactly_the_recorded_space() -> None:
+    recording = parse(cache())
+    document = recording.document()
+    assert document["name"] == "tiny"
+    assert document["recording"] is True
+    assert document["replay"]["tunables"] == {"block": {"values": [16, 32]}, "layout": {"values": ["row", "col"]}}
+    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
+    space = Space(tunables, valid_keys=document["replay"]["valid_keys"])
+    assert space.valid_count == 4
+    assert all(space.key(entry.config) == key for key, entry in recording.entries.items())
+
+
+@pytest.mark.parametrize("cut", ["}}", "}}\n", ""])
+def test_a_cache_file_that_was_never_closed_reads_the_same(cut: str) -> None:
+    text = json.dumps(cache()) + "\n"
+    opened = text[: text.rindex("}}")] + ("," if cut == "" else "")
+    assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
+
+
+def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
+    kinds = {
+        "compile": CompileFailed,
+        "runtime": LaunchFailed,
+        "correctness": WrongAnswer,
+        "constraints": InvalidConfig,
+        "timeout": TimedOut,
+    }
+    failures = [result(invalidity=kind, block=2 + number) for number, kind in enumerate(kinds)]
+    recording = parse(t4(result(block=1, value=0.25), *failures))
+    measured = recording.outcome("1")
+    assert isinstance(measured, Measured)
+    assert measured.timing.median_us == pytest.approx(250.0)
+    assert [type(recording.outcome(str(2 + number))) for number in range(5)] == list(kinds.values())
+    costs = recording.costs("1")
+    assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((1.5, 0.02, 0.007))
+
+
+def test_t4_values_are_those_that_occur_numbers_in_order() -> None:
+    recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
+    assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
+
+
+def test_t4_keeps_the_first_of_a_repeated_config() -> None:
+    recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.25)))
+    assert recording.optimum_us == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("miliseconds", 1e3), ("s", 1e6), ("", 1e6)]
+)
+def test_t4_units_are_honoured(unit: str, factor: float) -> None:
+    recording = parse(t4(result(block=1, value=2.0, unit=unit), timeunit="seconds"))
+    assert recording.optimum_us == pytest.approx(2 * factor)
+    assert recording.costs("1").compile_s == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"kernel": 1}, "tiny"),
+        (cache(tune_params={}), "tiny: tune_params"),
+        (cache(tune_params_keys=["block", "lay"]), "tiny: tune_params_keys"),
+        (cache(cache={"a": {"block": 17, "layout": "row", "time": 1.0}}), "tiny: cache['a'].block"),
+        (cache(cache={"a": {"block": 16, "layout": ["row"], "time": 1.0}}), "tiny: cache['a'].layout"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": "Odd"}}), "tiny: cache['a'].time"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": -1}}), "tiny: cache['a'].time"),
+        (cache(cache={"a": {"block": 16, "layout": "row"}}), "tiny: cache['a'].time"),
+        (cache(cache={"a": 3}), "tiny: cache['a']"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}), "tiny"),
+        (cache(cache={}), "tiny"),
+        (t4(), "tiny: results"),
+        (t4(result()), "tiny: results[0].configuration"),
+        (t4(result(block=[1])), "tiny: results[0].configuration.block"),
+        (t4(result(block=1), result(layout=1)), "tiny: results[0].configuration.layout"),
+        (t4(result(block=1, invalidity="odd")), "tiny: results[0].invalidity"),
+        (t4(result(block=1, unit="GFLOP/s")), "tiny: results[0].measurements.time.unit"),
+        (t4(result(block=1) | {"objectives": ["energy"]}), "tiny: results[0].measurements"),
+        (t4(result(block=1), timeunit="weeks"), "tiny: metadata.timeunit"),
+        (t4(result(block=1) | {"times": [1]}), "tiny: results[0].times"),
+        (t4(result(block=1) | {"measurements": [1]}), "tiny: results[0].measurements[0]"),
+        (t4(result(block=1) | {"times": {"compilation": "long"}}), "tiny: results[0].times.compilation"),
+    ],
+)
+def test_a_malformed_file_is_refused_naming_the_place(document: Document, field: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        parse(document)
+    assert refusal.value.field == field
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0'])
+def test_what_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="tiny"):
+        parse_recording(text, "tiny")
+
+
+def paths(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where every value of a document stands."""
+    inside = document.items() if isinstance(document, dict) else enumerate(document)
+    for place, value in inside:
+        yield (*above, place)
+        if isinstance(value, dict | list):
+            yield from paths(value, (*above, place))
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 0, 1e400, "odd", [], [1], ["x"], [None], {}, {"a": 1})
+
+
+@pytest.mark.parametrize("document", [cache(), t4(result(block=1), result(block=2), timeunit="ms")])
+def test_any_value_of_the_wrong_kind_is_refused_or_harmless(document: Document) -> None:
+    for path, value in itertools.product(list(paths(document)), ODD):
+        damaged = json.loads(json.dumps(document))
+        inner = damaged
+        for place in path[:-1]:
+            inner = inner[place]
+        inner[path[-1]] = value
+        try:
+            assert parse(damaged).optimum_us > 0
+        except InvalidInput as refusal:
+            assert refusal.field.startswith("tiny")
+
+
+def test_an_unknown_config_is_named_with_an_example() -> None:
+    recording = parse(cache())
+    with pytest.raises(NotFound, match=r"'64,row'.*block, layout, e\.g\. '16,row'"):
+        recording.outcome("64,row")
+    with pytest.raises(NotFound):
+        recording.costs("")
+
+
+def test_keys_use_the_declared_spelling_of_a_value() -> None:
+    entry = {"block": 16.0, "layout": "row", "time": 1.0}
+    assert list(parse(cache(cache={"16,row": entry})).entries) == ["16,row"]
+    assert config_key({"a": 0.5, "b": True, "c": "x"}) == "0.5,True,x"
+
+
+def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
+    text = synthetic.FILE.read_text()
+    assert json.loads(text) == synthetic.document()
+    recording = parse_recording(text, "synthetic")
+    outcomes = [entry.outcome for entry in recording.entries.values()]
+    assert {type(outcome) for outcome in outcomes} == {Measured, CompileFailed, LaunchFailed}

@@ -1,0 +1,214 @@
+"""Families are found by name and by path, and a digest stands for everything a candidate is made from."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.errors import InvalidInput, NotFound
+from evo.objective import Objective
+from templates import registry
+from tests.unit.family_document import SPEC, write_family
+
+RECORDING = {
+    "device_name": "a GPU",
+    "tune_params_keys": ["block", "unroll"],
+    "tune_params": {"block": [32, 64], "unroll": [1, 2]},
+    "cache": {
+        "32,1": {"block": 32, "unroll": 1, "time": 2.0},
+        "64,1": {"block": 64, "unroll": 1, "time": 1.0},
+        "64,2": {"block": 64, "unroll": 2, "time": "CompilationFailedConfig"},
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_family(tmp_path / "scale")
+
+
+def test_a_folder_is_found_by_path_however_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = registry.find(str(folder))
+    assert package.family.name == "scale"
+    assert package.location == str(folder)
+    monkeypatch.chdir(folder)
+    assert {registry.find(text).digest for text in (".", "./", "../scale", "./family.toml")} == {package.digest}
+
+
+def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
+    packages = registry.builtin()
+    assert [package.family.name for package in packages] == sorted(package.path.name for package in packages)
+    for package in packages:
+        assert package.location is None
+        assert registry.find(package.family.name).digest == package.digest
+
+
+def test_an_unknown_name_is_answered_with_near_misses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
+    with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
+        registry.find("sofmax")
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(NotFound, match=r"for the one in this directory write \./scale$"):
+        registry.find("scale")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["./nowhere", "/nowhere/else", "nowhere.json", "~no-such-user/x", "./a\0b", "./" + "x" * 5000],
+    ids=["relative", "absolute", "recording", "user", "null", "endless"],
+)
+def test_a_path_that_is_not_there_says_what_is_wanted(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFound, match=r"family\.toml"):
+        registry.find(path)
+
+
+def test_a_folder_without_a_spec_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"holds no family\.toml; `kernel-evo new NAME`"):
+        registry.find(str(tmp_path))
+
+
+def test_an_installed_package_offers_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_family(tmp_path / "kernels_of_mine" / "scale")
+    metadata = tmp_path / "kernels_of_mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kernels-of-mine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[kernel_evo.families]\nscale = kernels_of_mine.scale\ngone = kernels_of_mine.gone\nlost = not_there.at_all\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = registry.find("scale")
+    assert package.path == tmp_path / "kernels_of_mine" / "scale"
+    assert package.location == str(package.path)
+    with pytest.raises(NotFound, match=r"kernels_of_mine\.gone holds no family\.toml"):
+        registry.find("gone")
+    with pytest.raises(NotFound, match=r"not_there\.at_all that should hold it is not importable"):
+        registry.find("lost")
+    with pytest.raises(NotFound, match="did you mean `scale`"):
+        registry.find("scales")
+
+
+def edit_template(folder: Path) -> None:
+    (folder / "kernel.c.j2").write_text("{{ TILE }}")
+
+
+def edit_spec(folder: Path) -> None:
+    (folder / "family.toml").write_text(SPEC + "\n# a remark\n")
+
+
+def edit_reference(folder: Path) -> None:
+    (folder / "reference.py").write_text("# other inputs")
+
+
+def add_header(folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "header.h").write_text("")
+
+
+def rename(folder: Path) -> None:
+    (folder / "notes.txt").rename(folder / "notez.txt")
+
+
+def edit_notes(folder: Path) -> None:
+    (folder / "notes.txt").write_text("othe")
+
+
+@pytest.mark.parametrize("edit", [edit_template, edit_spec, edit_reference, add_header, rename, edit_notes])
+def test_whatever_is_edited_the_digest_is_another(folder: Path, edit: object) -> None:
+    (folder / "notes.txt").write_text("note")
+    before = registry.find(str(folder))
+    assert registry.find(str(folder)) is before, "an unchanged family is read once"
+    assert callable(edit)
+    edit(folder)
+    assert registry.find(str(folder)).digest != before.digest
+
+
+def test_an_edited_include_changes_every_digest(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "vector.h").write_text("1")
+    monkeypatch.setattr(registry, "INCLUDE", include)
+    before = registry.find(str(folder)).digest
+    (include / "vector.h").write_text("22")
+    assert registry.find(str(folder)).digest != before
+
+
+def test_neither_place_nor_caches_nor_times_change_the_digest(folder: Path, tmp_path: Path) -> None:
+    digest = registry.find(str(folder)).digest
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "reference.cpython-311.pyc").write_bytes(b"x")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("x")
+    (folder / "kernel.c.j2~").write_text("x")
+    os.utime(folder / "reference.py", (0, 0))
+    assert registry.find(str(folder)).digest == digest
+    assert registry.find(str(write_family(tmp_path / "elsewhere" / "scale"))).digest == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "field", "reason"),
+    [
+        ("family.toml", "name = ", "family.toml", "is not TOML"),
+        ("family.toml", SPEC.replace('name = "scale"', 'name = "skale"'), "family.toml", "make both scale"),
+        ("family.toml", SPEC.replace("kernel.c.j2", "kernel.j2"), "cpu", "the file kernel.j2 is missing"),
+        ("family.toml", SPEC.replace("TILE * UNROLL", "TILE * ROLL"), "cpu.derived.step", "did you mean `UNROLL`"),
+    ],
+)
+def test_a_wrong_folder_says_what_is_wrong(folder: Path, name: str, content: str, field: str, reason: str) -> None:
+    (folder / name).write_text(content)
+    with pytest.raises(InvalidInput) as raised:
+        registry.find(str(folder))
+    assert raised.value.field.endswith(field)
+    assert reason in raised.value.reason
+
+
+def test_a_folder_needs_its_reference_and_text_in_utf8(folder: Path) -> None:
+    (folder / "reference.py").unlink()
+    with pytest.raises(InvalidInput, match=r"the file reference\.py is missing"):
+        registry.find(str(folder))
+    (folder / "family.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(InvalidInput, match="is not TOML"):
+        registry.find(str(folder))
+
+
+def test_a_folder_full_of_other_things_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "big.bin").write_bytes(b"x" * (1 << 20))
+    monkeypatch.setattr(registry, "MAX_FOLDER_BYTES", 1 << 20)
+    with pytest.raises(InvalidInput, match="move data elsewhere"):
+        registry.find(str(folder))
+    monkeypatch.setattr(registry, "MAX_FILES", 2)
+    with pytest.raises(InvalidInput, match="a folder of its own"):
+        registry.find(str(folder))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
+    text = json.dumps(RECORDING)
+    path = tmp_path / ("pnpoly-GPU.json.gz" if packed else "pnpoly-GPU.json")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    package = registry.find(str(path))
+    assert package.family.name == "pnpoly-GPU"
+    assert package.recording is not None
+    assert registry.find(str(path)) is package
+    replay = Device(kind="replay", model="a GPU", architecture=package.digest, uuid="u")
+    space = package.family.space({}, replay, Objective())
+    assert [package.recording.outcome(space.key(space.decode(row))).kind for row in space.indices] == [
+        "measured",
+        "measured",
+        "compile_failed",
+    ]
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(InvalidInput):
+        registry.find(str(path))
+
+
+def test_the_digest_of_a_recording_is_that_of_its_text(tmp_path: Path) -> None:
+    text = json.dumps(RECORDING).encode()
+    (tmp_path / "a.json").write_bytes(text)
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(text))
+    assert registry.find(str(tmp_path / "a.json")).digest == registry.find(str(tmp_path / "b.json.gz")).digest

@@ -1,0 +1,145 @@
+"""Templates render to the same text every time, or say in which line of which file they do not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evo.errors import EvoError
+from templates.registry import Package, find
+from templates.render import RenderError, check, render, used_names
+from tests.unit.family_document import SPEC, TEMPLATES, write_family
+
+CONFIG = {"TILE": 4, "UNROLL": 2, "ORDER": "rows"}
+PROBLEM = {"ROWS": 3, "COLS": 5, "squared": True, "dtype": "float32"}
+DERIVED = {"parts": 2, "step": 8}
+SOURCE_SPEC = SPEC.replace('template = "kernel.c.j2"', 'source = "kernel.c"')
+
+
+def package(folder: Path, template: str | None = None, spec: str = SPEC, **files: str) -> Package:
+    named = {name.replace("__", "."): content for name, content in files.items()}
+    if template is not None:
+        named["kernel.c.j2"] = template
+    return find(str(write_family(folder / "scale", spec, named)))
+
+
+def rendered(tmp_path: Path, template: str, **files: str) -> str:
+    return render(package(tmp_path, template, **files), "cpu", CONFIG, PROBLEM, DERIVED)
+
+
+def failure(tmp_path: Path, template: str, **files: str) -> str:
+    with pytest.raises(RenderError) as raised:
+        rendered(tmp_path, template, **files)
+    assert isinstance(raised.value, EvoError)
+    return str(raised.value)
+
+
+def test_variables_are_tunables_fields_and_derived_values(tmp_path: Path) -> None:
+    assert rendered(tmp_path, TEMPLATES["kernel.c.j2"]) == "3 5 4 8 rows squared\n"
+
+
+def test_blocks_leave_no_empty_lines_and_text_is_not_escaped(tmp_path: Path) -> None:
+    line = 'r{{ row }} = a < b && "c";\n'
+    template = "{% for row in range(2) %}\n    {% if row < TILE %}\n" + line + "    {% endif %}\n{% endfor %}\n"
+    assert rendered(tmp_path, template) == 'r0 = a < b && "c";\nr1 = a < b && "c";\n'
+
+
+def test_the_functions_of_expressions_are_at_hand(tmp_path: Path) -> None:
+    template = "{{ ceil_div(COLS, TILE) }} {{ max(TILE, COLS) }} {{ min(TILE, COLS) }} {{ gcd(6, TILE) }} {{ abs(-1) }}"
+    assert rendered(tmp_path, template) == "2 5 4 2 1"
+
+
+def test_the_folder_comes_before_the_shared_includes(tmp_path: Path) -> None:
+    assert rendered(tmp_path, '{% include "part.h" %}', part__h="{{ TILE }} here") == "4 here"
+    own = package(tmp_path / "b", '{% include "simd.h.j2" %}', **{"simd.h__j2": "mine"})
+    assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("\n{{ TILES }}", "kernel.c.j2:2: 'TILES' is undefined"),
+        ("{% if TILES > 1 %}{% endif %}", "kernel.c.j2:1: 'TILES' is undefined"),
+        ("\n\n{% for x in %}", "kernel.c.j2:3: "),
+        ("{% if TILE %}", "kernel.c.j2:1: Unexpected end of template"),
+        ("\n{{ TILE // (UNROLL - 2) }}", "kernel.c.j2:2: integer division or modulo by zero"),
+        ("{{ ORDER + 1 }}", "kernel.c.j2:1: can only concatenate str"),
+        ("{{ ORDER.format }} {{ ().__class__.__base__ }}", "kernel.c.j2:1: access to attribute '__class__'"),
+        ("{{ range(10 ** 9) }}", "kernel.c.j2:1: Range too big"),
+        ("{{ [1].append(2) }}", "kernel.c.j2:1: "),
+        ("{{ lipsum() }}", "kernel.c.j2:1: 'lipsum' is undefined"),
+        ("{{ [1, 2] | random }}", "kernel.c.j2:1: No filter named 'random'"),
+        ('\n{% include "gone.h" %}', "kernel.c.j2:2: there is no file gone.h to include"),
+        ('{% include "../scale/reference.py" %}', "there is no file ../scale/reference.py to include"),
+        ('\n{% include "part.h" %}', "part.h:2: 'X' is undefined"),
+        ('{% import "macros.h" as m %}\n{{ m.tile() }}', "macros.h:3: 'Y' is undefined"),
+        ('{% include "kernel.c.j2" %}', "recursion"),
+        ("{% for a in range(9000) %}{% for b in range(9000) %}{{ a * b }} {% endfor %}{% endfor %}", "more than 8 MiB"),
+    ],
+)
+def test_a_template_at_fault_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
+    files = {"part__h": "\n{{ X }}", "macros__h": "{% macro tile() %}\n\n{{ Y }}{% endmacro %}"}
+    assert message in failure(tmp_path, template, **files)
+
+
+def test_a_template_that_is_no_text_is_named(tmp_path: Path) -> None:
+    folder = write_family(tmp_path / "scale")
+    (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
+    with pytest.raises(RenderError, match=r"kernel\.c\.j2: is not UTF-8"):
+        render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
+
+
+def test_what_was_found_is_rendered_even_when_the_files_change(tmp_path: Path) -> None:
+    found = package(tmp_path, "{{ TILE }} before")
+    (tmp_path / "scale" / "kernel.c.j2").write_text("{{ TILE }} after")
+    assert render(found, "cpu", CONFIG, PROBLEM, DERIVED) == "4 before"
+    assert render(find(str(tmp_path / "scale")), "cpu", CONFIG, PROBLEM, DERIVED) == "4 after"
+
+
+def test_a_source_is_used_as_it_is_behind_macros(tmp_path: Path) -> None:
+    found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int tile = TILE; /* {{ not a template }} */\n")
+    text = render(found, "cpu", CONFIG, {**PROBLEM, "ROWS": -3}, {"half": 0.5})
+    assert text == (
+        "#define ROWS (-3)\n#define COLS 5\n#define squared 1\n#define dtype float32\n"
+        "#define TILE 4\n#define UNROLL 2\n#define ORDER rows\n#define half 0.5\n"
+        '#line 1 "kernel.c"\nint tile = TILE; /* {{ not a template }} */\n'
+    )
+
+
+def test_names_used_are_found_through_includes_and_imports(tmp_path: Path) -> None:
+    template = '{% set own = TILE %}{{ own }}{% include "a.h" %}{% for i in range(COLS) %}{{ i }}{% endfor %}'
+    found = package(tmp_path, template, a__h='{% import "b.h" as b with context %}{{ step }}', b__h="{{ ORDER }}")
+    assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ TILE }}{{ UNROLL }}{{ ORDER }}{{ PARTS }}", "there is no `PARTS`, did you mean `parts`"),
+        ("{{ TILE }}{{ ORDER }}", "the tunable UNROLL changes nothing: use it in the template"),
+        ("{{ TILE", "kernel.c.j2:1: "),
+        ('{% include "gone.h" %}', "there is no file gone.h to include"),
+    ],
+)
+def test_check_finds_what_the_template_misses(tmp_path: Path, template: str, message: str) -> None:
+    with pytest.raises(RenderError) as raised:
+        check(package(tmp_path, template), "cpu")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("template", ["{{ TILE }}{{ UNROLL }}{{ ORDER }}", "{{ step }}{{ ORDER }}"])
+def test_a_tunable_may_matter_through_a_derived_value(tmp_path: Path, template: str) -> None:
+    check(package(tmp_path, template), "cpu")
+
+
+def test_a_tunable_may_matter_through_the_launch_and_a_source_by_its_words(tmp_path: Path) -> None:
+    check(package(tmp_path), "cuda")  # BLOCK occurs in the launch only
+    check(package(tmp_path / "b", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDER"), "cpu")
+    with pytest.raises(RenderError, match="ORDER changes nothing"):
+        check(package(tmp_path / "c", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDERED"), "cpu")
+
+
+def test_rendering_is_a_function_of_its_arguments(tmp_path: Path) -> None:
+    found = package(tmp_path, "{% set n = namespace(x=0) %}{% set n.x = n.x + TILE %}{{ n.x }}")
+    values: list[dict[str, Any]] = [{**CONFIG, "TILE": tile} for tile in (1, 2, 1)]
+    assert [render(found, "cpu", value, PROBLEM, DERIVED) for value in values] == ["1", "2", "1"]

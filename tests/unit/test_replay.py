@@ -1,0 +1,93 @@
+"""A recorded space in a device's place."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evo.errors import Conflict, EvoError
+from evo.job import Baseline, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Report
+from evo.objective import Objective
+from evo.outcome import InvalidConfig, Measured
+from evo.recording import Recording
+from templates.registry import find
+from tests.unit.test_pipeline import lease
+from workers.devices import driver
+from workers.families import Assignment, Copy
+from workers.replay import Replay
+
+PACKAGE = find(str(Path(__file__).parent.parent / "data" / "synthetic.json"))
+
+
+@pytest.fixture
+def recording() -> Recording:
+    assert PACKAGE.recording is not None
+    return PACKAGE.recording
+
+
+def performed(job: Job, time_scale: float = 0.0) -> Report:
+    work = Assignment(terms=lease(1).terms, copy=Copy(package=PACKAGE, folder=Path()))
+    return Replay(time_scale).perform(work, job, {})
+
+
+def test_every_config_has_its_recorded_outcome(recording: Recording) -> None:
+    for key in list(recording.entries)[:50]:
+        report = performed(Evaluate(number=0, config=recording.entries[key].config))
+        assert isinstance(report, EvaluateReport)
+        assert report.outcome == recording.outcome(key)
+
+
+def test_a_config_outside_the_recording_is_invalid() -> None:
+    report = performed(Evaluate(number=0, config={"tile_m": 1}))
+    assert isinstance(report, EvaluateReport)
+    assert isinstance(report.outcome, InvalidConfig)
+
+
+def of_kind(recording: Recording, *, measured: bool) -> Confirm:
+    entries = [each for each in recording.entries.values() if isinstance(each.outcome, Measured) == measured]
+    return Confirm(challenger=entries[0].config, incumbent=entries[1].config, seed=3)
+
+
+def test_a_confirmation_draws_rounds_from_the_recorded_samples_the_same_way_each_time(recording: Recording) -> None:
+    job = of_kind(recording, measured=True)
+    first, again = performed(job), performed(job)
+    assert isinstance(first, ConfirmReport)
+    assert first == again
+    assert first.challenger is not None
+    assert first.incumbent is not None
+    assert len(first.challenger.samples_us) == lease(1).terms.policy.confirm_samples
+    outcome = recording.outcome(",".join(str(value) for value in job.challenger.values()))
+    assert isinstance(outcome, Measured)
+    assert set(first.challenger.samples_us) <= set(outcome.timing.samples_us)
+
+
+def test_a_failed_recording_fails_its_confirmation(recording: Recording) -> None:
+    report = performed(of_kind(recording, measured=False))
+    assert isinstance(report, ConfirmReport)
+    assert report.failed == "challenger"
+    assert report.failure is not None
+
+
+def test_it_can_take_its_time(recording: Recording) -> None:
+    key, entry = max(recording.entries.items(), key=lambda item: recording.costs(item[0]).total_s)
+    scale = 0.02 / recording.costs(key).total_s
+    report = performed(Evaluate(number=0, config=entry.config), time_scale=scale)
+    assert isinstance(report, EvaluateReport)
+    assert 0.02 <= report.stages.measure_s < 1.0
+
+
+def test_a_recording_has_no_baselines_and_a_folder_no_recording() -> None:
+    assert performed(Baseline()).timings == {}
+    package = SimpleNamespace(recording=None, family=SimpleNamespace(name="sdpa"))
+    work = Assignment(terms=lease(1).terms, copy=SimpleNamespace(package=package, family=package.family))
+    with pytest.raises(EvoError, match="sdpa is no recording"):
+        Replay().perform(work, Baseline(), {})
+
+
+def test_the_device_is_always_there_and_compiles_and_runs_nothing(tmp_path: Path) -> None:
+    (device,) = driver("replay").discover(tmp_path)
+    assert (device.kind, device.ceilings) == ("replay", None)
+    with pytest.raises(Conflict, match="nothing to compile"):
+        driver("replay").compiler()
+    with pytest.raises(Conflict, match="nothing to run"):
+        driver("replay").open(device, Objective(), tmp_path)

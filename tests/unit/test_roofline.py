@@ -1,0 +1,71 @@
+import pytest
+
+from evo.device import Ceilings, Device
+from evo.family import Work
+from evo.objective import Objective
+from evo.roofline import Roofline, device_roofline, roofline
+
+CEILINGS = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=10e9, source="measured")
+
+
+def work(flops: float, moved: float, dtype: str = "float32") -> Work:
+    return Work(flops=flops, bytes=moved, dtype=dtype)
+
+
+def test_the_floor_is_the_slower_of_arithmetic_and_memory() -> None:
+    assert roofline(work(1e6, 1e4), CEILINGS) == Roofline(floor_us=10.0, bound="compute")
+    assert roofline(work(1e4, 1e6), CEILINGS) == Roofline(floor_us=100.0, bound="memory")
+
+
+def test_attention_on_an_l4_has_the_known_bounds() -> None:
+    """B=2 H=8 S=512 D=64 in FP16: 8.9 µs of tensor time at 121 TFLOP/s, 14 µs of DRAM at 300 GB/s."""
+    l4 = Ceilings(flops_per_s={"float16": 121e12}, bytes_per_s=300e9, source="table")
+    problem = work(4 * 2 * 8 * 512 * 512 * 64, 4 * 2 * 8 * 512 * 64 * 2, "float16")
+    assert roofline(problem, l4) == Roofline(floor_us=pytest.approx(14.0, abs=0.05), bound="memory")
+    assert roofline(problem, l4, cached_bytes=48 << 20) == Roofline(
+        floor_us=pytest.approx(8.9, abs=0.05), bound="compute"
+    )
+
+
+def test_share_and_impossible_are_two_sides_of_the_floor() -> None:
+    limit = Roofline(floor_us=10.0, bound="compute")
+    assert limit.share(40.0) == 0.25
+    assert not limit.impossible(10.0)
+    assert not limit.impossible(8.1)
+    assert limit.impossible(7.9)
+    assert limit.impossible(8.1, tolerance=0.1)
+
+
+def test_an_unknown_dtype_leaves_the_memory_floor() -> None:
+    assert roofline(work(1e9, 1e4, "float8"), CEILINGS) == Roofline(floor_us=1.0, bound="memory")
+
+
+def test_threads_lower_the_floor() -> None:
+    assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
+
+
+def device(**limits: float) -> Device:
+    return Device(kind="cpu", model="test", architecture="x", uuid="u", limits=limits, ceilings=CEILINGS)
+
+
+@pytest.mark.parametrize(
+    ("objective", "limits", "floor_us"),
+    [
+        (Objective(cache="cold"), {"l3_bytes": 2e6}, 100.0),
+        (Objective(cache="hot"), {"l3_bytes": 2e6}, 0.1),
+        (Objective(cache="hot"), {"l3_bytes": 0.5e6}, 50.0),
+        (Objective(cache="hot"), {}, 0.1),
+        (Objective(cache="cold", threads=2), {}, 50.0),
+    ],
+)
+def test_a_hot_measurement_moves_only_what_the_cache_cannot_keep(
+    objective: Objective, limits: dict[str, float], floor_us: float
+) -> None:
+    floor = device_roofline(device(**limits), work(1e4, 1e6), objective)
+    assert floor is not None
+    assert floor.floor_us == pytest.approx(floor_us)
+
+
+def test_a_recording_has_no_roofline() -> None:
+    replay = Device(kind="replay", model="m", architecture="a", uuid="u")
+    assert device_roofline(replay, work(1, 1), Objective()) is None

@@ -1,0 +1,54 @@
+"""Temporary folders: gone with their process, and no living process loses its own."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers.scratch import ScratchError, scratch, sweep_scratch
+
+KILLED = """
+import os, signal
+from workers.scratch import scratch
+with scratch() as folder:
+    (folder / "file").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+
+def test_it_is_there_for_the_block_and_gone_after_it() -> None:
+    with scratch() as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "file").write_text("x")
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_holds_is_not(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
+    (left,) = tmp_path.iterdir()
+    (tmp_path / "kernel-evo-scratch-unmarked").mkdir()
+    with scratch() as mine:
+        sweep_scratch()
+        assert not left.exists()
+        assert mine.is_dir()
+        assert (tmp_path / "kernel-evo-scratch-unmarked").is_dir()
+
+
+def test_without_any_temporary_folder_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(*_: object, **__: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.mkdtemp", nowhere)
+    with pytest.raises(ScratchError, match="set TMPDIR"), scratch():
+        pytest.fail("there is no folder")

@@ -1,0 +1,329 @@
+"""The search: asking and telling, restarts at any moment, when to stop, challenge and prune."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.errors import Conflict, EvoError, InvalidInput
+from evo.history import ELITES
+from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
+from evo.policy import Policy
+from evo.recording import Recording, parse_recording
+from evo.search import Budget, Logged, Search
+from evo.space import Space, Tunable
+from evo.strategy import STRATEGIES, Context, build
+from evo.timing import Timing
+from evo.trial import Trial
+from tests.data import synthetic
+from tests.unit.landscapes import SPACES
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return parse_recording(json.dumps(synthetic.document()), "synthetic")
+
+
+@pytest.fixture(scope="module")
+def space(recording: Recording) -> Space:
+    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
+    return Space(tunables, valid_keys=recording.entries)
+
+
+def start(space: Space, name: str = "random", seed: int = 0, policy: Policy | None = None, **budget: Any) -> Search:
+    strategy = build(name, Context(space=space))
+    return Search(space=space, strategy=strategy, budget=Budget(**budget), policy=policy or Policy(), seed=seed)
+
+
+def ended(trial: Trial, outcome: Outcome) -> Trial:
+    return replace(trial, outcome=outcome)
+
+
+def lasting(us: float) -> Outcome:
+    return Measured(timing=Timing(samples_us=(us,)))
+
+
+def run(search: Search, times: Sequence[float]) -> list[Logged]:
+    """Ask and tell one trial for each time."""
+    log = []
+    for us in times:
+        trial = search.ask()
+        assert trial is not None
+        log.append(search.tell(ended(trial, lasting(us))))
+    return log
+
+
+class Worker:
+    """Replays outcomes for one search with several trials under way, and notes what a database would store."""
+
+    def __init__(self, recording: Recording, space: Space, name: str, slots: int) -> None:
+        self.recording, self.space, self.name, self.slots = recording, space, name, slots
+        self.stored: dict[int, Logged] = {}
+        self.search = start(space, name, seed=5)
+
+    def turn(self) -> None:
+        while len(self.search.history.pending) < self.slots:
+            trial = self.search.ask()
+            assert trial is not None
+            seen = self.search.history.seen[trial.number]
+            self.stored[trial.number] = Logged(trial=trial, seen=seen, position=None)
+        pending = list(self.search.history.pending.values())
+        trial = pending[len(self.stored) * 7 % len(pending)]
+        outcome = self.recording.outcome(self.space.key(trial.config))
+        self.stored[trial.number] = self.search.tell(ended(trial, outcome))
+
+    def restart(self) -> None:
+        self.search = start(self.space, self.name, seed=5)
+        self.search.restore(reversed(self.stored.values()))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(("slots", "every"), [(1, 1), (1, 7), (3, 1), (3, 10)])
+def test_a_restarted_search_asks_the_same_trials_in_the_same_order(
+    name: str, slots: int, every: int, recording: Recording, space: Space
+) -> None:
+    steady, shaken = (Worker(recording, space, name, slots) for _ in range(2))
+    for turn in range(60):
+        steady.turn()
+        shaken.turn()
+        if turn % every == 0:
+            shaken.restart()
+    assert shaken.stored == steady.stored
+    assert shaken.search.history.seen == steady.search.history.seen
+    assert shaken.search.history.finished == steady.search.history.finished
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_same_seed_gives_the_same_search_and_another_one_another(
+    name: str, recording: Recording, space: Space
+) -> None:
+    configs = []
+    for seed in (11, 11, 12):
+        search = start(space, name, seed=seed)
+        for _ in range(30):
+            trial = search.ask()
+            assert trial is not None
+            search.tell(ended(trial, recording.outcome(space.key(trial.config))))
+        configs.append([trial.config for trial in search.history.asked])
+    assert configs[0] == configs[1] != configs[2]
+
+
+def test_telling_returns_what_a_restart_needs(space: Space) -> None:
+    search = start(space)
+    first, second = search.ask(), search.ask()
+    assert first is not None and second is not None
+    outcome = lasting(3)
+    assert search.tell(ended(second, outcome)) == Logged(trial=ended(second, outcome), seen=0, position=0)
+    third = search.ask()
+    assert third is not None
+    assert search.tell(ended(third, outcome)) == Logged(trial=ended(third, outcome), seen=1, position=1)
+
+
+def test_an_outcome_counts_once(space: Space) -> None:
+    search = start(space)
+    trial = search.ask()
+    assert trial is not None
+    with pytest.raises(EvoError, match="trial 0 has no outcome"):
+        search.tell(trial)
+    search.tell(ended(trial, lasting(1)))
+    with pytest.raises(Conflict, match="trial 0 is not pending"):
+        search.tell(ended(trial, lasting(1)))
+    with pytest.raises(Conflict, match="trial 9 is not pending"):
+        search.tell(ended(replace(trial, number=9), lasting(1)))
+    assert len(search.history.finished) == 1
+
+
+def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
+    return [replace(entry, **changes) if at == place else entry for at, entry in enumerate(log)]
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "reason"),
+    [
+        (1, {"position": 3}, "order of ended trials has gaps"),
+        (2, {"position": None}, "order of ended trials has gaps|both an outcome and a position"),
+        (3, {"position": None}, "trial 3 must have both an outcome and a position"),
+        (2, {"seen": 3}, "trial 2 saw outcomes that came after its own"),
+        (3, {"seen": 9}, "trial 3 saw outcomes that came after its own"),
+        (1, {"seen": -1}, "trial 1 saw outcomes"),
+        (2, {"seen": 0}, "a later trial saw fewer outcomes"),
+    ],
+)
+def test_a_log_that_contradicts_itself_is_refused(
+    place: int, changes: dict[str, Any], reason: str, space: Space
+) -> None:
+    log = run(start(space), [4, 3, 2, 1])
+    with pytest.raises(EvoError, match=reason):
+        start(space).restore(shifted(log, place, **changes))
+
+
+def test_a_log_with_a_missing_trial_is_refused(space: Space) -> None:
+    log = run(start(space), [4, 3, 2, 1])
+    with pytest.raises(EvoError, match="not numbered 0, 1, 2"):
+        start(space).restore(log[1:])
+
+
+def test_only_a_fresh_search_is_restored(space: Space) -> None:
+    search = start(space)
+    log = run(search, [1])
+    with pytest.raises(EvoError, match="fresh"):
+        search.restore(log)
+
+
+# Stopping
+
+
+def test_a_search_stops_after_its_trials_pending_ones_included(space: Space) -> None:
+    search = start(space, trials=3)
+    run(search, [1, 2])
+    assert search.stop_reason(0) is None
+    assert search.ask() is not None
+    assert search.stop_reason(0) == "trials"
+
+
+def test_a_search_stops_after_its_minutes(space: Space) -> None:
+    search = start(space, minutes=1.5)
+    assert search.stop_reason(89.9) is None
+    assert search.stop_reason(90.0) == "minutes"
+
+
+def test_a_search_stops_when_nothing_gets_better(space: Space) -> None:
+    search = start(space, stagnation=3)
+    run(search, [5, 6, 4, 9, 9])
+    assert (search.stagnant, search.stop_reason(0)) == (2, None)
+    run(search, [4])
+    assert (search.stagnant, search.stop_reason(0)) == (3, "stagnation")
+    assert search.best is not None
+    assert search.best.number == 2
+
+
+def test_a_search_without_any_time_stagnates_too(space: Space) -> None:
+    search = start(space, stagnation=4)
+    for _ in range(4):
+        assert search.stop_reason(0) is None
+        trial = search.ask()
+        assert trial is not None
+        search.tell(ended(trial, CompileFailed(log="no")))
+    assert search.stop_reason(0) == "stagnation"
+    assert search.best is None
+
+
+def test_a_search_stops_when_every_config_was_asked() -> None:
+    search = start(SPACES["one point"](), trials=10)
+    assert search.stop_reason(0) is None
+    assert search.ask() is not None
+    assert search.stop_reason(0) == "exhausted"
+    assert search.ask() is None
+
+
+def test_a_space_of_unknown_size_is_exhausted_when_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SPACES["one point"]()
+    monkeypatch.setattr(space, "valid_count", None)
+    search = start(space)
+    assert search.ask() is not None
+    assert search.stop_reason(0) is None
+    assert search.ask() is None
+    assert search.stop_reason(0) == "exhausted"
+
+
+def test_without_a_budget_a_search_goes_on(space: Space) -> None:
+    search = start(space)
+    run(search, [1] * 30)
+    assert search.stop_reason(1e9) is None
+
+
+@pytest.mark.parametrize("field", ["trials", "minutes", "stagnation"])
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_budget_is_above_zero(field: str, limit: int) -> None:
+    with pytest.raises(InvalidInput, match=f"budget.{field}"):
+        Budget(**{field: limit})
+
+
+# Challenging and pruning
+
+
+def test_the_best_trial_challenges_every_so_many_and_at_the_end(space: Space) -> None:
+    search = start(space, policy=Policy(challenge_every=5))
+    run(search, [9, 8, 7, 6])
+    assert search.challenge_due(None, ended=False) is None
+    run(search, [5])
+    due = search.challenge_due(None, ended=False)
+    assert due is not None
+    assert due.number == 4
+    assert search.challenge(due) == (4, 5)
+    run(search, [4, 4, 4, 4])
+    assert search.challenge_due(5.0, ended=False) is None
+    at_the_end = search.challenge_due(5.0, ended=True)
+    assert at_the_end is not None
+    assert at_the_end.number == 5
+
+
+def test_only_what_looks_faster_than_the_incumbent_challenges(space: Space) -> None:
+    search = start(space)
+    run(search, [9, 8, 7])
+    assert search.challenge_due(7.0, ended=True) is None
+    due = search.challenge_due(7.1, ended=True)
+    assert due is not None
+    assert due.number == 2
+
+
+def test_after_a_refusal_the_next_elites_may_challenge_but_not_all(space: Space) -> None:
+    search = start(space)
+    run(search, [3, 1, 2, 4, 5])
+    challengers = []
+    while (due := search.challenge_due(None, ended=True)) is not None:
+        challengers.append(due.number)
+        search.challenge(due)
+    assert challengers == [1, 2, 0]
+
+
+def test_a_search_without_a_time_has_no_challenger(space: Space) -> None:
+    search = start(space)
+    trial = search.ask()
+    assert trial is not None
+    search.tell(ended(trial, Cancelled()))
+    assert search.challenge_due(None, ended=True) is None
+
+
+def test_challenges_survive_a_restart(space: Space) -> None:
+    search = start(space, policy=Policy(challenge_every=2))
+    log = run(search, [3, 2])
+    due = search.challenge_due(None, ended=False)
+    assert due is not None
+    noted = search.challenge(due)
+    again = start(space, policy=Policy(challenge_every=2))
+    again.restore(log, [noted])
+    assert again.challenge_due(None, ended=False) is None
+    assert again.challenge_due(2.0, ended=True) is None
+    unaware = start(space, policy=Policy(challenge_every=2))
+    unaware.restore(log)
+    assert unaware.challenge_due(None, ended=False) == due
+
+
+def test_pruning_begins_with_a_full_set_of_elites(space: Space) -> None:
+    search = start(space, policy=Policy(prune_ratio=1.5))
+    run(search, list(range(100, 100 + ELITES - 1)))
+    assert search.prune_above_us() is None
+    run(search, [200])
+    assert search.prune_above_us() == pytest.approx(300)
+    run(search, [10])
+    assert search.prune_above_us() == pytest.approx(1.5 * (100 + ELITES - 2))
+
+
+def test_a_policy_may_never_prune(space: Space) -> None:
+    search = start(space, policy=Policy(prune_ratio=None))
+    run(search, [1] * 2 * ELITES)
+    assert search.prune_above_us() is None
+
+
+def test_each_trial_has_a_generator_of_its_own(space: Space) -> None:
+    """Seeded with (seed, number), so that what one trial drew cannot shift the next."""
+    search = start(space, seed=3)
+    run(search, [1, 1])
+    trial = search.ask()
+    assert trial is not None
+    exclude = {space.key(earlier.config) for earlier in search.history.asked[:2]}
+    assert space.sample(np.random.default_rng((3, 2)), 1, exclude=exclude) == [trial.config]

@@ -1,0 +1,50 @@
+"""What outlives a worker: sources and logs of all, binaries of the good ones and of every challenger."""
+
+from pathlib import Path
+
+from evo.job import BaselineReport, ConfirmReport, EvaluateReport
+from evo.outcome import Measured, WrongAnswer
+from evo.timing import Timing
+from tests.unit.test_pipeline import lease
+from workers.build import Built
+from workers.parcel import digest_of
+from workers.shipping import Shipping, early
+
+BUILT = Built(folder=Path("none"), source="int x;", log="a warning", binary=b"\x7fELF")
+
+
+def measured(time_us: float) -> EvaluateReport:
+    return EvaluateReport(outcome=Measured(timing=Timing(samples_us=(time_us,))))
+
+
+def names(shipping: Shipping, report: EvaluateReport | ConfirmReport, role: str = "candidate") -> list[str]:
+    parcel = shipping.pack(lease(1), report, {role: BUILT})
+    assert set(parcel.contents) == set(parcel.report.artefacts.values())
+    assert all(digest_of(content) == digest for digest, content in parcel.contents.items())
+    return sorted(parcel.report.artefacts)
+
+
+def test_binaries_of_the_best_so_far_and_of_its_equals_are_kept() -> None:
+    shipping = Shipping()
+    assert names(shipping, measured(10.0)) == ["binary", "compiler.log", "source"]
+    assert names(shipping, measured(10.1)) == ["binary", "compiler.log", "source"]
+    assert names(shipping, measured(12.0)) == ["compiler.log", "source"]
+    assert names(shipping, measured(5.0)) == ["binary", "compiler.log", "source"]
+    assert names(shipping, measured(10.0)) == ["compiler.log", "source"]
+
+
+def test_a_wrong_candidate_keeps_what_explains_it() -> None:
+    assert names(Shipping(), EvaluateReport(outcome=WrongAnswer(reason="x"))) == ["compiler.log", "source"]
+
+
+def test_a_challenger_is_kept_whole() -> None:
+    assert names(Shipping(), ConfirmReport(), "challenger") == ["binary", "compiler.log", "source"]
+
+
+def test_baselines_and_broken_jobs_ship_nothing() -> None:
+    assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
+    assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
+
+
+def test_sources_and_logs_can_travel_first() -> None:
+    assert set(early({"candidate": BUILT}).values()) == {b"int x;", b"a warning"}

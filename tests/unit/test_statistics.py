@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evo.statistics import EFFECT_CAP, Interval, bootstrap_interval, hedges_g, paired_p_value, ratio_interval
+
+
+def series(mean: float, deviation: float, count: int) -> np.ndarray:
+    """A series with exactly this mean and sample standard deviation."""
+    raw = np.arange(count, dtype=float)
+    return mean + deviation * (raw - raw.mean()) / raw.std(ddof=1)
+
+
+def test_hedges_g_agrees_with_the_published_worked_example() -> None:
+    """Borenstein, Hedges, Higgins and Rothstein, Introduction to Meta-Analysis (2009), chapter 4:
+    means 103 and 100, deviations 5.5 and 4.5, 50 each: d = 0.5970, J = 0.9923, g = 0.5924."""
+    assert hedges_g(series(100, 4.5, 50), series(103, 5.5, 50)) == pytest.approx(0.5924, abs=5e-5)
+
+
+@pytest.mark.parametrize(("freedom", "correction"), [(2, 0.5642), (3, 0.7236), (4, 0.7979), (5, 0.8408), (10, 0.9228)])
+def test_small_sample_correction_agrees_with_hedges_table(freedom: int, correction: float) -> None:
+    """Hedges (1981), table 1; with unit deviations and means one apart, g is the correction itself."""
+    first = freedom // 2 + 1
+    a, b = series(0, 1, first), series(1, 1, freedom + 2 - first)
+    assert hedges_g(a, b) == pytest.approx(correction, abs=1e-4)
+
+
+def test_hedges_g_is_negative_when_the_first_is_slower() -> None:
+    assert hedges_g([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]) == -hedges_g([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]) < 0
+
+
+def test_hedges_g_of_constant_series_is_finite() -> None:
+    assert hedges_g([1.0, 1.0], [2.0, 2.0]) == EFFECT_CAP
+    assert hedges_g([1.0, 1.0], [1.0, 1.0]) == 0.0
+
+
+def test_trimming_estimates_the_same_effect_on_normal_samples() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(100, 5, 20_000), rng.normal(105, 5, 20_000)
+    assert hedges_g(a, b, trim=0.2) == pytest.approx(hedges_g(a, b), abs=0.03)
+
+
+def test_trimming_sees_a_difference_that_interruptions_hide() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(100, 2, 100), rng.normal(105, 2, 100)
+    a[::25] *= 2.0
+    assert hedges_g(a, b) < 0.8 < hedges_g(a, b, trim=0.2)
+
+
+def test_bootstrap_interval_of_the_median_has_its_nominal_coverage() -> None:
+    rng = np.random.default_rng(5)
+    covered = sum(
+        interval.low <= 100.0 <= interval.high
+        for interval in (bootstrap_interval(rng.normal(100, 5, 100), 0.95, rng) for _ in range(200))
+    )
+    assert 181 <= covered <= 199
+
+
+def test_bootstrap_interval_depends_on_nothing_but_samples_and_generator() -> None:
+    samples = np.random.default_rng(6).normal(100, 5, 40)
+    first = bootstrap_interval(samples, 0.95, np.random.default_rng(7))
+    assert first == bootstrap_interval(list(samples), 0.95, np.random.default_rng(7))
+    assert first.estimate == np.median(samples)
+
+
+@pytest.mark.parametrize("samples", [[5.0], [5.0] * 30])
+def test_bootstrap_interval_without_spread_has_no_width(samples: list[float]) -> None:
+    assert bootstrap_interval(samples, 0.95, np.random.default_rng(0)) == Interval(low=5.0, estimate=5.0, high=5.0)
+
+
+def test_ratio_interval_cancels_drift_that_both_series_share() -> None:
+    rng = np.random.default_rng(8)
+    drift = np.linspace(1.0, 1.5, 100)
+    a, b = 100 * drift * rng.normal(1, 0.002, 100), 105 * drift * rng.normal(1, 0.002, 100)
+    ratio = ratio_interval(b, a, 0.95, rng)
+    assert ratio.low < 1.05 < ratio.high
+    assert ratio.high - ratio.low < 0.01
+
+
+def test_paired_p_value_matches_the_signed_rank_distribution() -> None:
+    """All eight rounds faster: one sign pattern in 2⁸."""
+    a = np.arange(1.0, 9.0)
+    assert paired_p_value(a, a + np.linspace(0.1, 0.8, 8)) == pytest.approx(1 / 2**8)
+    assert paired_p_value(a + np.linspace(0.1, 0.8, 8), a) == pytest.approx(1.0)
+
+
+def test_paired_p_value_of_equal_series_is_one() -> None:
+    assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 1.0
+
+
+def test_series_of_different_length_are_no_pairs() -> None:
+    with pytest.raises(ValueError, match="equally long, not 3 and 2"):
+        paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0])
+
+
+times = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=2, max_size=60)
+
+
+@given(samples=times, confidence=st.sampled_from([0.5, 0.9, 0.99]))
+def test_interval_is_ordered_and_within_the_samples(samples: list[float], confidence: float) -> None:
+    interval = bootstrap_interval(samples, confidence, np.random.default_rng(0))
+    rounding = 1 + 1e-12  # of interpolation between two samples
+    assert interval.low <= interval.estimate <= interval.high
+    assert min(samples) <= interval.low * rounding
+    assert interval.high <= max(samples) * rounding
+
+
+@given(samples=times, other=times, trim=st.sampled_from([0.0, 0.2]))
+def test_effect_is_antisymmetric_and_finite(samples: list[float], other: list[float], trim: float) -> None:
+    effect = hedges_g(samples, other, trim=trim)
+    assert effect == pytest.approx(-hedges_g(other, samples, trim=trim), rel=1e-9, abs=1e-9)
+    assert abs(effect) <= EFFECT_CAP
+
+
+@pytest.mark.parametrize(
+    ("other", "overlap"),
+    [((2.0, 2.5, 3.0), True), ((2.1, 2.5, 3.0), False), ((0.0, 0.5, 0.9), False), ((0.0, 1.5, 3.0), True)],
+)
+def test_overlap(other: tuple[float, float, float], overlap: bool) -> None:
+    mine, theirs = Interval(low=1.0, estimate=1.5, high=2.0), Interval(low=other[0], estimate=other[1], high=other[2])
+    assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap

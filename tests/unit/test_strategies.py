@@ -1,0 +1,290 @@
+"""What each strategy does of its own, beyond the contract all of them keep (`test_strategy_conformance.py`)."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from evo.errors import NotFound
+from evo.history import ELITES, History
+from evo.outcome import Measured, Outcome
+from evo.space import Space, Tunable
+from evo.strategy import STRATEGIES, Context, build
+from evo.strategy.breeding import NEWCOMERS, PATIENCE, Breeding, parent_pool, restarting
+from evo.strategy.observations import HOPELESS, Observations
+from evo.strategy.opening import DESIGN, Opening
+from evo.strategy.parzen import Parzen, good_count
+from evo.strategy.portfolio import FLOOR, credit
+from evo.timing import Timing
+from evo.trial import Config, Proposal, Trial
+from tests.unit.landscapes import KINDS, SPACES, advance, ending, measured, mixed, tell, time_us
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def lasting(us: float) -> Outcome:
+    return Measured(timing=Timing(samples_us=(us,)))
+
+
+def told(history: History, config: Config, outcome: Outcome, origin: str = "random") -> Trial:
+    return tell(history, history.ask(Proposal(config=config, origin=origin)), outcome)
+
+
+def observed(space: Space, history: History) -> Observations:
+    seen = Observations(space)
+    seen.refresh(history)
+    return seen
+
+
+def line(length: int = 11) -> Space:
+    return Space([Tunable(name="X", values=list(range(length))), Tunable(name="KIND", values=["a", "b", "c"])])
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(NotFound, match="portfolio, tpe, evolution, random"):
+        build("annealing", Context(space=mixed()))
+
+
+def test_optuna_is_imported_only_for_the_strategy_that_needs_it() -> None:
+    code = "import sys, evo.strategy; sys.exit('optuna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "random"])
+def test_searching_beats_guessing(name: str) -> None:
+    space = SPACES["drawn"]()
+    best = {
+        rival: [
+            min(
+                time_us(space, trial)
+                for trial in advance(History(), build(rival, Context(space=space)), space, measured, 80, seed=seed)
+            )
+            for seed in range(5)
+        ]
+        for rival in (name, "random")
+    }
+    assert np.mean(best[name]) < np.mean(best["random"]) - 0.5
+
+
+# Observations
+
+
+def test_observations_order_times_before_the_pruned_before_the_failed() -> None:
+    space, history = line(), History()
+    outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
+    for x, outcome in enumerate(outcomes):
+        told(history, {"X": x, "KIND": "a"}, outcome)
+    history.ask(Proposal(config={"X": 9, "KIND": "c"}, origin="random"))
+    seen = observed(space, history)
+    assert [seen.numbers[place] for place in seen.order] == [4, 1, 2, 0, 5]
+    assert seen.losses.tolist() == [np.inf, 3, HOPELESS, 2, np.inf]
+    assert seen.measured == 2
+    assert seen.pending.tolist() == [[9, 2]]
+    assert len(seen.keys) == 7
+
+
+def test_only_what_beats_the_elites_enters_them() -> None:
+    history = History()
+    for x, us in enumerate([*range(20, 20 + ELITES), 40, 25.5, 1]):
+        told(history, {"X": x, "KIND": "b"}, lasting(us))
+    assert observed(line(40), history).entered == [True] * ELITES + [False, True, True]
+
+
+def test_what_has_no_time_never_enters_the_elites() -> None:
+    history = History()
+    for x in range(ELITES):
+        told(history, {"X": x, "KIND": "b"}, KINDS["crashed"])
+    told(history, {"X": 20, "KIND": "b"}, KINDS["pruned"])
+    seen = observed(line(40), history)
+    assert seen.entered == [False] * (ELITES + 1)
+    assert len(seen.elites) == 0
+
+
+def test_new_rows_are_valid_distinct_and_never_asked() -> None:
+    space, history = mixed(), History()
+    known = space.default()
+    told(history, known, lasting(1))
+    other = space.neighbours(known)[0]
+    invalid = space.encode({**known, "TILE": 128, "STAGES": 3})
+    rows = np.array([space.encode(known), space.encode(other), invalid, space.encode(other)])
+    assert observed(space, history).fresh(rows).tolist() == [1]
+
+
+# Opening
+
+
+def test_the_portfolio_tries_warm_starts_then_the_default_first() -> None:
+    space = mixed()
+    starts = space.sample(rng(), 2)
+    strategy = build("portfolio", Context(space=space, warm_starts=[*starts, space.default()]))
+    trials = advance(History(), strategy, space, measured, 5)
+    assert [trial.config for trial in trials[:3]] == [*starts, space.default()]
+    assert [trial.proposal.origin for trial in trials] == ["warm start"] * 3 + ["design"] * 2
+
+
+def test_the_design_keeps_away_from_what_is_known() -> None:
+    space, history = Space([Tunable(name="X", values=list(range(101)))]), History()
+    for x in range(50):
+        told(history, {"X": x}, KINDS["crashed"])
+    design = Opening(Context(space=space)).spread(observed(space, history), rng())
+    assert design is not None
+    assert int(design.config["X"]) > 90
+
+
+@pytest.mark.parametrize("name", ["portfolio", "evolution"])
+def test_nothing_is_concluded_while_nothing_was_measured(name: str) -> None:
+    space = mixed()
+    strategy = build(name, Context(space=space))
+    trials = advance(History(), strategy, space, ending("compile_failed"), DESIGN + 10)
+    assert {trial.proposal.origin for trial in trials} <= {"default", "design"}
+
+
+# Parzen
+
+
+def test_the_density_prefers_what_lies_near_the_good() -> None:
+    space, history = line(21), History()
+    for x in range(21):
+        told(history, {"X": x, "KIND": "abc"[x % 3]}, lasting(abs(x - 5) + (x % 3 != 0)))
+    seen = observed(space, history)
+    rows = np.array([[x, kind] for x in range(21) for kind in range(3)], dtype=np.int32)
+    worth = Parzen(space).worth(rows, seen).reshape(21, 3)
+    assert good_count(seen) == 3
+    assert worth[:, 0].argmax() in (4, 5, 6)
+    assert worth[5].mean() > worth[15].mean()
+
+
+def test_failures_are_never_among_the_good() -> None:
+    history = History()
+    for x in range(30):
+        told(history, {"X": x, "KIND": "a"}, lasting(1) if x == 7 else KINDS["pruned" if x % 2 else "crashed"])
+    seen = observed(line(40), history)
+    assert good_count(seen) == 1
+    assert seen.rows[seen.order[0]].tolist() == [7, 0]
+
+
+def test_what_is_pending_makes_its_surroundings_less_attractive() -> None:
+    space, history = line(), History()
+    for x in (0, 2, 4, 10):
+        told(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))
+    near = np.array([[6, 0]], dtype=np.int32)
+    alone = Parzen(space).worth(near, observed(space, history))
+    history.ask(Proposal(config={"X": 7, "KIND": "a"}, origin="random"))
+    assert Parzen(space).worth(near, observed(space, history)) < alone
+
+
+def test_draws_surround_their_centres_and_cover_the_rest_thinly() -> None:
+    space = line()
+    rows = Parzen(space).draw(np.array([[8, 1]], dtype=np.int32), 4000, rng())
+    counts = np.bincount(rows[:, 0], minlength=11)
+    # Half of the draws are uniform; of the other half, 10 % are spread and 12 % of the rest goes to either neighbour.
+    assert counts[8] / 4000 == pytest.approx(0.5 / 11 + 0.5 * (0.1 / 11 + 0.9 * 0.787), abs=0.03)
+    assert counts[7] / 4000 == pytest.approx(0.5 / 11 + 0.5 * (0.1 / 11 + 0.9 * 0.1065), abs=0.03)
+    assert (counts > 0).all()
+    assert set(rows[:, 1].tolist()) == {0, 1, 2}
+
+
+# Evolution
+
+
+def evolved(trials: int) -> tuple[Space, Observations]:
+    space, history = mixed(), History()
+    for config in space.sample(rng(3), trials):
+        trial = history.ask(Proposal(config=config, origin="random"))
+        tell(history, trial, measured(space, trial))
+    return space, observed(space, history)
+
+
+def test_better_elites_have_more_children() -> None:
+    space, seen = evolved(30)
+    brood = Breeding(space).brood(seen, 5000, rng())
+    shares = [(brood.parents == place).mean() for place in seen.elites]
+    assert shares == pytest.approx([(ELITES - rank) / 36 for rank in range(ELITES)], abs=0.02)
+
+
+def test_children_take_their_values_from_their_parents_but_for_two_at_most() -> None:
+    space, seen = evolved(30)
+    brood = Breeding(space).brood(seen, 2000, rng())
+    mothers, fathers = (seen.rows[brood.parents[:, side]] for side in (0, 1))
+    foreign = ((brood.rows != mothers) & (brood.rows != fathers)).sum(axis=1)
+    assert set(foreign.tolist()) == {0, 1, 2}
+    assert ((brood.rows == mothers).all(axis=1) & (brood.parents[:, 0] == brood.parents[:, 1])).mean() < 0.02
+    sizes = [len(tunable.values) for tunable in space.tunables]
+    assert (brood.rows >= 0).all() and (brood.rows < sizes).all()
+
+
+def test_ordinal_tunables_mostly_move_to_an_adjacent_value() -> None:
+    space, history = Space([Tunable(name="X", values=list(range(50)))]), History()
+    told(history, {"X": 25}, lasting(1))
+    children = Breeding(space).brood(observed(space, history), 4000, rng()).rows[:, 0]
+    steps = np.abs(children - 25)
+    # 70 % step first, and 70 % of these do not move a second time.
+    assert (steps == 1).mean() == pytest.approx(0.49 + 0.02, abs=0.04)
+    assert steps.max() > 10
+
+
+def test_a_mutant_has_one_parent_and_a_child_of_two_both() -> None:
+    space, seen = evolved(30)
+    brood = Breeding(space).brood(seen, 50, rng())
+    for child, parents in enumerate(brood.parents.tolist()):
+        proposal = brood.proposal(child, space, seen)
+        assert proposal.parents == tuple(sorted({seen.numbers[place] for place in parents}))
+        assert proposal.origin == ("mutation" if parents[0] == parents[1] else "crossover")
+
+
+def test_stagnation_brings_newcomers_while_half_of_the_elites_stay() -> None:
+    space, history = line(41), History()
+    configs = space.sample(rng(), 100)
+    for place, config in enumerate(configs[: ELITES + PATIENCE]):
+        told(history, config, lasting(1 + place))
+    seen = observed(space, history)
+    assert seen.idle == ELITES + PATIENCE - 1
+    assert not restarting(seen)
+    told(history, configs[-1], lasting(500))
+    for extra in range(PATIENCE - ELITES):
+        told(history, configs[ELITES + PATIENCE + extra], lasting(200 - extra))
+    seen.refresh(history)
+    assert seen.idle == 2 * PATIENCE
+    assert restarting(seen)
+    assert parent_pool(seen).tolist() == seen.elites[: ELITES // 2].tolist()
+    for extra in range(NEWCOMERS):
+        told(history, configs[70 + extra], lasting(300 - extra))
+    seen.refresh(history)
+    assert not restarting(seen)
+    pool = [seen.losses[place] for place in parent_pool(seen)]
+    assert pool == [1, 2, 3, 4, 296, 297, 298, 299]
+
+
+# Portfolio
+
+
+def test_credit_goes_to_who_finds_elites_and_leaves_the_other_its_floor() -> None:
+    history = History()
+    configs = line(40).sample(rng(), 80)
+    for place, config in enumerate(configs):
+        better = place % 2 == 0
+        told(history, config, lasting(100 - place if better else 1000), "tpe" if better else "mutation")
+    shares = credit(observed(line(40), history))
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["tpe"] > 0.7
+    assert FLOOR <= shares["evolution"] < 0.3
+
+
+def test_credit_starts_even_and_forgets() -> None:
+    assert credit(Observations(line())) == pytest.approx({"tpe": 0.5, "evolution": 0.5})
+    history = History()
+    configs = line(60).sample(rng(), 120)
+    for place, config in enumerate(configs):
+        origins = ("crossover", "tpe") if place < 60 else ("tpe", "crossover")
+        told(history, config, lasting(200 - place if place % 2 else 1000), origins[place % 2])
+    shares = credit(observed(line(60), history))
+    assert shares["evolution"] > 0.6
+
+
+def test_both_arms_and_the_design_take_part() -> None:
+    space = SPACES["drawn"]()
+    trials = advance(History(), build("portfolio", Context(space=space)), space, measured, 60)
+    assert {trial.proposal.origin for trial in trials} >= {"default", "design", "tpe", "crossover", "mutation"}

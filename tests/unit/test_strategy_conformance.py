@@ -1,0 +1,157 @@
+"""What every strategy owes its callers (`evo.strategy.base`), checked for each of them."""
+
+import time
+
+import numpy as np
+import pytest
+
+from evo.history import History
+from evo.space import Space
+from evo.strategy import STRATEGIES, Context, Strategy, build
+from evo.trial import Proposal, Trial
+from tests.unit.landscapes import KINDS, SPACES, advance, copied, ending, measured, tell, troubled
+
+pytestmark = pytest.mark.parametrize("name", STRATEGIES)
+
+
+def fresh(name: str, space: Space) -> Strategy:
+    return build(name, Context(space=space))
+
+
+def propose(strategy: Strategy, history: History, seed: int = 0) -> Proposal | None:
+    return strategy.propose(history, np.random.default_rng((seed, len(history.asked))))
+
+
+@pytest.mark.parametrize("shape", SPACES)
+def test_proposals_are_valid_and_new_whatever_the_outcomes(name: str, shape: str) -> None:
+    space, history = SPACES[shape](), History()
+    trials = advance(history, fresh(name, space), space, troubled, 60)
+    assert len(trials) == min(60, space.valid_count or 60)
+    assert all(trial.config in space for trial in trials)
+    assert len({space.key(trial.config) for trial in trials}) == len(trials)
+    assert all(list(trial.config) == list(space.names) for trial in trials)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SPACES if shape != "drawn"])
+def test_every_config_is_asked_before_the_space_is_exhausted(name: str, shape: str) -> None:
+    space, history = SPACES[shape](), History()
+    strategy = fresh(name, space)
+    trials = advance(history, strategy, space, measured, (space.valid_count or 0) + 1)
+    assert len(trials) == space.valid_count
+    assert propose(strategy, history) is None
+    assert propose(fresh(name, space), copied(history)) is None
+
+
+def test_the_last_configs_are_found_while_others_are_pending(name: str) -> None:
+    space, history = SPACES["floats"](), History()
+    strategy = fresh(name, space)
+    advance(history, strategy, space, troubled, 40)
+    while (proposal := propose(strategy, history)) is not None:
+        history.ask(proposal)
+    assert len(history.asked) == space.valid_count
+
+
+@pytest.mark.parametrize("shape", ["mixed", "categorical", "drawn"])
+@pytest.mark.parametrize("workers", [1, 5])
+def test_a_proposal_depends_on_history_and_generator_alone(name: str, shape: str, workers: int) -> None:
+    space, history = SPACES[shape](), History()
+    strategy, used = fresh(name, space), fresh(name, space)
+    advance(History(), used, space, measured, 15, seed=9)
+    for turn in range(45):
+        proposal = propose(strategy, history)
+        assert proposal is not None
+        if turn % 4 == 0:
+            assert propose(fresh(name, space), copied(history)) == proposal
+            assert propose(used, history) == proposal
+            assert propose(strategy, history) == proposal
+        history.ask(proposal)
+        if len(history.pending) == workers:
+            trial = history.pending[list(history.pending)[turn % workers]]
+            tell(history, trial, troubled(space, trial))
+
+
+def test_the_seed_matters(name: str) -> None:
+    space = SPACES["mixed"]()
+    runs = [advance(History(), fresh(name, space), space, measured, 30, seed=seed) for seed in (1, 2)]
+    assert [trial.config for trial in runs[0]] != [trial.config for trial in runs[1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_goes_on_when_every_trial_ends_the_same_way(name: str, kind: str) -> None:
+    space, history = SPACES["mixed"](), History()
+    trials = advance(history, fresh(name, space), space, ending(kind), 40)
+    assert len({space.key(trial.config) for trial in trials}) == 40
+
+
+def test_lost_and_cancelled_trials_are_no_information(name: str) -> None:
+    space = SPACES["mixed"]()
+    proposals = []
+    for kind in ("abandoned", "cancelled"):
+        history = History()
+        strategy = fresh(name, space)
+        for turn in range(40):
+            advance(history, strategy, space, measured if turn % 3 else ending(kind), 1)
+        proposals.append([trial.proposal for trial in history.asked])
+    assert proposals[0] == proposals[1]
+
+
+def test_a_failure_is_not_a_time_but_the_worst_there_is(name: str) -> None:
+    """A fast time on a failed outcome must not attract: `impossible` carries a timing of 0.1 µs."""
+    space = SPACES["mixed"]()
+    runs = []
+    for kind in ("impossible", "crashed"):
+        history = History()
+        strategy = fresh(name, space)
+        for turn in range(40):
+            advance(history, strategy, space, measured if turn % 3 else ending(kind), 1)
+        runs.append([trial.proposal for trial in history.asked])
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("told", [0, 25])
+def test_many_workers_get_different_configs(name: str, told: int) -> None:
+    space, history = SPACES["mixed"](), History()
+    strategy = fresh(name, space)
+    advance(history, strategy, space, measured, told)
+    for _ in range(32):
+        proposal = propose(strategy, history)
+        assert proposal is not None
+        history.ask(proposal)
+    assert len({space.key(trial.config) for trial in history.asked}) == told + 32
+
+
+def test_the_history_is_left_as_it_was(name: str) -> None:
+    space, history = SPACES["mixed"](), History()
+    strategy = fresh(name, space)
+    advance(history, strategy, space, troubled, 30)
+    before = (list(history.asked), list(history.finished), dict(history.pending))
+    propose(strategy, history)
+    assert (history.asked, history.finished, history.pending) == before
+
+
+def test_parents_are_measured_trials_oldest_first(name: str) -> None:
+    space, history = SPACES["mixed"](), History()
+    advance(history, fresh(name, space), space, troubled, 80)
+    times = {trial.number: trial.time_us for trial in history.finished}
+    for trial in history.asked:
+        parents = trial.proposal.parents
+        assert list(parents) == sorted(set(parents))
+        assert all(parent < trial.number and times[parent] is not None for parent in parents)
+
+
+@pytest.mark.parametrize("shape", ["mixed", "drawn"])
+def test_asking_is_quick_with_300_trials(name: str, shape: str) -> None:
+    space = SPACES[shape]()
+    history, strategy = History(), fresh(name, space)
+    guesses = space.sample(np.random.default_rng(0), 300)
+    for config in guesses[: min(300, (space.valid_count or 400) - 60)]:
+        trial = history.ask(Proposal(config=config, origin="random"))
+        tell(history, trial, troubled(space, trial))
+    seconds = []
+    for _ in range(40):
+        begun = time.perf_counter()
+        proposal = propose(strategy, history)
+        seconds.append(time.perf_counter() - begun)
+        assert proposal is not None
+        tell(history, history.ask(proposal), measured(space, Trial(number=0, proposal=proposal)))
+    assert np.median(seconds) <= 0.010

@@ -1,0 +1,68 @@
+"""Each built-in family keeps the contract between its document and its templates."""
+
+import numpy as np
+import pytest
+
+from evo.device import Device, DeviceKind
+from evo.family import LIMITS
+from evo.objective import Objective
+from templates.registry import Package, builtin
+from templates.render import check, render, used_names
+
+CASES = [(package, kind) for package in builtin() for kind in package.family.implementations]
+LIMIT = {
+    "compute_capability": 90,
+    "cores": 8,
+    "simd_bytes": 32,
+    "max_threads": 1024,
+    "warp_size": 32,
+    "max_blocks_per_sm": 32,
+    "max_threads_per_sm": 2048,
+    "sm_count": 100,
+}
+"""Plausible limits where 64 KiB would be none."""
+
+every_implementation = pytest.mark.parametrize(
+    ("package", "kind"), CASES, ids=[f"{package.family.name}-{kind}" for package, kind in CASES]
+)
+
+
+def device(kind: DeviceKind) -> Device:
+    limits = {name: float(LIMIT.get(name, 65536)) for name in LIMITS[kind]}
+    return Device(kind=kind, model="any", architecture="any", uuid="any", limits=limits)
+
+
+@every_implementation
+def test_a_template_uses_what_is_declared_and_every_tunable(package: Package, kind: DeviceKind) -> None:
+    check(package, kind)
+    fields = {field.name for field in package.family.fields}
+    assert used_names(package, kind) & fields, "a kernel that ignores its problem is none"
+
+
+@every_implementation
+def test_configs_render_for_every_case_and_every_case_is_covered_by_some(package: Package, kind: DeviceKind) -> None:
+    family = package.family
+    problem = family.problem("", kind)
+    space = family.space(problem, device(kind), Objective())
+    configs = [space.default(), *space.sample(np.random.default_rng(0), 40)]
+    for case in family.case_problems(problem, kind):
+        assert case.problem is not None, f"{case.case.name}: {case.refusal}"
+        broken = [family.violations(config, case.problem, device(kind), Objective()) for config in configs]
+        covered = [config for config, reasons in zip(configs, broken, strict=True) if not reasons]
+        assert covered, f"{case.case.name} is covered by no config"
+        for config in covered[:5]:
+            candidate = family.candidate(config, case.problem, device(kind), Objective())
+            source = render(package, kind, config, case.problem, candidate.derived)
+            assert family.implementations[kind].entry in source
+
+
+@every_implementation
+def test_different_configs_render_differently(package: Package, kind: DeviceKind) -> None:
+    family = package.family
+    problem = family.problem("", kind)
+    space = family.space(problem, device(kind), Objective())
+    sources: dict[str, str] = {}
+    for config in space.sample(np.random.default_rng(1), 20):
+        candidate = family.candidate(config, problem, device(kind), Objective())
+        text = f"{candidate.launch}\n{render(package, kind, config, problem, candidate.derived)}"
+        assert sources.setdefault(text, space.key(config)) == space.key(config)

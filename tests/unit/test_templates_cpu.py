@@ -1,0 +1,242 @@
+"""The C kernels of the built-in families are right: on every case of family.toml, on odd shapes, and within bounds."""
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from numpy.typing import NDArray
+
+from evo.device import Device
+from evo.family import Operand
+from evo.objective import Objective
+from evo.problem import Problem, problem_key
+from evo.trial import Config
+from templates.registry import INCLUDE, Package, find
+from templates.render import render, used_names
+from workers.compile import Artefact, Unit
+from workers.compile.cc import CCompiler, find_compiler
+from workers.devices import Argument, machine
+from workers.devices.memory import HostBuffers
+
+Array = NDArray[Any]
+
+FAMILIES = ("sdpa", "softmax")
+TWO_THREADS = Objective(threads=2)
+
+# Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
+SHAPES = {
+    "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
+    "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
+}
+
+
+@cache
+def compiler() -> CCompiler:
+    return CCompiler(find_compiler())
+
+
+@cache
+def device() -> Device:
+    limits = {"cores": 2.0, "simd_bytes": float(machine.simd_bytes(compiler().macros)), "l2_bytes": float(1 << 20)}
+    return Device(kind="cpu", model="this", architecture="native", uuid="cpu", limits=limits)
+
+
+@cache
+def package(name: str) -> Package:
+    return find(name)
+
+
+@cache
+def reference(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_reference", package(name).path / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def library(source: str, folder: Path, entry: str) -> Any:
+    artefact = compiler().compile(Unit(source=source, architecture="native", entry=entry), timeout_s=60)
+    assert isinstance(artefact, Artefact), artefact.log
+    assert not artefact.log
+    path = folder / f"{artefact.digest[:16]}.so"
+    if not path.exists():  # never overwrite a library that is loaded
+        path.write_bytes(artefact.binary)
+    return ctypes.CDLL(str(path))[entry]
+
+
+def kernel(name: str, problem: Problem, config: Config, folder: Path) -> Any:
+    family = package(name).family
+    derived = family.candidate(config, problem, device(), TWO_THREADS).derived
+    source = render(package(name), "cpu", config, problem, derived)
+    return library(source, folder, family.implementation("cpu").entry)
+
+
+def configs(name: str, problem: Problem, count: int, seed: int) -> list[Config]:
+    space = package(name).family.space(problem, device(), TWO_THREADS)
+    return [space.default(), *space.sample(np.random.default_rng(seed), count, set())]
+
+
+def call(name: str, problem: Problem, function: Any, inputs: dict[str, Array]) -> Array:
+    arguments = [
+        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in operands(name, problem)
+    ]
+    buffers = HostBuffers(arguments, inputs)
+    function(*buffers.call_arguments)
+    assert buffers.damage() is None
+    return buffers.read("out")
+
+
+def operands(name: str, problem: Problem) -> tuple[Operand, ...]:
+    return package(name).family.operands(problem)
+
+
+def excess(name: str, problem: Problem, inputs: dict[str, Array], out: Array) -> float:
+    """How far beyond the family's tolerance an output is: at most 1 passes."""
+    tolerance = operands(name, problem)[-1].tolerance
+    assert tolerance is not None
+    assert tolerance.max_abs_ratio is not None
+    exact = reference(name).reference(problem, inputs)["out"]
+    naive = reference(name).yardstick(problem, inputs)["out"]
+    error = max(float(np.abs(naive - exact).max()), float(np.abs(exact).max() * np.finfo(np.float32).eps))
+    rel_l2 = float(np.linalg.norm(out - exact) / np.linalg.norm(exact)) / tolerance.rel_l2
+    return max(rel_l2, float(np.abs(out - exact).max()) / (tolerance.max_abs_ratio * error))
+
+
+def test_attention_of_many_heads_at_once_is_that_of_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = reference("sdpa")
+    problem = {"B": 2, "H": 3, "S": 20, "D": 8, "causal": True, "dtype": "float16"}
+    inputs = module.inputs(problem, "normal", np.random.default_rng(0))
+    together = [module.reference(problem, inputs)["out"], module.yardstick(problem, inputs)["out"]]
+    monkeypatch.setattr(module, "SCORES_BYTES", 0)
+    alone = [module.reference(problem, inputs)["out"], module.yardstick(problem, inputs)["out"]]
+    assert all(np.array_equal(*each) for each in zip(together, alone, strict=True))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None:
+    family = package(name).family
+    tunables = {tunable.name for tunable in family.implementation("cpu").tunables}
+    used = used_names(package(name), "cpu")
+    assert tunables <= used <= tunables | {field.name for field in family.fields}
+
+
+@pytest.mark.parametrize(("name", "text"), [("sdpa", "B=1,H=2,S=160,D=64"), ("softmax", "rows=20,cols=777")])
+def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
+    family = package(name).family
+    problem = family.problem(text, "cpu")
+    for config in configs(name, problem, 5, seed=11):
+        functions: dict[str, Any] = {}
+        for case in family.case_problems(problem, "cpu"):
+            assert case.problem is not None
+            key = problem_key(case.problem)
+            functions[key] = functions.get(key) or kernel(name, case.problem, config, tmp_path)
+            inputs = reference(name).inputs(case.problem, case.case.inputs, np.random.default_rng(5))
+            out = call(name, case.problem, functions[key], inputs)
+            assert excess(name, case.problem, inputs, out) <= 1, (case.case.name, config)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in SHAPES.items() for text in texts])
+def test_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
+    problem = package(name).family.problem(text, "cpu")
+    inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
+    for config in configs(name, problem, 3, seed=len(text)):
+        out = call(name, problem, kernel(name, problem, config, tmp_path), inputs)
+        assert excess(name, problem, inputs, out) <= 1, config
+
+
+@pytest.mark.parametrize(("name", "text"), [("sdpa", "B=1,H=3,S=70,D=32,causal=true"), ("softmax", "rows=9,cols=100")])
+def test_threads_change_nothing(name: str, text: str, tmp_path: Path) -> None:
+    problem = package(name).family.problem(text, "cpu")
+    inputs = reference(name).inputs(problem, "normal", np.random.default_rng(2))
+    config = configs(name, problem, 0, seed=0)[0]
+    one, two = (call(name, problem, kernel(name, problem, {**config, "THREADS": n}, tmp_path), inputs) for n in (1, 2))
+    assert one.tobytes() == two.tobytes()
+
+
+def test_the_tolerance_of_attention_notices_one_missing_key() -> None:
+    problem = package("sdpa").family.problem("B=1,H=1,S=512,D=64", "cpu")
+    inputs = reference("sdpa").inputs(problem, "normal", np.random.default_rng(3))
+    q, k, v = (inputs[name].astype(np.float64) for name in ("q", "k", "v"))
+    weights = np.exp(q @ k[..., :-1, :].swapaxes(-1, -2) / 8)
+    out = weights @ v[..., :-1, :] / weights.sum(axis=-1, keepdims=True)
+    assert excess("sdpa", problem, inputs, out.astype(np.float32)) > 100
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_baselines_that_are_there_agree_with_the_reference(name: str) -> None:
+    text = "B=1,H=2,S=40,D=16,causal=true" if name == "sdpa" else "rows=4,cols=30"
+    problem = package(name).family.problem(text, "cpu")
+    inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
+    offered = reference(name).baselines(problem)
+    assert set(offered) == {"numpy", "numpy-in-place", "torch"}
+    for baseline in ("numpy", "numpy-in-place"):
+        timed = offered[baseline](inputs)
+        timed()
+        assert excess(name, problem, inputs, np.asarray(timed())) <= 1, baseline
+
+
+def widths() -> list[int]:
+    return [width for width in (4, 8, 16) if 4 * width <= device().limits["simd_bytes"]]
+
+
+def include_only(body: str, **variables: int) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(INCLUDE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(body).render(**variables)
+
+
+@pytest.mark.parametrize(("degree", "bound"), [(4, 2.9e-6), (5, 1.6e-7)])
+@pytest.mark.parametrize("width", widths())
+def test_exp2_is_as_exact_as_it_says(width: int, degree: int, bound: float, tmp_path: Path) -> None:
+    source = include_only(
+        """{% include "simd.h.j2" %}
+{% include "exp2.h.j2" %}
+void run(const float *x, float *y, int n) { for (int i = 0; i < n; i += WIDTH) store(y + i, exp2_of(load(x + i))); }
+""",
+        WIDTH=width,
+        EXP_DEGREE=degree,
+    )
+    special = np.array([0, -0.0, -127, -128, -1e30, -np.inf, 1, -1], np.float32)
+    x = np.concatenate([np.linspace(-126, 127, 1 << 18, dtype=np.float32), np.resize(special, 16)])
+    y = np.full_like(x, np.nan)
+    library(source, tmp_path, "run")(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), x.size)
+    exact = np.exp2(x[: 1 << 18].astype(np.float64))
+    assert np.abs(y[: 1 << 18] / exact - 1).max() <= bound
+    assert y[1 << 18 :][:8].tolist() == [1, 1, 0, 0, 0, 0, 2, 0.5]
+
+
+@pytest.mark.parametrize("width", widths())
+def test_vectors_transpose_and_reduce(width: int, tmp_path: Path) -> None:
+    source = include_only(
+        """{% include "simd.h.j2" %}
+void run(const float *x, float *y, float *reduced) {
+  Vector rows[WIDTH];
+  for (int i = 0; i < WIDTH; i++) rows[i] = load(x + i * WIDTH);
+  reduced[0] = largest_of(rows[1]);
+  reduced[1] = sum_of(rows[1]);
+  reduced[2] = any(rows[0] > splat(x[WIDTH - 1] - 1));
+  reduced[3] = any(rows[0] > splat(x[WIDTH - 1]));
+  transpose(rows);
+  for (int i = 0; i < WIDTH; i++) store(y + i * WIDTH, rows[i]);
+}
+""",
+        WIDTH=width,
+    )
+    x = np.arange(width * width, dtype=np.float32).reshape(width, width)
+    y, reduced = np.zeros_like(x), np.zeros(4, np.float32)
+    library(source, tmp_path, "run")(*(array.ctypes.data_as(ctypes.c_void_p) for array in (x, y, reduced)))
+    np.testing.assert_array_equal(y, x.T)
+    assert reduced.tolist() == [x[1].max(), x[1].sum(), 1, 0]

@@ -1,0 +1,87 @@
+"""How samples come about: pruned on evidence, interleaved fairly, cold when cold is asked for."""
+
+import gc
+
+import pytest
+
+from tests.unit.fake_session import FakeSession, ScriptedTimer
+from workers.baselines import Baselines
+from workers.bench import fitting_rounds
+from workers.protocol import Compare
+from workers.timing import WARM_US, Beside, cold_sets, interleave, take, undisturbed
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "held", "sets"),
+    [(32 << 20, 2 << 20, 81), (1 << 20, 64 << 20, 2), (0, 1 << 20, 2), (1 << 40, 1 << 20, 1024), (32 << 20, 8, 4096)],
+)
+def test_cold_sets_go_past_five_times_the_cache_within_reason(cache_bytes: int, held: int, sets: int) -> None:
+    assert cold_sets(cache_bytes, held, memory_bytes=4 << 30) == sets
+
+
+def test_a_hopeless_candidate_stops_after_a_fifth() -> None:
+    assert len(take(ScriptedTimer([10.0]), 40, prune_above_us=9.0)) == 8
+
+
+def test_noise_in_a_few_early_samples_does_not_prune() -> None:
+    samples = [100.0, 100.0, 100.0, *[5.0] * 37]
+    assert len(take(ScriptedTimer(samples), 40, prune_above_us=9.0)) == 40
+
+
+def test_a_fast_candidate_is_sampled_in_full_and_slow_later_samples_do_not_prune() -> None:
+    assert len(take(ScriptedTimer([*[5.0] * 8, *[50.0] * 32]), 40, prune_above_us=9.0)) == 40
+
+
+def test_the_hook_comes_right_before_the_last_sample() -> None:
+    timer = ScriptedTimer([1.0])
+    seen: list[int] = []
+    take(timer, 5, before_last=lambda: seen.append(len(timer.asked)))
+    assert seen == [4]
+
+
+def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -> None:
+    asked: list[str] = []
+    timers = {name: ScriptedTimer([1.0], name, asked) for name in "abc"}
+    taken = interleave(timers, 30, warm=False)
+    rounds = ["".join(asked[start : start + 3]) for start in range(0, len(asked), 3)]
+    assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
+    assert {each[1:] for each in rounds} == {"ab", "ac", "ba", "bc", "ca", "cb"}
+    assert {name: len(samples) for name, samples in taken.items()} == {"a": 30, "b": 30, "c": 30}
+
+
+def test_warming_discards_samples_of_short_kernels_only() -> None:
+    asked: list[str] = []
+    timers = {"short": ScriptedTimer([WARM_US / 4], "s", asked), "long": ScriptedTimer([WARM_US], "l", asked)}
+    taken = interleave(timers, 3, warm=True)
+    assert [len(samples) for samples in taken.values()] == [3, 3]
+    assert asked.count("s") == 3 * (4 + 1)
+    assert asked.count("l") == 4  # only before its first sample, when nothing is known yet
+
+
+def test_nothing_at_all_can_be_interleaved() -> None:
+    assert interleave({}, 3, warm=True) == {}
+
+
+def test_garbage_is_not_collected_meanwhile() -> None:
+    with undisturbed():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_anchor_and_floor_stand_beside_the_samples() -> None:
+    timing = Beside(FakeSession()).timing([3.0, 1.0], calls=7)
+    assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
+
+
+def test_a_baseline_far_slower_than_the_candidate_is_left_out_with_the_reason() -> None:
+    timers = {"challenger": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
+    baselines = Baselines(timers={"flash": ScriptedTimer([79.0]), "naive": ScriptedTimer([81.0])})
+    assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100
+    assert set(baselines.timers) == {"flash"}
+    assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs to compare with"}
+
+
+def test_baselines_alone_are_all_timed() -> None:
+    baselines = Baselines(timers={"flash": ScriptedTimer([4.0]), "naive": ScriptedTimer([4000.0])})
+    assert fitting_rounds({}, baselines, Compare(series={}, rounds=40, baselines=True, budget_s=48.0)) == 40
+    assert set(baselines.timers) == {"flash", "naive"}

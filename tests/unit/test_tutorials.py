@@ -1,0 +1,58 @@
+"""What the documents show is so: commands that parse, and pieces of the example families, word for word."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from evo.cli.main import app
+from templates import registry
+from templates.render import used_names
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial"
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FAMILIES = {"your-own-kernel.md": "saxpy", "existing-source.md": "transpose"}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Each ``kernel-evo`` call in a fenced block of any document."""
+    for path in DOCUMENTS:
+        for language, block in FENCE.findall(path.read_text(encoding="utf-8")):
+            for line in block.splitlines() if language in ("", "sh", "bash") else ():
+                for part in line.split("&&"):
+                    words = shlex.split(part, comments=True) if part.strip().startswith("kernel-evo ") else []
+                    if words:
+                        yield path.name, words[1:]
+
+
+@pytest.mark.parametrize(("document", "arguments"), list(commands()), ids=str)
+def test_a_documented_command_is_accepted(document: str, arguments: list[str]) -> None:
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(name, arguments)
+
+
+@pytest.mark.parametrize("document", FAMILIES)
+def test_a_documented_piece_of_a_family_is_in_its_files(document: str) -> None:
+    folder = TUTORIAL / FAMILIES[document]
+    files = "\n".join(path.read_text() for path in folder.iterdir() if path.is_file())
+    pieces = [block for language, block in FENCE.findall((TUTORIAL / document).read_text()) if language]
+    assert len(pieces) >= 5
+    for piece in pieces:
+        assert piece in files
+
+
+@pytest.mark.parametrize("name", FAMILIES.values())
+def test_an_example_family_uses_all_it_declares(name: str) -> None:
+    package = registry.find(str(TUTORIAL / name))
+    family = package.family
+    declared = {tunable.name for tunable in family.implementation("cpu").tunables}
+    assert declared <= used_names(package, "cpu")
+    assert all(case.problem is not None for case in family.case_problems(family.problem("", "cpu"), "cpu"))

@@ -1,0 +1,111 @@
+"""Every rule a candidate's answers are judged by can fail, and says which one it was."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.unit.fake_session import FakeSession, Kernel, doubled
+from workers.verify import WrongAnswerError, verify
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def good(arrays: Arrays) -> None:
+    arrays["y"][...] = 2 * arrays["x"]
+
+
+def after(launches: int, then: Kernel) -> Kernel:
+    """Right for some launches, then something else on top."""
+    done = 0
+
+    def kernel(arrays: Arrays) -> None:
+        nonlocal done
+        good(arrays)
+        done += 1
+        if done > launches:
+            then(arrays)
+
+    return kernel
+
+
+def nan(arrays: Arrays) -> None:
+    arrays["y"][2] = np.nan
+
+
+def unwritten(arrays: Arrays) -> None:
+    arrays["y"][3:5].view(np.uint8).fill(0xFF)
+
+
+def far(arrays: Arrays) -> None:
+    arrays["y"][1] += 1
+
+
+def a_bit(arrays: Arrays) -> None:
+    arrays["y"][1] = np.nextafter(arrays["y"][1], np.float32(np.inf))
+
+
+def judged(kernel: Kernel, *, dtype: str = "float32", deterministic: bool = True, launches: int = 3) -> FakeSession:
+    session, (buffers, golden) = FakeSession(), doubled(dtype)
+    cases = verify(session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
+    assert [case.passed for case in cases] == [True]
+    return session
+
+
+def test_a_right_kernel_is_launched_as_often_as_asked_and_its_errors_are_reported() -> None:
+    assert judged(good).launches == 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (after(0, nan), "case nominal: `y` holds 1 NaN or infinite of 8 elements"),
+        (after(0, unwritten), r"case nominal: `y` has 2 of 8 elements never written, the first at \[3\]"),
+        (after(0, far), r"case nominal: `y` is off the reference by rel_l2 0.\d+ \(limit 1e-06\) and max_abs 1 "),
+        (after(1, far), "case nominal, launch 2 on the same input: `y` is off the reference"),
+        (after(2, nan), "case nominal, launch 3 on the same input: `y` holds 1 NaN"),
+        (after(1, a_bit), "launch 2 on the same input: not deterministic: `y` differs .* in 1 of 8 elements"),
+    ],
+)
+def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) -> None:
+    with pytest.raises(WrongAnswerError, match=reason):
+        judged(kernel)
+
+
+def test_differing_bits_pass_where_the_objective_allows_them() -> None:
+    judged(after(1, a_bit), deterministic=False)
+
+
+def test_a_later_launch_beyond_tolerance_never_passes() -> None:
+    with pytest.raises(WrongAnswerError, match="launch 2"):
+        judged(after(1, far), deterministic=False)
+
+
+def test_the_errors_come_with_the_outcome() -> None:
+    with pytest.raises(WrongAnswerError) as caught:
+        judged(after(0, far))
+    (case,) = caught.value.outcome.cases
+    assert (case.output, case.max_abs, case.passed) == ("y", pytest.approx(1.0), False)
+
+
+def test_an_integer_left_unwritten_is_caught_even_if_its_poison_is_right() -> None:
+    session, (buffers, golden) = FakeSession(), doubled("int32")
+    golden.reference["y"][4] = -1  # what 0xFFFFFFFF reads as
+
+    def skips_one(arrays: Arrays) -> None:
+        keep = arrays["y"][4]
+        good(arrays)
+        arrays["y"][4] = keep
+
+    with pytest.raises(WrongAnswerError, match="launch 2"):
+        verify(session, skips_one, buffers, golden, launches=3, deterministic=True)
+
+
+def test_damage_and_residue_are_wrong_answers_too() -> None:
+    for fault in ("damage", "residue"):
+        session, (buffers, golden) = FakeSession(), doubled()
+        buffers.fault = "modifies its input `x`" if fault == "damage" else None
+        session.left_running = "leaves 1 thread" if fault == "residue" else None
+        with pytest.raises(WrongAnswerError, match=r"case nominal: (modifies its input `x`|leaves 1 thread)"):
+            verify(session, good, buffers, golden, launches=1, deterministic=True)

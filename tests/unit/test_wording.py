@@ -1,0 +1,50 @@
+import pytest
+
+from evo.wording import (
+    count_text,
+    duration_text,
+    factor_text,
+    percent_text,
+    settings_text,
+    significant,
+    time_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [
+        (None, "–"),
+        (0.0123, "12.3 ns"),
+        (0.8125, "812.5 ns"),
+        (45.2549, "45.25 µs"),
+        (999.96, "1 ms"),
+        (1234.4, "1.234 ms"),
+        (2_500_000, "2.5 s"),
+    ],
+)
+def test_times_carry_four_digits_and_a_fitting_unit(time_us: float | None, text: str) -> None:
+    assert time_text(time_us) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59.4, "59 s"), (59.7, "1 min 00 s"), (125, "2 min 05 s"), (3600, "1 h 00 min"), (-3, "0 s")],
+)
+def test_durations_are_read_aloud(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.81254, "0.8125"), (12345.6, "12,346"), (1e9, "1,000,000,000"), (0.00001234, "0.00001234")],
+)
+def test_figures_are_never_scientific(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+def test_factors_percentages_counts_and_settings() -> None:
+    assert [factor_text(value) for value in (None, 0.7512, 3.4213, 123.4)] == ["–", "0.751×", "3.42×", "123×"]
+    assert [percent_text(value) for value in (None, 0.0213, 0.5521)] == ["–", "2.1%", "55%"]
+    assert [count_text(count, "trial") for count in (0, 1, 12345)] == ["0 trials", "1 trial", "12,345 trials"]
+    assert settings_text({"B": 1, "causal": False, "dtype": "float32"}) == "B=1,causal=false,dtype=float32"

@@ -1,0 +1,103 @@
+"""A search as a service shows it, for tests of what people read."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from evo.device import Device
+from evo.objective import Objective
+from evo.outcome import Measured
+from evo.policy import Policy
+from evo.promotion import Rule, Verdict
+from evo.search import Budget
+from evo.statistics import Interval
+from evo.timing import Timing
+from evo.view import BestView, ChampionView, RooflineView, SearchView, SpaceView, TrialView
+
+NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+CONFIG = {"BLOCK": 8, "FAST": True}
+DEVICE = Device(kind="cpu", model="AMD EPYC", architecture="x86_64+avx2", uuid="cpu-1")
+
+_RUNNING = SearchView(
+    id=3,
+    state="running",
+    reason=None,
+    family="sdpa",
+    problem={"B": 1, "causal": False},
+    problem_key="B=1,causal=false",
+    device=DEVICE,
+    objective=Objective(),
+    strategy="portfolio",
+    seed=7,
+    budget=Budget(minutes=2.0),
+    policy=Policy(),
+    space=SpaceView(product_size=36_864, valid_count=4_608),
+    counts={"measured": 40, "wrong_answer": 1, "compile_failed": 2},
+    asked=44,
+    finished=43,
+    best=BestView(number=12, config=CONFIG, time_us=812.34),
+    baselines={"numpy": Timing(samples_us=(2800.0,) * 5), "naive": Timing(samples_us=(9000.0,) * 5)},
+    fastest_baseline="numpy",
+    speedup=3.447,
+    roofline=RooflineView(floor_us=490.0, bound="compute", share_of_best=0.603),
+    champion=None,
+    verdicts=(),
+    created_at=NOW,
+    started_at=NOW,
+    finished_at=None,
+    elapsed_s=65.0,
+    overhead_ms=9.2,
+)
+
+VERDICT = Verdict(
+    promote=True,
+    summary="Promoted: the first champion.",
+    rules=(
+        Rule(name="first", passed=True, figure=0.0, threshold=0.0, text="There is no incumbent."),
+        Rule(name="noise", passed=False, figure=0.05, threshold=0.02, text="It is noisy here.", required=False),
+    ),
+    challenger=Interval(low=805.0, estimate=810.0, high=815.2),
+    baseline="numpy",
+    baseline_speedup=Interval(low=3.41, estimate=3.45, high=3.5),
+)
+
+CHAMPION = ChampionView(
+    id=5,
+    family="sdpa",
+    problem={"B": 1, "causal": False},
+    problem_key="B=1,causal=false",
+    device_model="AMD EPYC",
+    objective=Objective(),
+    search_id=3,
+    trial_number=12,
+    config=CONFIG,
+    time_us=810.0,
+    current=True,
+    promoted_at=NOW,
+    verdict=VERDICT,
+)
+
+
+def view(**changes: Any) -> SearchView:
+    """A search in its second minute, changed as a test needs it."""
+    return replace(_RUNNING, **changes)
+
+
+def finished(**changes: Any) -> SearchView:
+    """The same after its end, with a champion."""
+    ended: dict[str, Any] = {"state": "finished", "reason": "minutes", "elapsed_s": 121.0, "asked": 43}
+    return view(**{**ended, "champion": CHAMPION, "verdicts": (VERDICT,), **changes})
+
+
+def trial(number: int, time_us: float, **config: Any) -> TrialView:
+    outcome = Measured(timing=Timing(samples_us=(time_us,) * 3))
+    return TrialView(
+        id=number,
+        search_id=3,
+        number=number,
+        config={**CONFIG, **config},
+        origin="tpe",
+        parents=(),
+        outcome=outcome,
+        time_us=time_us,
+    )

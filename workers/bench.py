@@ -1,0 +1,213 @@
+"""A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from evo.outcome import CaseError
+from evo.timing import Timing
+from workers import confinement
+from workers.baselines import Baselines, prepare_baselines
+from workers.cache import Cache
+from workers.devices import Argument, Buffers, Driver, Session, Timer, driver
+from workers.golden import Golden, Reference
+from workers.protocol import Compare, Compared, KernelFile, Measure, Open, Sampled, Verified, Verify
+from workers.timing import WARM_US, Beside, cold_sets, interleave, take
+from workers.verify import WrongAnswerError, judge, verify
+
+Mode = Literal["hot", "cold"]
+_LEAST_ROUNDS = 5
+_KEPT_SETS = 2
+"""For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
+
+_FAR_SLOWER = 20
+"""A baseline so many times as slow as a candidate says nothing more in a hundred rounds than it did in its own job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A loaded kernel of the searched problem, proven correct."""
+
+    kernel: Any
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """Everything between a request and the device; see `workers.protocol` for what each request means."""
+
+    terms: Open
+    driver: Driver
+    session: Session
+    reference: Reference
+    golden: Mapping[str, tuple[Golden, ...]]
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    _kept: dict[tuple[str, int], dict[tuple[Argument, ...], list[Buffers]]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, terms: Open) -> "Bench":
+        """Open the device, make the references, and confine this process.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        folder = Path(terms.folder)
+        chosen = driver(terms.device.kind)
+        session = chosen.open(terms.device, terms.objective, folder)
+        reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
+        golden = {plan.name: tuple(reference.golden(plan, seed) for seed in plan.seeds) for plan in terms.cases}
+        confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
+        return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden)
+
+    def verify(self, request: Verify) -> Verified:
+        """Load a candidate's kernels and judge every case.
+
+        Raises:
+            WrongAnswerError, LaunchError: the candidate's fault.
+        """
+        cases = [error for plan in self.terms.cases for error in self._verify_case(plan.name, request)]
+        return Verified(cases=tuple(cases))
+
+    def measure(self, request: Measure) -> Sampled:
+        """The quick gate: the ranking cache mode first, then the other one."""
+        candidate = self.candidates[request.candidate]
+        ranking = self.terms.objective.cache
+        timing = self._time(candidate, ranking, request.samples, request.prune_above_us)
+        environment = dict(self.session.environment())
+        if len(timing.samples_us) < request.samples:
+            return Sampled(timing=timing, pruned=True, environment=environment)
+        other = self._time(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
+        sets = self._sets("cold", candidate.arguments)
+        environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
+        return Sampled(timing=timing, other=other, environment=environment)
+
+    def compare(self, request: Compare) -> Compared:
+        """Interleaved rounds of candidates and baselines; each candidate is judged once more at the end."""
+        mode = self.terms.objective.cache
+        chosen = {name: self.candidates[candidate] for name, candidate in request.series.items()}
+        timers = {
+            name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
+        }
+        baselines = self._baselines(mode) if request.baselines else Baselines()
+        rounds = fitting_rounds(timers, baselines, request)
+        samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
+        for candidate in chosen.values():
+            self._judge_once_more(candidate)
+        return Compared(
+            series={name: self._beside.timing(samples[name], timer.calls) for name, timer in timers.items()},
+            baselines={
+                name: self._beside.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()
+            },
+            unavailable=baselines.unavailable,
+            environment=self.session.environment(),
+        )
+
+    @property
+    def _nominal(self) -> Golden:
+        return self.golden[self.terms.cases[0].name][0]
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self.session)
+
+    def _verify_case(self, name: str, request: Verify) -> Iterator[CaseError]:
+        file = request.kernels.get(name)
+        if file is None:
+            return
+        kernel = self._load(file)
+        for position, golden in enumerate(self.golden[name]):
+            buffers = self._case_buffers(name, position, file.arguments)
+            launches = request.launches if position == 0 else 1
+            deterministic = self.terms.objective.deterministic
+            yield from verify(self.session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
+        if name == self.terms.cases[0].name:
+            self.candidates[request.candidate] = Candidate(kernel=kernel, arguments=file.arguments)
+
+    def _load(self, file: KernelFile) -> Any:
+        return self.session.load(Path(file.path), file.entry, file.arguments, file.launch)
+
+    def _time(self, candidate: Candidate, mode: Mode, samples: int, prune_above_us: float | None = None) -> Timing:
+        sets = self._sets(mode, candidate.arguments)
+        timer = self.session.timer(candidate.kernel, sets)
+        # hot calls all write the same outputs, so the last timed one can be made to prove itself
+        before_last = sets[0].poison if mode == "hot" else None
+        taken = take(timer, samples, prune_above_us=prune_above_us, before_last=before_last)
+        if mode == "hot" and len(taken) == samples:
+            self._judge(sets[0], "the last timed launch")
+        return self._beside.timing(taken, timer.calls)
+
+    def _judge_once_more(self, candidate: Candidate) -> None:
+        (buffers,) = self._sets("hot", candidate.arguments)
+        buffers.poison()
+        self.session.call(candidate.kernel, buffers)
+        self._judge(buffers, "a launch after the timing")
+
+    def _judge(self, buffers: Buffers, where: str) -> None:
+        if fault := buffers.damage():
+            raise WrongAnswerError(f"{where}: {fault}")
+        judge({name: buffers.read(name) for name in self._nominal.reference}, self._nominal, where)
+
+    def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> list[Buffers]:
+        hot = self._case_buffers(self.terms.cases[0].name, 0, arguments)
+        if mode == "hot":
+            return [hot]
+        count = cold_sets(self.session.cold_bytes, hot.bytes_held, self.terms.memory_limit_bytes)
+        return self._keep(("cold", 0), arguments, self._nominal, count)
+
+    def _case_buffers(self, case: str, position: int, arguments: tuple[Argument, ...]) -> Buffers:
+        golden = self.golden[case][position]
+        return self._keep((f"case {case}", position), arguments, golden, 1)[0]
+
+    def _keep(self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int) -> list[Buffers]:
+        """Buffers serve the next candidate with the same arguments; a workspace's shape makes the usual difference."""
+        shelf = self._kept.setdefault(key, {})
+        held = shelf.pop(arguments, None)
+        if held is None:
+            golden.check(arguments)
+            while len(shelf) >= _KEPT_SETS:
+                del shelf[next(iter(shelf))]
+            held = [self.session.allocate(arguments, golden.inputs) for _ in range(count)]
+        shelf[arguments] = held
+        return held
+
+    def _baselines(self, mode: Mode) -> Baselines:
+        problem = self.terms.cases[0].problem
+        held = sum(array.nbytes for array in self._nominal.inputs.values())
+        return prepare_baselines(
+            self.session,
+            self.reference,
+            problem,
+            self._nominal,
+            function=self.driver.baselines,
+            sets=1 if mode == "hot" else cold_sets(self.session.cold_bytes, held, self.terms.memory_limit_bytes),
+        )
+
+
+def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
+    """Rounds that fit the budget; of the baselines, those that are too slow beside the candidates are left out."""
+    fastest_us = min((timer.sample() for timer in timers.values()), default=float("inf"))
+    for name, timer in list(baselines.timers.items()):
+        if (baseline_us := timer.sample()) > _FAR_SLOWER * fastest_us:
+            del baselines.timers[name]
+            baselines.unavailable[name] = (
+                f"left out: {baseline_us:.3g} µs, more than {_FAR_SLOWER} times the {fastest_us:.3g} µs to compare with"
+            )
+    cost_s = {name: _sample_s(timer) for name, timer in timers.items()}
+    for name, timer in list(baselines.timers.items()):
+        baseline_s = _sample_s(timer)
+        if timers and request.rounds * (sum(cost_s.values()) + baseline_s) > request.budget_s:
+            del baselines.timers[name]
+            reason = f"{request.rounds} rounds of {baseline_s:.3g} s each do not fit {request.budget_s:.3g} s"
+            baselines.unavailable[name] = f"left out: {reason}"
+        else:
+            cost_s[name] = baseline_s
+    fitting = int(request.budget_s / max(sum(cost_s.values()), 1e-9))
+    return min(request.rounds, max(_LEAST_ROUNDS, fitting))
+
+
+def _sample_s(timer: Timer) -> float:
+    """Seconds one round of this timer may take: warming up and the sample that counts."""
+    sample_us = timer.sample() * timer.calls
+    return (sample_us + max(sample_us, WARM_US)) * 1e-6

@@ -1,0 +1,240 @@
+"""From a config to binaries for every case it covers: render, compile, apply the resource gates. Off the device."""
+
+import hashlib
+import itertools
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from evo.errors import InvalidInput
+from evo.family import Candidate, CaseProblem
+from evo.job import SearchTerms
+from evo.outcome import CompileFailed, InvalidConfig, Outcome
+from evo.problem import Problem, problem_key
+from evo.trial import Config
+from templates.render import RenderError, render
+from workers.cache import Cache
+from workers.compile import Artefact, Compiler, Launch, Resources, Unit
+from workers.compile.cached import compile_cached
+from workers.devices import Argument
+from workers.families import Assignment, Copy
+from workers.gate import gate
+from workers.protocol import KernelFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """What became of a config before it meets the device.
+
+    Attributes:
+        refusal: why it goes no further; None when `kernels` are ready.
+        kernels: by case name; the files live in `folder` until `discard`.
+        uncovered: cases the config has no kernel for, with the reason.
+        digest: of all binaries and how they are launched: candidates of equal digest behave the same.
+        source, binary: of the searched problem.
+        log: what the compiler said, of all cases.
+    """
+
+    folder: Path
+    refusal: Outcome | None = None
+    kernels: Mapping[str, KernelFile] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    digest: str | None = None
+    source: str | None = None
+    binary: bytes | None = None
+    log: str = ""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    render_s: float = 0.0
+    compile_s: float = 0.0
+
+    def discard(self) -> None:
+        """Remove the files; whoever loaded them keeps what is loaded."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Builder:
+    """Builds candidates for one kind of device; `build` may be called from several threads.
+
+    Args:
+        scratch: where binaries are put for runners to load.
+    """
+
+    def __init__(self, compiler: Compiler, cache: Cache, scratch: Path) -> None:
+        self._compiler = compiler
+        self._cache = cache
+        self._scratch = scratch
+        self._numbers = itertools.count()
+
+    def build(self, work: Assignment, config: Config) -> Built:
+        """Render and compile a config for the searched problem and every other case's problem it is valid for."""
+        folder = self._scratch / f"build-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        return _Build(
+            compiler=self._compiler,
+            cache=self._cache,
+            terms=work.terms,
+            copy=work.copy,
+            cases=work.cases,
+            config=config,
+            folder=folder,
+        ).run()
+
+
+class _Refused(Exception):
+    """Ends a build early, with the outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compiled:
+    source: str
+    artefact: Artefact
+    kernel: KernelFile
+    resources: Resources
+
+
+@dataclass(kw_only=True)
+class _Build:
+    """One build: what it is of, what was made so far, and its clocks."""
+
+    compiler: Compiler
+    cache: Cache
+    terms: SearchTerms
+    copy: Copy
+    cases: tuple[CaseProblem, ...]
+    config: Config
+    folder: Path
+    broken: dict[str, str | None] = field(default_factory=dict)
+    compiled: dict[str, _Compiled] = field(default_factory=dict)
+    uncovered: dict[str, str] = field(default_factory=dict)
+    source: str | None = None
+    logs: list[str] = field(default_factory=list)
+    spent_s: dict[str, float] = field(default_factory=lambda: {"render": 0.0, "compile": 0.0})
+
+    def run(self) -> Built:
+        refusal, kernels = None, {}
+        try:
+            kernels = dict(self._kernels())
+        except _Refused as refused:
+            refusal = refused.outcome
+        nominal = next(iter(self.compiled.values()), None)
+        return Built(
+            folder=self.folder,
+            refusal=refusal,
+            kernels=kernels,
+            uncovered=self.uncovered,
+            digest=None if refusal else self._digest(),
+            source=self.source,
+            binary=nominal.artefact.binary if nominal else None,
+            log="\n".join(filter(None, self.logs)),
+            resources=nominal.resources.figures() if nominal else {},
+            render_s=self.spent_s["render"],
+            compile_s=self.spent_s["compile"],
+        )
+
+    def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
+        """(case, kernel) of each covered case; the searched problem comes first and must be covered."""
+        for each in self.cases:
+            reason = self._unfit(each.problem) if each.problem is not None else each.refusal
+            if each.problem is not None and reason is None:
+                yield each.case.name, self._kernel(each.problem)
+            elif each is self.cases[0]:
+                raise _Refused(InvalidConfig(reason=str(reason)))
+            else:
+                self.uncovered[each.case.name] = str(reason)
+
+    def _unfit(self, problem: Problem) -> str | None:
+        """The constraints the config breaks on a problem, or None."""
+        key, terms = problem_key(problem), self.terms
+        if key not in self.broken:
+            broken = self.copy.family.violations(self.config, problem, terms.device, terms.objective)
+            self.broken[key] = "; ".join(str(constraint) for constraint in broken) or None
+        return self.broken[key]
+
+    def _kernel(self, problem: Problem) -> KernelFile:
+        """Problems that are the same one are compiled once."""
+        key = problem_key(problem)
+        if key not in self.compiled:
+            self.compiled[key] = self._make(problem)
+        return self.compiled[key].kernel
+
+    def _make(self, problem: Problem) -> _Compiled:
+        candidate, source = self._render(problem)
+        self.source = self.source or source
+        artefact = self._compile(source)
+        launch = self._launch(candidate)
+        resources = self.compiler.resources(artefact, launch, self.terms.device)
+        refusal = self.compiler.refusal(resources, launch, self.terms.device) or gate(resources, self.terms.policy)
+        if refusal is not None:
+            raise _Refused(refusal)
+        path = self.folder / f"kernel-{len(self.compiled)}{self.compiler.suffix}"
+        path.write_bytes(artefact.binary)
+        entry = self.copy.family.implementation(self.terms.device.kind).entry
+        kernel = KernelFile(path=str(path), entry=entry, arguments=call_arguments(candidate), launch=launch)
+        return _Compiled(source=source, artefact=artefact, kernel=kernel, resources=resources)
+
+    def _render(self, problem: Problem) -> tuple[Candidate, str]:
+        terms = self.terms
+        with self._clock("render"):
+            try:
+                candidate = self.copy.family.candidate(self.config, problem, terms.device, terms.objective)
+                return candidate, render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
+            except (RenderError, InvalidInput) as error:
+                raise _Refused(InvalidConfig(reason=str(error))) from None
+
+    def _compile(self, source: str) -> Artefact:
+        implementation = self.copy.family.implementation(self.terms.device.kind)
+        unit = Unit(
+            source=source,
+            architecture=self.terms.device.architecture,
+            entry=implementation.entry,
+            flags=implementation.flags,
+        )
+        with self._clock("compile"):
+            result = compile_cached(
+                self.compiler,
+                self.cache,
+                unit,
+                timeout_s=self.terms.policy.compile_timeout_s,
+                includes=self.copy.include_folders,
+                includes_digest=self.copy.package.digest,
+            )
+        self.logs.append(result.log)
+        if isinstance(result, CompileFailed):
+            raise _Refused(result)
+        return result
+
+    def _launch(self, candidate: Candidate) -> Launch | None:
+        if candidate.launch is None:
+            return None
+        return Launch(**vars(candidate.launch), programmatic=self.terms.objective.launch == "pdl")
+
+    def _digest(self) -> str:
+        parts = [
+            (each.artefact.digest, repr(each.kernel.launch), repr(each.kernel.arguments))
+            for each in self.compiled.values()
+        ]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @contextmanager
+    def _clock(self, stage: Literal["render", "compile"]) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent_s[stage] += time.perf_counter() - begun
+
+
+def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
+    """A candidate's operands as a device takes them."""
+    return tuple(
+        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
+        for each in candidate.operands
+    )

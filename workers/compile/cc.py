@@ -1,0 +1,129 @@
+"""C sources to shared libraries with whatever C compiler this machine has."""
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from evo.device import Device
+from evo.errors import EvoError
+from evo.outcome import CompileFailed, OverResources
+from workers.compile import Artefact, Launch, Resources, Unit
+from workers.scratch import scratch
+
+_NATIVE = "-mcpu=native" if platform.machine().lower() in {"arm64", "aarch64"} else "-march=native"
+DEFAULT_FLAGS = ("-O3", _NATIVE, "-ffp-contract=fast", "-fPIC", "-shared", "-std=gnu11")
+_LOG_LIMIT = 1 << 16
+
+
+class NoCompilerError(EvoError, FileNotFoundError):
+    """This machine has no C compiler."""
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The command that starts the C compiler: ``$CC``, gcc, clang, or the one `ziglang` brings.
+
+    Raises:
+        NoCompilerError: there is none; the message names both ways out.
+    """
+    chosen = shlex.split(environment.get("CC", ""))
+    if chosen:
+        if shutil.which(chosen[0], path=environment.get("PATH")) is None:
+            raise NoCompilerError(f"CC: {chosen[0]!r} is not a command here; name a C compiler, or unset CC")
+        return tuple(chosen)
+    for name in ("gcc", "clang", "cc"):
+        if path := shutil.which(name, path=environment.get("PATH")):
+            return (path,)
+    if importlib.util.find_spec("ziglang"):
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise NoCompilerError(
+        "no C compiler found: install gcc or clang with the distribution's package manager "
+        "(e.g. `apt install gcc`, `xcode-select --install`), or install kernel-evo with the extra `cpu-compiler`, "
+        "which brings one"
+    )
+
+
+class CCompiler:
+    """A `workers.compile.Compiler` for C; each compilation is one short-lived process of its own."""
+
+    suffix = ".so"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = tuple(command)
+
+    @cached_property
+    def macros(self) -> Mapping[str, str]:
+        """What the compiler predefines for this machine, e.g. ``__AVX512F__``: the resolved native target."""
+        defines = self._ask(_NATIVE, "-dM", "-E", "-x", "c", os.devnull).splitlines()
+        pairs = (line.removeprefix("#define ").partition(" ") for line in defines)
+        return {name: value for name, _, value in pairs}
+
+    @cached_property
+    def product(self) -> str:
+        """The compiler's own name and version, one line."""
+        return self._ask("--version").partition("\n")[0]
+
+    @cached_property
+    def version(self) -> str:
+        target = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()[:16]
+        return f"{self.product} {' '.join(DEFAULT_FLAGS)} target {target}"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        with scratch() as folder:
+            (folder / "kernel.c").write_text(unit.source)
+            # relative names, so that no path gets into the binary
+            arguments = (*DEFAULT_FLAGS, *unit.flags, "kernel.c", "-o", "kernel.so", "-lm")
+            status, log = _run([*self.command, *arguments], folder, timeout_s)
+            if status is None:
+                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{log}".strip())
+            if status != 0:
+                return CompileFailed(log=log.strip() or f"the compiler ended with status {status} and said nothing")
+            return Artefact(binary=(folder / "kernel.so").read_bytes(), log=log.strip())
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        return Resources()
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        return None
+
+    def _ask(self, *arguments: str) -> str:
+        command = [*self.command, *arguments]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or error
+            raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None
+        return answer.stdout
+
+
+def _run(command: list[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
+    """Exit status (None: it was stopped) and all output; a compiler's children die with it."""
+    environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return None, _shorten(output)
+        return process.returncode, _shorten(output)
+
+
+def _shorten(output: bytes) -> str:
+    return output[:_LOG_LIMIT].decode(errors="replace")

@@ -1,0 +1,193 @@
+"""CUDA sources to cubins for a named architecture, on any machine: no GPU and no driver take part."""
+
+import contextlib
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import IO, cast
+
+from evo.device import Device
+from evo.errors import EvoError
+from evo.outcome import CompileFailed, OverResources
+from workers.compile import Artefact, Launch, Resources, Unit
+from workers.compile.nvrtc_library import Nvrtc, NvrtcMissingError, include_folders
+from workers.compile.occupancy import occupancy
+
+DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
+_ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
+_MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
+_FIGURES: Mapping[str, str] = {
+    "registers": r"Used (\d+) registers",
+    "stack_bytes": r"(\d+) bytes stack frame",
+    "spill_store_bytes": r"(\d+) bytes spill stores",
+    "spill_load_bytes": r"(\d+) bytes spill loads",
+    "static_shared_memory_bytes": r"(\d+) bytes smem",
+    "barriers": r"used (\d+) barriers",
+}
+
+
+class NoNvrtcError(EvoError, FileNotFoundError):
+    """This machine has no CUDA compiler that works for what was asked."""
+
+
+class NvrtcCompiler:
+    """A `workers.compile.Compiler` for CUDA; up to as many processes as threads ask at once, each used again.
+
+    Raises:
+        NoNvrtcError: NVRTC is not installed; the message names the way out.
+    """
+
+    suffix = ".cubin"
+
+    def __init__(self) -> None:
+        try:
+            self._nvrtc = Nvrtc()
+        except NvrtcMissingError:
+            raise NoNvrtcError(
+                "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda12` or `cuda13`, "
+                "as your driver allows"
+            ) from None
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
+
+    @cached_property
+    def toolkit(self) -> tuple[int, int]:
+        """The CUDA version it belongs to."""
+        return self._nvrtc.version
+
+    @cached_property
+    def version(self) -> str:
+        return f"NVRTC {'.'.join(map(str, self.toolkit))} {' '.join(DEFAULT_FLAGS)}"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        self._check(unit.architecture)
+        includes = [f"--include-path={folder}" for folder in include_folders()]
+        options = [f"--gpu-architecture={unit.architecture}", *DEFAULT_FLAGS, *includes, *unit.flags]
+        with self._process() as process:
+            answer = process.ask({"source": unit.source, "options": options}, timeout_s)
+        if answer is None:
+            return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s, or ended by itself")
+        log = str(answer["log"])
+        if answer["binary"] is None:
+            return CompileFailed(log=log)
+        return Artefact(binary=bytes.fromhex(str(answer["binary"])), log=log, figures=figures(log, unit.entry))
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        found = {name: int(value) for name, value in artefact.figures.items()}
+        dynamic = launch.shared_memory_bytes if launch else 0
+        registers, shared = found.get("registers"), found.get("static_shared_memory_bytes", 0) + dynamic
+        known = registers is not None and launch is not None
+        return Resources(
+            registers=registers,
+            shared_memory_bytes=shared,
+            stack_bytes=found.get("stack_bytes"),
+            spill_bytes=found.get("spill_store_bytes", 0) + found.get("spill_load_bytes", 0),
+            occupancy=occupancy(registers or 0, shared, _threads(launch), device.limits) if known else None,
+        )
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        for resource, used, limit in _hard_limits(resources, launch, device.limits):
+            if used > limit:
+                return OverResources(resource=resource, used=used, limit=limit)
+        return None
+
+    def _check(self, architecture: str) -> None:
+        match = _ARCHITECTURE.fullmatch(architecture)
+        known = self._nvrtc.architectures
+        if match is None or int(match[1]) not in known:
+            names = ", ".join(f"sm_{each}" for each in known)
+            way_out = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
+            raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{way_out}")
+
+    @contextlib.contextmanager
+    def _process(self) -> Iterator["_Process"]:
+        """An idle process or a new one; a broken one is not used again."""
+        try:
+            process = self._idle.get_nowait()
+        except queue.Empty:
+            process = _Process()
+        try:
+            yield process
+        finally:
+            if process.works:
+                self._idle.put(process)
+
+
+class _Process:
+    """One compiling process; it ends with its owner, whose end closes its input."""
+
+    def __init__(self) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "workers.compile.nvrtc_library"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.works = True
+        self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
+
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | None:
+        """The answer, or None when there was none in time; the process is killed then."""
+        watchdog = threading.Timer(timeout_s, self._popen.kill)
+        watchdog.start()
+        try:
+            self._pipe("stdin").write(json.dumps(question) + "\n")
+            self._pipe("stdin").flush()
+            line = self._pipe("stdout").readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+        if line:
+            return cast(Mapping[str, object], json.loads(line))
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """End the process; it cannot be asked again."""
+        self.works = False
+        self._end()
+
+    def _pipe(self, name: str) -> IO[str]:
+        return cast(IO[str], getattr(self._popen, name))
+
+
+def _end(popen: "subprocess.Popen[str]") -> None:
+    popen.kill()
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            if pipe is not None:
+                pipe.close()
+
+
+def figures(log: str, entry: str) -> dict[str, float]:
+    """What ptxas says of one entry function."""
+    after = log.partition(f"'{entry}'")[2].partition("Compiling entry function")[0]
+    matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
+    return {name: float(match[1]) for name, match in matches.items() if match}
+
+
+def _threads(launch: Launch | None) -> int:
+    return launch.block[0] * launch.block[1] * launch.block[2] if launch else 0
+
+
+def _hard_limits(
+    resources: Resources, launch: Launch | None, limits: Mapping[str, float]
+) -> Iterator[tuple[str, float, float]]:
+    """(resource, used, limit) of whatever a launch fails on."""
+    unlimited = float("inf")
+    threads = _threads(launch)
+    yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)
+    yield "threads", threads, limits.get("max_threads", unlimited)
+    warps, per_warp = -(-threads // 32), -(-(resources.registers or 0) * 32 // 256) * 256
+    yield "registers of a block", warps * per_warp, limits.get("registers", unlimited)
+    for axis, blocks, limit in zip("xyz", launch.grid if launch else (), _MAXIMUM_GRID, strict=False):
+        yield f"blocks along {axis}", blocks, limit

@@ -1,0 +1,128 @@
+"""NVIDIA's runtime compiler, and the small process it runs in: ``python -m workers.compile.nvrtc_library``.
+
+It needs neither a GPU nor a driver. It runs in processes of its own because a compilation cannot be interrupted, holds
+a lock of its library, and may take its process along.
+"""
+
+import ctypes
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+class NvrtcMissingError(OSError):
+    """NVRTC is not installed here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """What came of one source; `binary` is None when the compiler refused it."""
+
+    binary: bytes | None
+    log: str
+
+
+class Nvrtc:
+    """The loaded library.
+
+    Raises:
+        NvrtcMissingError: there is none.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check(self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        return major.value, minor.value
+
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        """Compute capabilities it compiles for, e.g. 90."""
+        count = ctypes.c_int()
+        self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+        values = (ctypes.c_int * count.value)()
+        self._check(self._library.nvrtcGetSupportedArchs(values))
+        return tuple(values)
+
+    def compile(self, source: str, options: list[str]) -> Compilation:
+        program = ctypes.c_void_p()
+        text = source.encode()
+        self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
+        try:
+            arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            failed = self._library.nvrtcCompileProgram(program, len(options), arguments)
+            log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            if failed:
+                return Compilation(binary=None, log=log.strip() or self._error(failed))
+            return Compilation(binary=self._read(program, "CUBIN"), log=log.strip())
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(self._library[f"nvrtcGet{what}Size"](program, ctypes.byref(size)))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._check(self._library[f"nvrtcGet{what}"](program, buffer))
+        return buffer.raw
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self._error(status))
+
+    def _error(self, status: int) -> str:
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return f"NVRTC: {self._library.nvrtcGetErrorString(status).decode()}"
+
+
+def _load() -> Any:
+    for path in (*_in_wheels("lib", "libnvrtc.so.*"), *_NAMES):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            continue
+    raise NvrtcMissingError("NVRTC is not installed")
+
+
+def _in_wheels(folder: str, pattern: str) -> Iterator[Path]:
+    """In NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib …"""
+    spec = find_spec("nvidia")
+    for root in sorted(spec.submodule_search_locations or ()) if spec else ():
+        yield from sorted(Path(root).glob(f"*/{folder}/{pattern}"), reverse=True)
+
+
+@lru_cache(maxsize=1)
+def include_folders() -> tuple[str, ...]:
+    """Where CUDA's own headers are, for sources that include them."""
+    found = {str(header.parent) for header in _in_wheels("include", "cuda_runtime.h")}
+    return tuple(sorted(found)) or tuple(str(path) for path in (Path("/usr/local/cuda/include"),) if path.is_dir())
+
+
+def serve() -> None:
+    """Answer each line of JSON ``{source, options}`` by one of ``{binary, log}``, the binary in hexadecimal."""
+    nvrtc = Nvrtc()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        done = nvrtc.compile(asked["source"], asked["options"])
+        answer = {"binary": done.binary.hex() if done.binary is not None else None, "log": _without_times(done.log)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _without_times(log: str) -> str:
+    """Equal compilations shall have equal logs."""
+    return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,86 @@
+"""What a runner does to itself before it touches anything of a candidate."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_FILE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """The pipes to the slot, moved to where a candidate's reading or printing cannot reach them by accident."""
+
+    requests: BinaryIO
+    replies: BinaryIO
+
+
+def take_channel() -> Channel:
+    """Move standard input and output elsewhere; from now on printing goes to standard error, reading finds nothing."""
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return Channel(requests=os.fdopen(requests, "rb"), replies=os.fdopen(replies, "wb"))
+
+
+def die_with(parent: int) -> None:
+    """End when the parent ends: the kernel sees to it on Linux, a watching thread elsewhere."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of whatever a candidate detaches, so that it is seen; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def limit(memory_bytes: int, *, address_space: bool) -> None:
+    """No core files, no endless files, and at most `memory_bytes` more memory than now, or half of what is free.
+
+    Args:
+        address_space: False for devices whose driver reserves far more than it uses; memory is then not limited here.
+    """
+    _lower("RLIMIT_CORE", 0)
+    _lower("RLIMIT_FSIZE", _FILE_BYTES)
+    if address_space:
+        affordable = min(memory_bytes, psutil.virtual_memory().available // 2)
+        _lower("RLIMIT_AS", psutil.Process().memory_info().vms + affordable)
+
+
+def _lower(name: str, value: int) -> None:
+    """Lower a soft and hard limit; a system that lacks it, or refuses (macOS for memory), goes without."""
+    try:
+        import resource
+    except ImportError:
+        return
+    if (which := getattr(resource, name, None)) is None:
+        return
+    hard = resource.getrlimit(which)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    try:
+        resource.setrlimit(which, (value, value))
+    except (ValueError, OSError) as error:
+        print(f"{name} is not limited here: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

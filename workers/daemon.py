@@ -1,0 +1,212 @@
+"""The worker of a machine: registers its devices, runs a slot for each, and keeps their leases alive."""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import structlog
+
+from evo.device import Device, DeviceKind
+from evo.errors import EvoError
+from workers.client import Client
+from workers.devices import driver
+from workers.families import Families
+from workers.held import Held
+from workers.identity import claim_identity
+from workers.ladder import Ladder, Performer
+from workers.parcel import Outbox
+from workers.replay import Replay
+from workers.scratch import scratch, sweep_scratch
+from workers.slot import AWAY_S, Office, Slot
+from workers.transport import ServiceUnreachable
+
+KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
+BEAT_S = 5.0
+"""How often at least a worker says that it lives, and hears what was cancelled."""
+_TICK_S = 0.25
+
+_LOG = structlog.get_logger()
+
+
+class NoDevice(EvoError, LookupError):
+    """There is nothing here a worker could work on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a worker runs.
+
+    Attributes:
+        url, token: of the service.
+        data: where its identity and undelivered results are kept.
+        cache: where binaries and references are kept; losing it is harmless.
+        kinds: of devices to offer.
+        worker_id: given by whoever starts it; None takes the one kept in `data`.
+        replay_scale: see `workers.replay.Replay`.
+    """
+
+    url: str
+    token: str | None = None
+    data: Path
+    cache: Path
+    kinds: Sequence[DeviceKind] = KINDS
+    worker_id: str | None = None
+    name: str | None = None
+    replay_scale: float = 0.0
+
+
+def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
+    """Work until told to stop: by SIGTERM or SIGINT, or by `stopping`.
+
+    Raises:
+        NoDevice: nothing to work on; says what is missing for what.
+        EvoError: the service refuses this worker.
+    """
+    stopping = stopping or threading.Event()
+    sweep_scratch()
+    worker_id = settings.worker_id or claim_identity(settings.data).worker_id
+    with _owning_the_process(stopping), Client(settings.url, token=settings.token) as client, scratch() as folder:
+        Worker(settings, client=client, worker_id=worker_id, folder=folder, stopping=stopping).run()
+
+
+def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
+    """Every device of these kinds on this machine.
+
+    Raises:
+        NoDevice: not one.
+    """
+    devices: list[Device] = []
+    for kind in kinds:
+        with contextlib.suppress(ModuleNotFoundError):
+            devices += driver(kind).discover(cache)
+    if not devices:
+        raise NoDevice(
+            f"no device of kind {', '.join(kinds)} was found: cpu needs a C compiler (gcc, clang, or the extra "
+            "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; `kernel-evo doctor` says more"
+        )
+    return devices
+
+
+class Worker:
+    """Slots, heartbeat and their common end."""
+
+    def __init__(
+        self, settings: Settings, *, client: Client, worker_id: str, folder: Path, stopping: threading.Event
+    ) -> None:
+        self._settings = settings
+        self._devices = discover(settings.kinds, settings.cache)
+        self._folder = folder
+        self._failure: BaseException | None = None
+        self._office = Office(
+            client=client,
+            worker_id=worker_id,
+            register=self._register,
+            families=Families(folder / "families"),
+            outbox=Outbox(client, settings.data / "outbox" / worker_id),
+            held=Held(),
+            stopping=stopping,
+        )
+        self._slots = [Slot(device, self._performer(device.kind), self._office) for device in self._devices]
+
+    def run(self) -> None:
+        """Register, work, and at the end give back what is held.
+
+        Raises:
+            EvoError: the service refuses this worker.
+        """
+        self._office.outbox.flush()  # before registering: that declares lost whatever this worker held before
+        self._register_when_there()
+        threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
+        for thread in threads:
+            thread.start()
+        beaten_s = time.monotonic()
+        while not self._office.stopping.wait(_TICK_S):
+            if time.monotonic() - beaten_s >= self._beat_s():
+                beaten_s = time.monotonic()
+                self._beat()
+        for slot in self._slots:
+            slot.interrupt()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _performer(self, kind: DeviceKind) -> Performer:
+        if kind == "replay":
+            return Replay(self._settings.replay_scale)
+        return Ladder(kind, self._settings.cache, self._folder / kind)
+
+    def _guard(self, slot: Slot) -> None:
+        """A slot's thread: its failure ends the worker, visibly."""
+        try:
+            slot.run()
+        except BaseException as error:  # noqa: BLE001 - re-raised by the main thread
+            self._failure = error
+            self._office.stopping.set()
+
+    def _register(self) -> None:
+        host = socket.gethostname()
+        self._office.client.register_worker(
+            self._office.worker_id, name=self._settings.name or host, host=host, devices=self._devices
+        )
+        _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
+
+    def _register_when_there(self) -> None:
+        """A worker may be started before its service."""
+        while not self._office.stopping.is_set():
+            try:
+                self._register()
+                return
+            except ServiceUnreachable as error:
+                _LOG.warning("service.away", reason=str(error))
+                self._office.stopping.wait(AWAY_S)
+
+    def _beat_s(self) -> float:
+        third = min((lease.lease_s / 3 for lease in self._office.held.leases), default=BEAT_S)
+        return min(BEAT_S, third)
+
+    def _beat(self) -> None:
+        office = self._office
+        try:
+            reply = office.client.heartbeat(office.worker_id, [lease.attempt_id for lease in office.held.leases])
+        except EvoError as error:
+            _LOG.warning("heartbeat.failed", reason=str(error))
+            return
+        office.held.drain = reply.drain
+        revoked = office.held.revoke(reply.cancel)
+        for slot in self._slots:
+            slot.revoke(revoked)
+
+
+@contextmanager
+def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT end the worker in order, and no compiler outlives it; nothing of this off the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _end_children()
+
+
+def _end_children() -> None:
+    """Whatever is left compiles something that nobody waits for any more."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()

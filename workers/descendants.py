@@ -1,0 +1,56 @@
+"""What a candidate started: seen from the runner it runs in, and ended with that runner however far it moved away."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+MARK = "KERNEL_EVO_RUNNER"
+"""Environment variable of a runner; whatever it forks carries it, in whichever session and below whichever parent."""
+
+_TASKS = Path("/proc/self/task")
+_ROUNDS = 10
+"""What is found may have forked meanwhile; beyond so many rounds it is left to the system's own limits."""
+
+
+def children() -> frozenset[int]:
+    """Processes this one is the parent of, ended ones nobody waited for included."""
+    try:
+        lists = [(task / "children").read_text() for task in _TASKS.iterdir()]
+    except OSError:  # not Linux, or a kernel built without these lists
+        return frozenset(child.pid for child in psutil.Process().children())
+    return frozenset(int(pid) for line in lists for pid in line.split())
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """All that descends from a process, as long as it lives."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+def end(mark: str, known: list[psutil.Process]) -> None:
+    """Kill these, and every process that carries the mark, and what they fork meanwhile."""
+    for process in known:
+        _kill(process)
+    for _ in range(_ROUNDS):
+        marked = list(_marked(mark))
+        if not marked:
+            return
+        for process in marked:
+            _kill(process)
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                yield process
+
+
+def _kill(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.kill()

@@ -1,0 +1,173 @@
+"""What a worker needs of a kind of device: to find it, and, in the disposable child only, to call and time kernels."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.device import Device, DeviceKind
+from evo.errors import EvoError
+from evo.objective import Objective
+from workers.compile import Compiler, Launch
+
+POISON = 0xFF
+"""Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
+
+
+class LaunchError(EvoError, RuntimeError):
+    """The kernel could not be loaded or started, and the device is as it was (outcome LaunchFailed)."""
+
+
+class DeviceLostError(EvoError, RuntimeError):
+    """The device answers no more in this process (a sticky error): the outcome is Crashed and the runner ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One parameter of a kernel, for one problem.
+
+    Attributes:
+        dtype: ``float32``, ``int32`` …
+        shape: elements; empty for a scalar.
+        value: of a scalar; None for a buffer.
+    """
+
+    name: str
+    role: Literal["input", "output", "workspace", "scalar"]
+    dtype: str
+    shape: tuple[int, ...] = ()
+    value: int | float | None = None
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+class Buffers(Protocol):
+    """One set of a kernel's arguments in device memory, a guard band on both sides of every buffer."""
+
+    @property
+    def bytes_held(self) -> int:
+        """What a call may touch: inputs, outputs and workspaces, without guard bands."""
+        ...
+
+    def poison(self, byte: int = POISON) -> None:
+        """Fill outputs and workspaces with `byte`, and all guard bands with `POISON`."""
+        ...
+
+    def read(self, name: str) -> NDArray[Any]:
+        """A host copy of an output, in its shape and dtype."""
+        ...
+
+    def damage(self) -> str | None:
+        """What no kernel may change and this one did, by name: a guard band, an input; None when all is well."""
+        ...
+
+
+class Timer(Protocol):
+    """Something ready to be timed: buffers bound, calls per sample calibrated, a graph captured."""
+
+    @property
+    def calls(self) -> int:
+        """Calls each sample averages over."""
+        ...
+
+    def sample(self) -> float:
+        """Take one sample: microseconds per call."""
+        ...
+
+
+class Session(Protocol):
+    """A device opened in this process. Any method may raise `DeviceLostError`. Not thread-safe."""
+
+    @property
+    def cold_bytes(self) -> int:
+        """The last-level cache; cold timing rotates buffer sets past five times as much."""
+        ...
+
+    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Any:
+        """Load a kernel; the handle is opaque and lives as long as the session.
+
+        Raises:
+            LaunchError: not loadable, no such entry, or the launch exceeds the device.
+        """
+        ...
+
+    def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
+        """Copy the inputs to fresh, guarded buffers and poison the rest.
+
+        Raises:
+            MemoryError: they do not fit.
+        """
+        ...
+
+    def call(self, kernel: Any, buffers: Buffers) -> None:
+        """Run the kernel once and wait for it.
+
+        Raises:
+            LaunchError: the launch was refused.
+        """
+        ...
+
+    def timer(self, kernel: Any, sets: Sequence[Buffers]) -> Timer:
+        """A timer that calls the kernel on each set in turn: one set is hot, many are cold."""
+        ...
+
+    def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
+        """The same for a baseline: zero-argument calls, one for each buffer set, taken in turn."""
+        ...
+
+    def anchor(self) -> Timer:
+        """A small fixed kernel; each measurement keeps its time beside its own."""
+        ...
+
+    def floor(self) -> Timer:
+        """An empty call or kernel, timed as kernels are."""
+        ...
+
+    def residue(self) -> str | None:
+        """What a returned call left running, e.g. threads; None when nothing."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Clocks, temperature, throttling, versions: recorded with a measurement."""
+        ...
+
+
+class Driver(Protocol):
+    """One kind of device. `discover` and `compiler` run in the daemon and must never open the device there."""
+
+    kind: DeviceKind
+    baselines: str
+    """Name of the function of reference.py that offers baselines for this kind."""
+    limits_address_space: bool
+    """Whether an address-space limit is bearable (a GPU's driver reserves far more than it uses)."""
+
+    def discover(self, folder: Path) -> list[Device]:
+        """Every device of this kind on this machine; none when its libraries or drivers are absent.
+
+        Args:
+            folder: the worker's own, to keep what is measured or compiled once for each machine.
+        """
+        ...
+
+    def compiler(self) -> Compiler:
+        """The compiler for this kind.
+
+        Raises:
+            EvoError: there is none; the message names the ways out.
+        """
+        ...
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> Session:
+        """Open the device in this process, which is a runner; `folder` as for `discover`."""
+        ...
+
+
+def driver(kind: DeviceKind) -> Driver:
+    """The driver of a kind, imported only now: a machine without that device needs none of its libraries."""
+    return cast(Driver, import_module(f"workers.devices.{kind}").DRIVER)

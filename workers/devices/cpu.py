@@ -1,0 +1,164 @@
+"""The CPU as a device: kernels are functions of a shared library, called on pinned cores."""
+
+import ctypes
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from evo.device import Device, DeviceKind
+from evo.errors import InvalidInput
+from evo.objective import Objective
+from workers import descendants
+from workers.compile import Launch
+from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
+from workers.devices import Argument, Buffers, LaunchError, Timer, machine
+from workers.devices.memory import HostBuffers
+from workers.devices.support import load_ceilings, load_support
+
+MINIMUM_SAMPLE_S = 5e-4
+"""Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
+
+_THREAD_EXIT_S = 0.05
+_TYPICAL_ARGUMENTS = 4
+
+
+class CallTimer:
+    """Times zero-argument calls, each in turn."""
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._turn = cycle(calls)
+        self._take(1)  # first touch
+        self.calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(self._take(1), self._take(1))))
+        if self.calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
+            self.calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (self._take(self.calls) / self.calls)))
+
+    def sample(self) -> float:
+        return self._take(self.calls) / self.calls * 1e6
+
+    def _take(self, calls: int) -> float:
+        due = list(islice(self._turn, calls))
+        start = time.perf_counter()
+        for call in due:
+            call()
+        return max(time.perf_counter() - start, 1e-9)
+
+
+class CpuSession:
+    """A `workers.devices.Session` on this process's own cores."""
+
+    def __init__(self, device: Device, objective: Objective, folder: Path) -> None:
+        self._support = load_support(CCompiler(find_compiler()), folder)
+        self._cores = machine.pin(objective.threads)
+        self._allowed_threads = objective.threads - 1
+        self._process = psutil.Process()
+        self._threads = self._process.num_threads()
+        self._children = descendants.children()
+        self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
+
+    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Any:
+        self._threads, self._children = self._process.num_threads(), descendants.children()
+        try:
+            function = ctypes.CDLL(str(binary))[entry]
+        except (OSError, AttributeError) as error:
+            raise LaunchError(f"the shared library does not load: {error}") from None
+        function.restype = None
+        return function
+
+    def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
+        return HostBuffers(arguments, inputs)
+
+    def call(self, kernel: Any, buffers: Buffers) -> None:
+        self._bind(kernel, buffers)()
+
+    def timer(self, kernel: Any, sets: Sequence[Buffers]) -> Timer:
+        return CallTimer([self._bind(kernel, buffers) for buffers in sets])
+
+    def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
+        return CallTimer(calls)
+
+    def anchor(self) -> Timer:
+        return CallTimer([self._support.anchor])
+
+    def floor(self) -> Timer:
+        return CallTimer([partial(self._support.empty, *[ctypes.c_void_p()] * _TYPICAL_ARGUMENTS)])
+
+    def residue(self) -> str | None:
+        """Processes and threads beyond those there were before; a joined thread may take a moment to vanish."""
+        if os.getpid() != self._process.pid:  # the call returned twice, here in a copy of the runner
+            os._exit(1)
+        if forked := len(descendants.children() - self._children):
+            return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
+        deadline = time.monotonic() + _THREAD_EXIT_S
+        while (extra := self._process.num_threads() - self._threads - self._allowed_threads) > 0:
+            if time.monotonic() > deadline:
+                return f"leaves {extra} threads running after it returned"
+            time.sleep(0.001)
+        return None
+
+    def environment(self) -> Mapping[str, str]:
+        facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}
+        if self._cores and (frequency := machine.frequency_mhz(self._cores[0])):
+            facts["mhz"] = f"{frequency:.0f}"
+        return facts
+
+    def _bind(self, kernel: Any, buffers: Buffers) -> Callable[[], object]:
+        return partial(kernel, *cast(HostBuffers, buffers).call_arguments)
+
+
+class CpuDriver:
+    """Finds the CPU and opens it; see `workers.devices.Driver`."""
+
+    kind: DeviceKind = "cpu"
+    baselines = "baselines"
+    limits_address_space = True
+
+    def discover(self, folder: Path) -> list[Device]:
+        try:
+            compiler = self.compiler()
+            macros = compiler.macros
+        except NoCompilerError:
+            return []
+        model, caches = machine.processor_model(), machine.cache_bytes()
+        limits = {"cores": len(machine.cores()), "simd_bytes": machine.simd_bytes(macros), **caches}
+        return [
+            Device(
+                kind="cpu",
+                model=model,
+                architecture=machine.architecture(macros),
+                uuid=f"cpu-{machine.machine_id()}",
+                limits={name: float(value) for name, value in limits.items()},
+                ceilings=load_ceilings(compiler, folder, model, max(caches.values())),
+                software={
+                    "compiler": compiler.product,
+                    "system": platform.platform(),
+                    "python": platform.python_version(),
+                    "numpy": np.__version__,
+                },
+            )
+        ]
+
+    def compiler(self) -> CCompiler:
+        return self._compiler
+
+    @cached_property
+    def _compiler(self) -> CCompiler:
+        return CCompiler(find_compiler())
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
+        available = len(machine.cores())
+        if objective.threads > available:
+            raise InvalidInput("objective.threads", f"{objective.threads} asked for, but this machine has {available}")
+        return CpuSession(device, objective, folder)
+
+
+DRIVER = CpuDriver()

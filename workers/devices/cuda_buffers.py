@@ -1,0 +1,120 @@
+"""Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.devices import POISON, Argument
+from workers.devices.cuda_launch import cuda_errors
+
+GUARD_BYTES = 4096
+
+
+class GuardedBuffer:
+    """Device memory with a guard band on both sides; the trailing one starts at the very next byte."""
+
+    def __init__(self, argument: Argument, runtime: Any) -> None:
+        self.argument = argument
+        self.size = argument.elements * np.dtype(argument.dtype).itemsize
+        self._runtime = runtime
+        self._base = runtime.malloc(self.size + 2 * GUARD_BYTES)
+        self.pointer = self._base + GUARD_BYTES
+
+    def __del__(self) -> None:
+        try:
+            self._runtime.free(self._base)
+        except Exception:  # noqa: BLE001 - the context may be dead, and its memory with it
+            return
+
+    def fill(self, byte: int) -> None:
+        self._runtime.memset(self.pointer, byte, self.size)
+
+    def guard(self) -> None:
+        for place in self._bands.values():
+            self._runtime.memset(place, POISON, GUARD_BYTES)
+
+    def write(self, values: NDArray[Any]) -> None:
+        host = np.ascontiguousarray(values)
+        self._runtime.memcpy(self.pointer, host.ctypes.data, self.size, self._runtime.memcpyHostToDevice)
+
+    def read(self) -> NDArray[Any]:
+        host = np.empty(self.argument.shape, self.argument.dtype)
+        self._runtime.memcpy(host.ctypes.data, self.pointer, self.size, self._runtime.memcpyDeviceToHost)
+        return host
+
+    def overrun(self) -> str | None:
+        """Which band was written and where, or None."""
+        for side, place in self._bands.items():
+            band = np.empty(GUARD_BYTES, np.uint8)
+            self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
+            hit = np.flatnonzero(band != POISON)
+            if hit.size:
+                distance = int(hit[0]) if side == "after" else GUARD_BYTES - int(hit[-1]) - 1
+                return (
+                    f"writes out of bounds: {hit.size} bytes of the guard band {side} `{self.argument.name}`, "
+                    f"the nearest {distance} bytes from the buffer"
+                )
+        return None
+
+    @property
+    def _bands(self) -> Mapping[str, int]:
+        return {"before": self._base, "after": self.pointer + self.size}
+
+
+class DeviceBuffers:
+    """A `workers.devices.Buffers` in plain device allocations: a pool would hide overruns.
+
+    Args:
+        runtime: CuPy's ``cuda.runtime``.
+        checksum: of (address, bytes).
+
+    Attributes:
+        pointers: device addresses by argument name.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        inputs: Mapping[str, NDArray[Any]],
+        runtime: Any,
+        checksum: Callable[[int, int], int],
+    ) -> None:
+        self._runtime, self._checksum = runtime, checksum
+        with cuda_errors():
+            self._buffers = {
+                argument.name: GuardedBuffer(argument, runtime) for argument in arguments if argument.role != "scalar"
+            }
+            self.pointers = {name: buffer.pointer for name, buffer in self._buffers.items()}
+            for name, values in inputs.items():
+                self._buffers[name].write(values)
+        self._sums = {name: self._sum(name) for name in inputs}
+        self.poison()
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(buffer.size for buffer in self._buffers.values())
+
+    def poison(self, byte: int = POISON) -> None:
+        with cuda_errors():
+            for buffer in self._buffers.values():
+                buffer.guard()
+                if buffer.argument.role != "input":
+                    buffer.fill(byte)
+            self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
+
+    def read(self, name: str) -> NDArray[Any]:
+        with cuda_errors():
+            return self._buffers[name].read()
+
+    def damage(self) -> str | None:
+        with cuda_errors():
+            for buffer in self._buffers.values():
+                if overrun := buffer.overrun():
+                    return overrun
+        changed = (name for name, before in self._sums.items() if self._sum(name) != before)
+        return next((f"modifies its input `{name}`" for name in changed), None)
+
+    def _sum(self, name: str) -> int:
+        return self._checksum(self._buffers[name].pointer, self._buffers[name].size)

@@ -1,0 +1,86 @@
+"""GPUs a search can be aimed at without having one: their attributes, as CUDA reports them.
+
+Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datasheets.
+"""
+
+from collections.abc import Mapping
+
+from evo.device import Ceilings, Device
+from evo.errors import NotFound
+from workers.devices.cuda_limits import capability, ceilings, limits
+
+_COMMON = {"max_threads": 1024, "registers": 65536, "warp_size": 32}
+_AMPERE_100 = {
+    **_COMMON,
+    "capability_major": 8,
+    "capability_minor": 0,
+    "sm_count": 108,
+    "shared_memory_bytes": 166912,
+    "shared_memory_per_sm_bytes": 167936,
+    "max_threads_per_sm": 2048,
+    "max_blocks_per_sm": 32,
+    "l2_bytes": 40 << 20,
+    "clock_khz": 1_410_000,
+    "memory_clock_khz": 1_215_000,
+    "memory_bus_bits": 5120,
+}
+_HOPPER = {
+    **_COMMON,
+    "capability_major": 9,
+    "capability_minor": 0,
+    "sm_count": 132,
+    "shared_memory_bytes": 232448,
+    "shared_memory_per_sm_bytes": 233472,
+    "max_threads_per_sm": 2048,
+    "max_blocks_per_sm": 32,
+    "l2_bytes": 50 << 20,
+    "clock_khz": 1_980_000,
+    "memory_clock_khz": 2_619_000,
+    "memory_bus_bits": 5120,
+}
+ATTRIBUTES_BY_MODEL: Mapping[str, Mapping[str, int]] = {
+    "NVIDIA A100-SXM4-40GB": _AMPERE_100,
+    "NVIDIA L4": {
+        **_COMMON,
+        "capability_major": 8,
+        "capability_minor": 9,
+        "sm_count": 58,
+        "shared_memory_bytes": 101376,
+        "shared_memory_per_sm_bytes": 102400,
+        "max_threads_per_sm": 1536,
+        "max_blocks_per_sm": 24,
+        "l2_bytes": 48 << 20,
+        "clock_khz": 2_040_000,
+        "memory_clock_khz": 6_251_000,
+        "memory_bus_bits": 192,
+    },
+    "NVIDIA H100 80GB HBM3": _HOPPER,
+    "NVIDIA H200": {**_HOPPER, "l2_bytes": 60 << 20, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6144},
+}
+"""By the name the driver gives; the first of an architecture stands for it."""
+
+
+def known(target: str) -> Device:
+    """The GPU a target names: a model, or an architecture such as ``sm_89``. It is not one that can be measured on.
+
+    Raises:
+        NotFound: names the models and architectures there are.
+    """
+    devices = [_device(model, attributes) for model, attributes in ATTRIBUTES_BY_MODEL.items()]
+    for device in devices:
+        if target in (device.model, device.architecture):
+            return device
+    architectures = sorted({device.architecture for device in devices})
+    raise NotFound(f"{target}: not a known target; give one of {', '.join([*architectures, *ATTRIBUTES_BY_MODEL])}")
+
+
+def _device(model: str, attributes: Mapping[str, int]) -> Device:
+    rates = ceilings(attributes)
+    return Device(
+        kind="cuda",
+        model=model,
+        architecture=f"sm_{capability(attributes)}",
+        uuid=f"target {model}",
+        limits=limits(attributes),
+        ceilings=Ceilings(flops_per_s=rates.flops_per_s, bytes_per_s=rates.bytes_per_s, source="table"),
+    )

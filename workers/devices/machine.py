@@ -1,0 +1,110 @@
+"""Facts about this machine's processor, from wherever the operating system keeps them."""
+
+import os
+import platform
+import subprocess
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_CORES = Path("/sys/devices/system/cpu")
+_CACHES = _CORES / "cpu0" / "cache"
+_SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
+_SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
+"""Taken where the system does not tell: no processor of the last decade has less."""
+
+
+def processor_model() -> str:
+    """The name two machines share when their times are comparable."""
+    if name := _sysctl("machdep.cpu.brand_string"):
+        return name
+    facts = _cpuinfo(Path("/proc/cpuinfo"))
+    if "model name" in facts:
+        return facts["model name"]
+    if part := facts.get("CPU part"):
+        return f"{platform.machine()} {facts.get('CPU implementer', '?')}:{part}"
+    return platform.processor() or platform.machine()
+
+
+def machine_id() -> str:
+    """Stable for this very machine and hard to guess from elsewhere."""
+    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        if path.is_file() and (text := path.read_text().strip()):
+            return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{platform.node()} {uuid.getnode()}"))
+
+
+def cores() -> list[int]:
+    """Numbers of the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cache_bytes() -> dict[str, int]:
+    """Data cache sizes as one core sees them: ``l1_bytes``, ``l2_bytes`` and, where there is one, ``l3_bytes``."""
+    found = {name: int(size) for name, key in _SYSCTL_CACHES.items() if (size := _sysctl(key)) and int(size)}
+    return {**_SMALLEST_CACHES, **(found or _linux_caches(_CACHES))}
+
+
+def simd_bytes(macros: Mapping[str, str]) -> int:
+    """Width of a vector register, from what the compiler predefines for this machine."""
+    if bits := int(macros.get("__ARM_FEATURE_SVE_BITS", "0")):
+        return bits // 8
+    widths = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
+    return next((width for macro, width in widths if macro in macros), 8)
+
+
+def architecture(macros: Mapping[str, str]) -> str:
+    """Instruction set as people name it, e.g. ``x86_64+avx512``."""
+    names = (("__AVX512F__", "avx512"), ("__AVX2__", "avx2"), ("__AVX__", "avx"), ("__ARM_FEATURE_SVE", "sve"))
+    extension = next((name for macro, name in names if macro in macros), "")
+    return f"{platform.machine()}+{extension}" if extension else platform.machine()
+
+
+def frequency_mhz(core: int) -> float | None:
+    """The present clock of a core; None where the system does not tell, as in most virtual machines."""
+    text = _text(_CORES / f"cpu{core}" / "cpufreq" / "scaling_cur_freq")
+    return int(text) / 1000 if text else None
+
+
+def pin(count: int) -> tuple[int, ...]:
+    """Keep this process on the last `count` cores it may use; empty where the system cannot."""
+    if not hasattr(os, "sched_setaffinity"):
+        return ()
+    chosen = cores()[-count:]
+    os.sched_setaffinity(0, chosen)
+    return tuple(chosen)
+
+
+def leave_last_core() -> None:
+    """Keep this thread, and what it starts, off the core that `pin` takes first."""
+    if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
+        os.sched_setaffinity(0, cores()[:-1])
+
+
+def _linux_caches(folder: Path) -> dict[str, int]:
+    sizes = {}
+    for index in sorted(folder.glob("index*")):
+        level, kind, size = (_text(index / name) for name in ("level", "type", "size"))
+        if kind in {"Data", "Unified"} and size:
+            sizes[f"l{level}_bytes"] = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
+    return sizes
+
+
+def _cpuinfo(path: Path) -> dict[str, str]:
+    """The first processor's facts."""
+    lines: Iterable[str] = path.read_text().partition("\n\n")[0].splitlines() if path.is_file() else ()
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _sysctl(key: str) -> str:
+    if platform.system() != "Darwin":
+        return ""
+    answer = subprocess.run(["sysctl", "-n", key], capture_output=True, text=True, timeout=10, check=False)
+    return answer.stdout.strip()
+
+
+def _text(path: Path) -> str:
+    return path.read_text().strip() if path.is_file() else ""

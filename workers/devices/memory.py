@@ -1,0 +1,107 @@
+"""Kernel arguments in host memory, with a guard band on both sides of every buffer."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.devices import POISON, Argument, LaunchError
+
+GUARD_BYTES = 4096
+"""Of each band; a page, so that the data between them starts on a page as well."""
+
+_SCALARS: Mapping[str, type[Any]] = {
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+class GuardedArray:
+    """An array whose surroundings can be checked; the trailing band starts at the very next byte."""
+
+    def __init__(self, argument: Argument) -> None:
+        self.argument = argument
+        dtype = np.dtype(argument.dtype)
+        size = argument.elements * dtype.itemsize
+        self._whole = _aligned(size + 2 * GUARD_BYTES)
+        self.bytes = self._whole[GUARD_BYTES : GUARD_BYTES + size]
+        self.values: NDArray[Any] = self.bytes.view(dtype).reshape(argument.shape)
+        self._bands = {"before": self._whole[:GUARD_BYTES], "after": self._whole[GUARD_BYTES + size :]}
+        self.guard()
+
+    def guard(self) -> None:
+        """Fill both bands."""
+        for band in self._bands.values():
+            band.fill(POISON)
+
+    def overrun(self) -> str | None:
+        """Which band was written and where, or None."""
+        for side, band in self._bands.items():
+            hit = np.flatnonzero(band != POISON)
+            if hit.size:
+                distance = int(hit[0]) if side == "after" else GUARD_BYTES - int(hit[-1]) - 1
+                return (
+                    f"writes out of bounds: {hit.size} bytes of the guard band {side} `{self.argument.name}`, "
+                    f"the nearest {distance} bytes from the buffer"
+                )
+        return None
+
+
+class HostBuffers:
+    """A `workers.devices.Buffers` in host memory.
+
+    Attributes:
+        call_arguments: what a ctypes function is called with, in order.
+    """
+
+    def __init__(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> None:
+        self._inputs = inputs
+        self._arrays = {argument.name: GuardedArray(argument) for argument in arguments if argument.role != "scalar"}
+        for name, values in inputs.items():
+            self._arrays[name].values[...] = values
+        self.call_arguments = [self._call_argument(argument) for argument in arguments]
+        self.poison()
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(array.bytes.size for array in self._arrays.values())
+
+    def poison(self, byte: int = POISON) -> None:
+        for array in self._arrays.values():
+            array.guard()
+            if array.argument.role != "input":
+                array.bytes.fill(byte)
+
+    def read(self, name: str) -> NDArray[Any]:
+        return self._arrays[name].values.copy()
+
+    def damage(self) -> str | None:
+        for array in self._arrays.values():
+            if overrun := array.overrun():
+                return overrun
+        for name, original in self._inputs.items():
+            if not np.array_equal(self._arrays[name].bytes, _bytes(original)):
+                return f"modifies its input `{name}`"
+        return None
+
+    def _call_argument(self, argument: Argument) -> object:
+        if argument.role != "scalar":
+            return ctypes.c_void_p(self._arrays[argument.name].bytes.ctypes.data)
+        if argument.dtype not in _SCALARS:
+            raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
+        return _SCALARS[argument.dtype](argument.value)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """Starting on a page: alignment must not be what makes one candidate faster than another."""
+    whole = np.empty(size + GUARD_BYTES, np.uint8)
+    start = -whole.ctypes.data % GUARD_BYTES
+    return whole[start : start + size]
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

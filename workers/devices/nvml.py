@@ -1,0 +1,66 @@
+"""What NVIDIA's management library says of a GPU: clocks, temperature, throttling, who else uses it.
+
+Opens no CUDA context. Everything here is a fact to record; where the library is absent there are none.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+_HARMLESS_REASONS = 0x1  # the GPU is idle
+
+
+def facts(uuid: str) -> Mapping[str, str]:
+    """Of the GPU with this UUID at this moment; empty when NVML does not answer."""
+    with _handle(uuid) as (nvml, handle):
+        if handle is None:
+            return {}
+        found = {
+            "sm_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "memory_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            "temperature_c": _try(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            "throttle_reasons": _throttling(_try(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
+            "driver": _try(nvml.nvmlSystemGetDriverVersion),
+            "shared_with": ", ".join(_others(nvml, handle)) or None,
+        }
+        return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _throttling(reasons: int | None) -> str | None:
+    return None if reasons is None else f"{reasons & ~_HARMLESS_REASONS:#x}"
+
+
+def _others(nvml: Any, handle: Any) -> Iterator[str]:
+    """Other processes that compute on this GPU, as ``pid name``."""
+    for process in _try(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
+        if process.pid != os.getpid():
+            yield f"{process.pid} {_try(nvml.nvmlSystemGetProcessName, process.pid) or ''}".strip()
+
+
+def _try(function: Any, *arguments: Any) -> Any:
+    """What a query returns; None where this GPU or driver does not answer it."""
+    import pynvml
+
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+@contextmanager
+def _handle(uuid: str) -> Iterator[tuple[Any, Any]]:
+    try:
+        import pynvml as nvml
+    except ImportError:
+        yield None, None
+        return
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        yield nvml, None
+        return
+    try:
+        yield nvml, _try(nvml.nvmlDeviceGetHandleByUUID, uuid)
+    finally:
+        nvml.nvmlShutdown()

@@ -1,0 +1,107 @@
+"""The compiled companion of the CPU device (`support.c`), and the ceilings it measures."""
+
+import ctypes
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from evo.device import Ceilings
+from evo.errors import EvoError
+from evo.outcome import CompileFailed
+from workers.cache import Cache, cache_key
+from workers.compile import Unit
+from workers.compile.cc import CCompiler
+from workers.scratch import scratch
+
+_BURSTS = 40
+_COPY_BYTES = 64 << 20
+
+
+class SupportError(EvoError, RuntimeError):
+    """The C compiler here cannot build the part of kernel-evo that is written in C."""
+
+
+def load_support(compiler: CCompiler, folder: Path) -> ctypes.CDLL:
+    """The library, compiled once for each compiler and kept in `folder`.
+
+    Raises:
+        SupportError: it does not compile.
+    """
+    source = files("workers.devices").joinpath("support.c").read_text()
+    cache, key = Cache(folder), cache_key("support", compiler.version, source)
+    binary = cache.get(key)
+    if binary is None:
+        binary = _compile(compiler, source)
+        cache.put(key, binary)
+    with scratch() as place:
+        path = place / f"support{compiler.suffix}"
+        path.write_bytes(binary)
+        library = ctypes.CDLL(str(path))
+    _declare(library)
+    return library
+
+
+def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
+    """The ceilings of one thread of this machine, measured once and kept in `folder`.
+
+    Args:
+        model: of the processor; another one is measured anew.
+        last_level_bytes: of its largest cache, which the copy has to exceed.
+    """
+    cache, key = Cache(folder), cache_key("ceilings", compiler.version, model)
+    kept = cache.get(key)
+    if kept is None:
+        library = load_support(compiler, folder)
+        kept = json.dumps(_measure(library, max(_COPY_BYTES, 2 * last_level_bytes))).encode()
+        cache.put(key, kept)
+    figures = json.loads(kept)
+    bytes_per_s = figures.pop("bytes_per_s")
+    return Ceilings(flops_per_s=figures, bytes_per_s=bytes_per_s, source="measured")
+
+
+def _compile(compiler: CCompiler, source: str) -> bytes:
+    result = compiler.compile(Unit(source=source, architecture="native", entry="anchor"), timeout_s=120)
+    if isinstance(result, CompileFailed):
+        raise SupportError(
+            f"the C compiler {compiler.product!r} does not compile support.c; name another with CC:\n{result.log}"
+        )
+    return result.binary
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    for name, real in (("peak_float32", ctypes.c_float), ("peak_float64", ctypes.c_double)):
+        function = getattr(library, name)
+        function.argtypes, function.restype = (ctypes.c_long, real, real), real
+        getattr(library, f"{name}_flops").restype = ctypes.c_long
+    library.copy.argtypes, library.copy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
+    library.empty.restype, library.anchor.restype = None, ctypes.c_float
+
+
+def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
+    flops_per_s = {name: _flops_per_s(library, name) for name in ("float32", "float64")}
+    source, target = np.ones(copy_bytes, np.uint8), np.zeros(copy_bytes, np.uint8)
+    seconds = _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, copy_bytes))
+    return {**flops_per_s, "bytes_per_s": 2 * copy_bytes / seconds}
+
+
+def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
+    rounds = 20_000
+    seconds = _fastest(partial(getattr(library, f"peak_{dtype}"), rounds, 0.5, 1.0))
+    operations: int = getattr(library, f"peak_{dtype}_flops")() * rounds
+    return operations / seconds
+
+
+def _fastest(call: Callable[[], object]) -> float:
+    """Seconds of the fastest of many short bursts: on a busy machine one of them runs undisturbed."""
+    call()
+    seconds = []
+    for _ in range(_BURSTS):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

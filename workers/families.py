@@ -1,0 +1,94 @@
+"""The families of leases, found on this machine and proven to be the very ones that were meant."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from evo.errors import EvoError
+from evo.family import CaseProblem, Family
+from evo.job import FamilyRef, SearchTerms
+from templates.registry import INCLUDE, REFERENCE, Package, find
+
+
+class FamilyMismatch(EvoError, LookupError):
+    """This machine cannot reproduce the family a lease names, so it cannot work on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A family's files as they were when its digest was checked; later edits do not reach it.
+
+    Attributes:
+        folder: holds reference.py and whatever sources include.
+    """
+
+    package: Package
+    folder: Path
+
+    @property
+    def family(self) -> Family:
+        return self.package.family
+
+    @property
+    def reference(self) -> Path:
+        return self.folder / REFERENCE
+
+    @property
+    def include_folders(self) -> tuple[Path, Path]:
+        return self.folder, self.folder / INCLUDE.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """The terms of a search with its family at hand."""
+
+    terms: SearchTerms
+    copy: Copy
+
+    @cached_property
+    def cases(self) -> tuple[CaseProblem, ...]:
+        """Every correctness case, the searched problem itself first; the same for all trials of the search."""
+        return self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
+
+
+class Families:
+    """Finds families by reference and keeps copies of them in a folder of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._copies: dict[str, Copy] = {}
+
+    def get(self, ref: FamilyRef) -> Copy:
+        """The family with exactly this digest.
+
+        Raises:
+            FamilyMismatch: it is absent here, or another version.
+        """
+        if ref.digest not in self._copies:
+            self._copies[ref.digest] = self._copy(self._find(ref))
+        return self._copies[ref.digest]
+
+    def add(self, package: Package) -> Copy:
+        """A family that is at hand already."""
+        return self._copies.setdefault(package.digest, self._copy(package))
+
+    def _find(self, ref: FamilyRef) -> Package:
+        where = ref.location or ref.name
+        try:
+            package = find(where)
+        except EvoError as error:
+            raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
+        if package.digest != ref.digest:
+            raise FamilyMismatch(
+                f"family {ref.name} differs from the one that was submitted ({where} has digest "
+                f"{package.digest[:12]}, not {ref.digest[:12]}): start a new search, or mend this copy"
+            )
+        return package
+
+    def _copy(self, package: Package) -> Copy:
+        folder = self._folder / package.digest[:16]
+        for name, content in package.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return Copy(package=package, folder=folder)

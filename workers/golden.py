@@ -1,0 +1,199 @@
+"""What a right answer is: inputs, float64 references and limits of each correctness case. Runs in a runner only."""
+
+import importlib.util
+import io
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.errors import EvoError
+from workers.cache import Cache, cache_key
+from workers.devices import Argument
+from workers.protocol import CasePlan
+
+Arrays = Mapping[str, NDArray[Any]]
+NO_LIMIT = sys.float_info.max
+
+
+class FamilyError(EvoError, RuntimeError):
+    """The family's reference.py does not keep its contract, so no candidate can be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """Absolute limits of one output of one case on one set of inputs."""
+
+    rel_l2: float
+    max_abs: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """One set of inputs of one case, and what is right on it.
+
+    Attributes:
+        reference: float64, by output name.
+    """
+
+    case: str
+    inputs: Arrays
+    reference: Arrays
+    limits: Mapping[str, Limit]
+
+    def check(self, arguments: Sequence[Argument]) -> None:
+        """Compare what reference.py made with what family.toml declares.
+
+        Raises:
+            FamilyError: an array is missing, or of another shape or dtype than declared.
+        """
+        for argument in arguments:
+            made = {"input": self.inputs, "output": self.reference}.get(argument.role)
+            if made is None:
+                continue
+            maker = "reference.py, " + {"input": "inputs()", "output": "reference()"}[argument.role]
+            if argument.name not in made:
+                raise FamilyError(f"{maker}: makes no {argument.role} `{argument.name}` for case {self.case}")
+            array = np.asarray(made[argument.name])
+            expected = argument.dtype if argument.role == "input" else "float64"
+            if array.shape != argument.shape or array.dtype.name != expected:
+                raise FamilyError(
+                    f"{maker}: makes `{argument.name}` of case {self.case} as {array.dtype.name} "
+                    f"{array.shape}; family.toml says {expected} {argument.shape}"
+                )
+
+
+class Reference:
+    """The family's reference.py.
+
+    Raises:
+        FamilyError: it cannot be imported, or lacks `inputs` or `reference`.
+    """
+
+    def __init__(self, path: Path, family_digest: str, cache: Cache) -> None:
+        self.path = path
+        self._digest = family_digest
+        self._cache = cache
+        self._module = self._load()
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """A function of the module by name, wrapped so that its failure names it; None when it has none."""
+        function = getattr(self._module, name, None)
+        if function is None:
+            return None
+
+        def named(*arguments: object) -> Any:
+            with self._blame(f"{name}()"):
+                return function(*arguments)
+
+        return named
+
+    def golden(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
+        """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
+        generator = np.random.default_rng(list(seed))
+        inputs = self._arrays("inputs", dict(plan.problem), plan.distribution, generator)
+        key = self._key(plan, seed)
+        kept = self._cache.get(key)
+        if kept is None:
+            kept = _pack(self._compute(plan, inputs))
+            self._cache.put(key, kept)
+        stored = _unpack(kept)
+        names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
+        return Golden(
+            case=plan.name,
+            inputs=inputs,
+            reference={name: stored[f"reference/{name}"] for name in names},
+            limits={name: _limit(plan, name, stored) for name in names},
+        )
+
+    def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """References and, where a tolerance is relative to it, the yardstick's largest error."""
+        problem = dict(plan.problem)
+        reference = self._outputs("reference", plan.tolerances, problem, inputs)
+        stored = {f"reference/{name}": values for name, values in reference.items()}
+        ratios = [name for name, tolerance in plan.tolerances.items() if tolerance.max_abs_ratio is not None]
+        if ratios:
+            yardstick = self._outputs("yardstick", ratios, problem, inputs)
+            for name, values in yardstick.items():
+                if values.shape != reference[name].shape:
+                    shapes = f"of shape {values.shape}, while reference() says {reference[name].shape}"
+                    raise FamilyError(f"{self.path.name}, yardstick(): makes `{name}` {shapes}")
+                stored[f"error/{name}"] = np.abs(values - reference[name]).max(initial=0.0)
+        return stored
+
+    def _outputs(self, function: str, names: Iterable[str], *arguments: object) -> dict[str, NDArray[np.float64]]:
+        """Of what a function returns, these outputs."""
+        made = self._arrays(function, *arguments)
+        if missing := sorted(set(names) - set(made)):
+            raise FamilyError(f"{self.path.name}, {function}(): returns no {', '.join(missing)}")
+        outputs = {}
+        for name in names:
+            with self._blame(f"{function}(), output `{name}`"):
+                outputs[name] = np.asarray(made[name], np.float64)
+        return outputs
+
+    def _arrays(self, function: str, *arguments: object) -> Arrays:
+        made = self._required(function)(*arguments)
+        if not isinstance(made, Mapping):
+            kind = type(made).__name__
+            raise FamilyError(f"{self.path.name}, {function}(): returns {kind}, not a dict of arrays by name")
+        return made
+
+    def _key(self, plan: CasePlan, seed: tuple[int, ...]) -> str:
+        what = json.dumps([sorted(plan.problem.items()), plan.distribution, seed, sorted(plan.tolerances)])
+        return cache_key("golden", self._digest, what, np.__version__)
+
+    def _required(self, name: str) -> Callable[..., Any]:
+        function = self.function(name)
+        if function is None:
+            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml relies on")
+        return function
+
+    def _load(self) -> ModuleType:
+        spec = importlib.util.spec_from_file_location("kernel_evo_reference", self.path)
+        if spec is None or spec.loader is None:
+            raise FamilyError(f"{self.path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        with self._blame("import"):
+            spec.loader.exec_module(module)
+        return module
+
+    @contextmanager
+    def _blame(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
+            line = f" (line {frames[-1].lineno})" if frames else ""
+            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}") from error
+
+
+def _limit(plan: CasePlan, name: str, stored: Arrays) -> Limit:
+    tolerance = plan.tolerances[name]
+    if tolerance.max_abs is not None:
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs)
+    if tolerance.max_abs_ratio is None:
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
+    # a yardstick that happens to be exact must not demand exactness of everybody
+    scale = float(np.abs(stored[f"reference/{name}"]).max(initial=0.0))
+    error = max(float(stored[f"error/{name}"]), scale * float(np.finfo(np.float32).eps))
+    return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
+
+
+def _pack(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

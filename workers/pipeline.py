@@ -1,0 +1,109 @@
+"""The jobs of a slot between claim and device: built in parallel, handed over one at a time."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from evo.device import DeviceKind
+from evo.job import Lease
+from workers.devices import machine
+from workers.families import Assignment
+from workers.ladder import Performer, Preparation
+
+FEW_CORES = 4
+"""Below so many, a compiler on another core still disturbs what is measured on this one."""
+
+PORTIONS = 8
+"""Requests it takes to fill the pipeline: a large one keeps its first jobs waiting until the last is thought of."""
+
+MOST_JOBS = 64
+"""That a slot holds at once: what one request for leases may ask for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What building gave, and when on the monotonic clock it began and ended."""
+
+    built: Preparation
+    begun_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A lease on its way to the device. `claimed_s`: when it came, on the monotonic clock."""
+
+    lease: Lease
+    work: Assignment
+    claimed_s: float
+    building: Future[Prepared]
+
+
+class Pipeline:
+    """Builds ahead of the device, except where that would disturb it.
+
+    On a CPU with few cores, jobs come in batches: all of a batch is built, then each is performed with no compiler
+    running. Otherwise building runs ahead, and on a CPU keeps off the core that is measured on. A recorded space is
+    searched one trial at a time, since the order of its trials must not depend on timing.
+
+    Args:
+        on_built: called with what was built, in the thread that built it.
+    """
+
+    def __init__(
+        self, kind: DeviceKind, performer: Performer, *, on_built: Callable[[Preparation], None] = lambda built: None
+    ) -> None:
+        cores = len(machine.cores())
+        self._on_built = on_built
+        self._performer = performer
+        self._batches = kind == "cpu" and cores < FEW_CORES
+        self._most = 1 if kind == "replay" else min(2 * cores, MOST_JOBS)
+        self._queue: deque[Pending] = deque()
+        self._pool = ThreadPoolExecutor(
+            max_workers=cores if self._batches else max(1, cores - 1),
+            thread_name_prefix="build",
+            initializer=machine.leave_last_core if kind == "cpu" and not self._batches else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def room(self) -> int:
+        """How many jobs to ask for now."""
+        if self._batches and self._queue:
+            return 0
+        room = self._most - len(self._queue)
+        return room if PORTIONS * room >= self._most else 0
+
+    def add(self, lease: Lease, work: Assignment) -> None:
+        claimed_s = time.monotonic()
+        building = self._pool.submit(self._build, lease, work)
+        self._queue.append(Pending(lease=lease, work=work, claimed_s=claimed_s, building=building))
+
+    def next(self) -> Pending:
+        """The next job that is built, waiting for one; there must be one."""
+        futures = [pending.building for pending in self._queue]
+        wait(futures, return_when=ALL_COMPLETED if self._batches else FIRST_COMPLETED)
+        ready = next(pending for pending in self._queue if pending.building.done())
+        self._queue.remove(ready)
+        return ready
+
+    def empty(self) -> list[Pending]:
+        """Take out whatever is left."""
+        left = list(self._queue)
+        self._queue.clear()
+        return left
+
+    def close(self) -> None:
+        """Build no more; what is being built is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _build(self, lease: Lease, work: Assignment) -> Prepared:
+        begun_s = time.monotonic()
+        built = self._performer.prepare(work, lease.job)
+        prepared = Prepared(built=built, begun_s=begun_s, ended_s=time.monotonic())
+        self._on_built(built)
+        return prepared

@@ -1,0 +1,177 @@
+"""What a slot and its runner say to each other: one JSON document a line, over two pipes.
+
+The runner may be running hostile machine code, so the slot reads data from it and never pickles.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from evo.family import Tolerance
+from evo.objective import Objective
+from evo.outcome import CaseError, Outcome
+from evo.timing import Timing
+from evo.trial import Value
+from workers.compile import Launch
+from workers.devices import Argument
+
+
+@dataclass(frozen=True, kw_only=True)
+class CasePlan:
+    """One correctness case. The first of a plan is the searched problem itself, the one that is timed.
+
+    Attributes:
+        distribution: of the inputs, by the name reference.py knows.
+        seeds: of the generators; one set of inputs each.
+        tolerances: by output name.
+    """
+
+    name: str
+    distribution: str
+    problem: Mapping[str, Value]
+    seeds: tuple[tuple[int, ...], ...]
+    tolerances: Mapping[str, Tolerance]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """Open the device, make inputs and references. The slot's first request.
+
+    Attributes:
+        reference: path of the family's reference.py.
+        folder: the worker's cache.
+        memory_limit_bytes: what the runner may allocate from then on.
+    """
+
+    device: Device
+    objective: Objective
+    family_digest: str
+    reference: str
+    folder: str
+    memory_limit_bytes: int
+    cases: tuple[CasePlan, ...]
+    kind: Literal["open"] = "open"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelFile:
+    """A binary with all it takes to call it for one case's problem."""
+
+    path: str
+    entry: str
+    arguments: tuple[Argument, ...]
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Load a candidate and prove it correct on every case it has a kernel for.
+
+    Attributes:
+        candidate: what later requests call it.
+        kernels: by case name.
+        launches: of the first inputs of each case, all to give the same result.
+    """
+
+    candidate: str
+    kernels: Mapping[str, KernelFile]
+    launches: int = 3
+    kind: Literal["verify"] = "verify"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Time a verified candidate: the quick gate. `other_samples` are taken in the cache mode that does not rank."""
+
+    candidate: str
+    samples: int
+    other_samples: int
+    prune_above_us: float | None = None
+    kind: Literal["measure"] = "measure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Time several series and, if asked, every baseline, interleaved: sample i of each was taken in round i.
+
+    Attributes:
+        series: name of the series → candidate; two series of one candidate are timed independently.
+        budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
+            nothing but baselines.
+    """
+
+    series: Mapping[str, str]
+    rounds: int
+    baselines: bool
+    budget_s: float
+    kind: Literal["compare"] = "compare"
+
+
+Request: TypeAlias = Open | Verify | Measure | Compare
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """The device is open and the references are made."""
+
+    kind: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Correct on all cases given."""
+
+    cases: tuple[CaseError, ...]
+    kind: Literal["verified"] = "verified"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """The quick gate's samples; fewer than asked for, and no `other`, when it was pruned."""
+
+    timing: Timing
+    other: Timing | None = None
+    pruned: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["sampled"] = "sampled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Interleaved samples by series and by baseline; baselines that could not run, with the reason."""
+
+    series: Mapping[str, Timing]
+    baselines: Mapping[str, Timing] = field(default_factory=dict)
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["compared"] = "compared"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """The candidate's fault."""
+
+    outcome: Outcome
+    kind: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """The family's or the machine's fault: no candidate can be judged here until it is mended."""
+
+    reason: str
+    kind: Literal["trouble"] = "trouble"
+
+
+Reply: TypeAlias = Ready | Verified | Sampled | Compared | Refused | Trouble
+
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Request, config={"defer_build": True})
+REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config={"defer_build": True})
+
+
+def encode(message: Request | Reply, adapter: TypeAdapter[Any]) -> bytes:
+    """One line."""
+    return adapter.dump_json(message) + b"\n"

@@ -1,0 +1,169 @@
+"""The runners of a slot: one for each search it works on, opened when needed and replaced after a fault."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from evo.errors import EvoError
+from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from evo.policy import Policy
+from workers.child import Child, ChildDiedError, ChildTimeoutError
+from workers.families import Assignment
+from workers.plan import open_request
+from workers.protocol import Ready, Refused, Reply, Request, Trouble
+
+R = TypeVar("R", bound=Reply)
+
+OPEN_SHARE = 4
+"""Imports, inputs and float64 references may take so many times as long as verifying one candidate."""
+
+LEAST_OPEN_S = 60.0
+"""However short that is: NumPy and a device's libraries alone take seconds on a busy machine."""
+
+SLOW_OPEN_S = 5.0
+"""After so long it is said what is being waited for."""
+
+_LOG = structlog.get_logger()
+
+MAX_TRIALS = 500
+"""Of one runner: what it loaded for a candidate stays loaded, and mappings and memory add up."""
+
+_KEPT = 2
+
+
+class CandidateFault(EvoError, RuntimeError):
+    """The candidate ended badly; whatever runner saw it is not to be trusted any more."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+class TroubleError(EvoError, RuntimeError):
+    """The family or the machine is at fault: nothing can be judged until it is mended."""
+
+
+def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
+    """A runner's reply.
+
+    Raises:
+        CandidateFault: the candidate was refused, or the runner died or was late under it.
+        TroubleError: neither.
+    """
+    try:
+        reply = child.ask(request, limit_s)
+    except ChildTimeoutError:
+        raise CandidateFault(TimedOut(stage=stage, limit_s=limit_s)) from None
+    except ChildDiedError as error:
+        raise CandidateFault(Crashed(stage=stage, reason=str(error))) from None
+    match reply:
+        case Refused():
+            raise CandidateFault(reply.outcome)
+        case Trouble():
+            raise TroubleError(reply.reason)
+        case _ if isinstance(reply, expected):
+            return reply
+    raise TroubleError(f"the runner answered {reply.kind} where {expected.__name__.lower()} was due")
+
+
+def open_limit_s(policy: Policy) -> float:
+    """How long a runner may take to import reference.py and to make what candidates are compared with."""
+    return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
+
+
+@contextmanager
+def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
+    """Log what is being waited for, should it take long."""
+    facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
+    timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _not_opened(outcome: Outcome) -> str:
+    match outcome:
+        case TimedOut(limit_s=limit_s):
+            return (
+                f"reference.py: inputs() and reference() are not done after {limit_s:g} s; make them faster, "
+                "or raise verify_timeout_s in the policy, which sets this limit"
+            )
+        case Crashed(reason=reason):
+            return f"reference.py: the process that runs inputs() and reference() {reason}"
+        case LaunchFailed(reason=reason):
+            return f"the device does not open: {reason}"
+    return f"the runner does not open: {outcome.kind}"
+
+
+class Runners:
+    """Opens, keeps and ends runners. Used by one thread; `interrupt` may be called from any.
+
+    Args:
+        folder: the worker's cache, which runners read references from.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept: OrderedDict[int, Child] = OrderedDict()
+        self._trials: Counter[int] = Counter()
+        self._busy: Child | None = None
+
+    def of(self, work: Assignment) -> Child:
+        """The runner of this search for one more trial, opened if there is none that serves.
+
+        Raises:
+            TroubleError: it does not open.
+        """
+        child = self._kept.pop(work.terms.search_id, None)
+        if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
+            child.kill()
+            child = None
+        child = child or self.fresh(work)
+        self._trials[child.pid] += 1
+        self._kept[work.terms.search_id] = self._busy = child
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)[1].kill()
+        return child
+
+    def fresh(self, work: Assignment, *entropy: int) -> Child:
+        """A new runner with inputs of its own; the caller kills it.
+
+        Raises:
+            TroubleError: it does not open.
+        """
+        child = self._busy = Child(threads=work.terms.objective.threads)
+        request = open_request(work, self._folder, *entropy)
+        limit_s = open_limit_s(work.terms.policy)
+        try:
+            with _telling(work, limit_s):
+                ask(child, request, Ready, stage="open", limit_s=limit_s)
+        except CandidateFault as fault:  # there is no candidate yet
+            raise TroubleError(_not_opened(fault.outcome)) from None
+        except TroubleError:
+            child.kill()
+            raise
+        return child
+
+    def drop(self, work: Assignment) -> None:
+        """End the runner of a search: the next trial gets a new one."""
+        if child := self._kept.pop(work.terms.search_id, None):
+            child.kill()
+
+    def interrupt(self) -> None:
+        """Kill whatever is running now; whoever waits for it gets its end as an answer."""
+        if child := self._busy:
+            child.interrupt()
+
+    def close(self) -> None:
+        for child in self._kept.values():
+            child.kill()
+        self._kept.clear()

@@ -1,0 +1,64 @@
+"""Temporary folders that vanish with their process, even a killed one: whoever comes next sweeps them away."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evo.errors import EvoError
+
+_PREFIX = "kernel-evo-scratch-"
+_MARK = ".held"
+
+
+class ScratchError(EvoError, OSError):
+    """No folder at all can be written on this machine."""
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A fresh temporary folder, removed at the end of the block.
+
+    Raises:
+        ScratchError: there is no place for temporary files.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        held = _hold(folder / _MARK, create=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ScratchError(
+            f"no temporary folder can be made ({reason}): free some space, or set TMPDIR to a writable folder"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def sweep_scratch() -> None:
+    """Remove the folders of processes that were killed; those of living ones are locked."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            held = _hold(folder / _MARK, create=False)
+        except OSError:  # not marked yet, or somebody else's
+            continue
+        if held is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
+
+
+def _hold(mark: Path, *, create: bool) -> int | None:
+    """The mark, locked until its descriptor is closed; None when another process holds it."""
+    descriptor = os.open(mark, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

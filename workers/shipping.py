@@ -1,0 +1,62 @@
+"""What goes to the service's artefact store with a result: it must outlive the worker."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evo.job import ConfirmReport, EvaluateReport, Lease, Report
+from evo.outcome import Measured
+from workers.build import Built
+from workers.ladder import Preparation
+from workers.parcel import Parcel, digest_of
+
+_GOOD = 1.02
+"""A binary is kept when its time is within this factor of the best of its search so far."""
+
+
+class Shipping:
+    """Packs parcels; remembers the best time of each search, to know which binaries are worth keeping."""
+
+    def __init__(self) -> None:
+        self._best_us: dict[int, float] = {}
+
+    def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
+        """Source and compiler log always; the binary of good trials and of every challenger."""
+        files: dict[str, bytes] = {}
+        if isinstance(report, EvaluateReport) and "candidate" in built:
+            files = _files(built["candidate"], binary=self._good(lease.terms.search_id, report))
+        elif isinstance(report, ConfirmReport) and "challenger" in built:
+            files = _files(built["challenger"], binary=True)
+        return _parcel(lease, report, files)
+
+    def _good(self, search_id: int, report: EvaluateReport) -> bool:
+        if not isinstance(report.outcome, Measured):
+            return False
+        time_us = report.outcome.timing.median_us
+        best_us = self._best_us[search_id] = min(time_us, self._best_us.get(search_id, time_us))
+        return time_us <= _GOOD * best_us
+
+
+def early(built: Preparation) -> dict[str, bytes]:
+    """What can be shipped before anything is measured, by digest."""
+    files = [content for each in built.values() for content in _files(each, binary=False).values()]
+    return {digest_of(content): content for content in files}
+
+
+def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
+    texts = {"source": built.source, "compiler.log": built.log}
+    files = {name: text.encode() for name, text in texts.items() if text}
+    if binary and built.binary is not None:
+        files["binary"] = built.binary
+    return files
+
+
+def _parcel(lease: Lease, report: Report, files: Mapping[str, bytes]) -> Parcel:
+    digests = {name: digest_of(content) for name, content in files.items()}
+    if isinstance(report, EvaluateReport | ConfirmReport):
+        report = replace(report, artefacts=digests)
+    return Parcel(
+        attempt_id=lease.attempt_id,
+        token=lease.token,
+        report=report,
+        contents={digests[name]: content for name, content in files.items()},
+    )

@@ -1,0 +1,115 @@
+"""How samples are taken: quick gate, interleaved rounds, and what is timed beside them. Runs in a runner only.
+
+A change to how samples come about raises `evo.objective.PROTOCOL_VERSION`.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from evo.timing import Timing
+from workers.devices import Session, Timer
+
+_BESIDE_SAMPLES = 5
+_EARLY_SHARE = 5
+WARM_US = 10_000.0
+"""A kernel of 0.5 ms is 4-8 % slow right after another program ran, and within 1 % of its own pace 4-10 ms later."""
+_MOST_SETS = 4096
+_COLD_SHARE = 4
+_LEAST_SET_BYTES = 1 << 16
+"""What even the smallest set takes, with guard bands and alignment of a few arrays."""
+
+
+def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
+    """Buffer sets to rotate so that none is in a cache of `cache_bytes` when its turn comes again; at least 2.
+
+    Args:
+        bytes_held: by one set. Very small sets are not made in the number it would take, so they stay in reach of the
+            largest cache; what they are called cold from is told with the measurement.
+        memory_bytes: what the runner may allocate, of which sets take a part.
+    """
+    wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
+    affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)
+    return max(2, min(wanted, affordable, _MOST_SETS))
+
+
+class Beside:
+    """The anchor and the empty call of one session, sampled again with every measurement."""
+
+    def __init__(self, session: Session) -> None:
+        self._anchor = session.anchor()
+        self._floor = session.floor()
+
+    def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
+        """Samples with what was timed beside them."""
+        return Timing(
+            samples_us=tuple(samples_us),
+            calls_per_sample=calls,
+            anchor_us=_median_of(self._anchor),
+            floor_us=_median_of(self._floor),
+        )
+
+
+def take(
+    timer: Timer, samples: int, *, prune_above_us: float | None = None, before_last: Callable[[], None] | None = None
+) -> list[float]:
+    """Microseconds per call, one entry a sample.
+
+    Args:
+        prune_above_us: stop after a fifth of the samples when their median is above it: one slow sample is noise.
+        before_last: called before the last sample, e.g. to poison the outputs it has to write.
+    """
+    early = max(1, math.ceil(samples / _EARLY_SHARE))
+    taken: list[float] = []
+    with undisturbed():
+        for position in range(samples):
+            if position == early and prune_above_us is not None and float(np.median(taken)) > prune_above_us:
+                break
+            if position == samples - 1 and before_last is not None:
+                before_last()
+            taken.append(timer.sample())
+    return taken
+
+
+def interleave(timers: Mapping[str, Timer], rounds: int, *, warm: bool) -> dict[str, list[float]]:
+    """Sample every timer once a round, each round in another order, so that neither drift nor a neighbour spares one.
+
+    Args:
+        warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
+            would look slow, always the same one. A sample that lasts that long itself is taken at once.
+    """
+    names = list(timers)
+    shuffled = np.random.default_rng(rounds)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    with undisturbed():
+        for _ in range(rounds):
+            for name in shuffled.permutation(names).tolist():
+                if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
+                    _warm_up(timers[name])
+                taken[name].append(timers[name].sample())
+    return taken
+
+
+def _warm_up(timer: Timer) -> None:
+    spent_us = 0.0
+    while spent_us < WARM_US:
+        spent_us += timer.sample() * timer.calls
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection meanwhile."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _median_of(timer: Timer) -> float:
+    return float(np.median([timer.sample() for _ in range(_BESIDE_SAMPLES)]))

@@ -1,0 +1,139 @@
+"""One HTTP exchange with a service: bounded retries, and its problem documents as the errors they were there."""
+
+import random
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+
+T = TypeVar("T")
+
+ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_PASSING = {429, 502, 503, 504}
+
+
+class ServiceUnreachable(EvoError, ConnectionError):
+    """No service answers, after some tries."""
+
+
+class ServiceError(EvoError, RuntimeError):
+    """The service answered that it failed, or something that is no answer of ours."""
+
+
+class AccessDenied(EvoError, PermissionError):
+    """The service wants another token."""
+
+
+class Transport:
+    """A connection pool to one service; may be shared between threads. Arguments as of `workers.client.Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None,
+        timeout_s: float,
+        attempts: int,
+        transport: httpx.BaseTransport | None,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._attempts = attempts
+        self._sleep = sleep
+        self._jitter = random.Random()
+        self._http = httpx.Client(
+            base_url=f"{self.url}/api/v1",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=timeout_s,
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, *, repeat: bool = True, **options: Any) -> httpx.Response:
+        """A successful response.
+
+        Args:
+            repeat: whether the request may arrive twice; if not, it is repeated only when it never left.
+            options: as httpx takes them.
+        """
+        for attempt in range(1, self._attempts + 1):
+            last = attempt == self._attempts
+            try:
+                response = self._http.request(method, path, **options)
+            except httpx.TransportError as error:
+                if last or not (repeat or isinstance(error, httpx.ConnectError)):
+                    raise self._unreachable(error) from None
+            else:
+                if response.status_code not in _PASSING or last:
+                    return checked(response)
+            self._sleep(self._pause_s(attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _pause_s(self, attempt: int) -> float:
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
+        return longest * self._jitter.uniform(0.5, 1.0)
+
+    def _unreachable(self, error: httpx.TransportError) -> ServiceUnreachable:
+        reason = str(error) or type(error).__name__
+        return ServiceUnreachable(
+            f"no service answers at {self.url} ({reason}): is it running (`kernel-evo serve`), and is --url right?"
+        )
+
+
+def checked(response: httpx.Response) -> httpx.Response:
+    """The response, or what its problem document says as the error it was on the other side."""
+    status = response.status_code
+    if status < 400:
+        return response
+    problem = _problem(response)
+    detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
+    if status in {401, 403}:
+        raise AccessDenied(f"{detail}: give the service's token with --token or KERNEL_EVO_TOKEN")
+    if status == 404:
+        raise NotFound(detail)
+    if status == 409:
+        raise Conflict(detail)
+    if status in {400, 413, 422} and "field" in problem:
+        raise InvalidInput(str(problem["field"]), detail.removeprefix(f"{problem['field']}: "))
+    raise ServiceError(f"{response.request.method} {response.request.url.path} answered {status}: {detail}")
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        document = response.json()
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def to_json(value: object, shape: Any) -> Any:
+    """What httpx sends as JSON."""
+    return _adapter(shape).dump_python(value, mode="json")
+
+
+def parse(response: httpx.Response, shape: type[T]) -> T:
+    """The response's body as a value of that type."""
+    untyped: Any = shape
+    adapter: TypeAdapter[T] = _adapter(untyped)
+    try:
+        return adapter.validate_json(response.content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ServiceError(
+            f"{response.request.url.path} answered something this version does not understand "
+            f"({where}: {first['msg']}): are client and service of the same version?"
+        ) from None

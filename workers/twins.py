@@ -1,0 +1,44 @@
+"""Candidates that compile to the very same binary are measured once in a search."""
+
+from collections import defaultdict
+
+from evo.errors import EvoError
+from evo.job import Evaluate, EvaluateReport, Lease
+from workers.client import Client
+
+
+class Twins:
+    """Reports by binary: those of this process from memory, those of others from the service."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reports: dict[tuple[int, str], EvaluateReport] = {}
+        self._expected: defaultdict[int, set[int]] = defaultdict(set)
+
+    def expect(self, lease: Lease) -> None:
+        """Note that a trial is this process's to measure."""
+        if isinstance(lease.job, Evaluate):
+            self._expected[lease.terms.search_id].add(lease.job.number)
+
+    def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
+        """The report on an earlier trial of the same binary; a service that cannot say knows none."""
+        search_id = lease.terms.search_id
+        if (known := self._reports.get((search_id, digest))) is not None:
+            return known
+        if self._measured_all_before(lease):
+            return None
+        try:
+            return self._client.twin(search_id, digest)
+        except EvoError:
+            return None
+
+    def note(self, search_id: int, report: EvaluateReport) -> None:
+        if report.binary_digest is not None:
+            self._reports[search_id, report.binary_digest] = report
+
+    def _measured_all_before(self, lease: Lease) -> bool:
+        """Whether nobody else can have measured anything earlier in this search; then asking is in vain."""
+        if not isinstance(lease.job, Evaluate):
+            return False
+        mine = self._expected[lease.terms.search_id]
+        return mine.issuperset(range(lease.job.number))
