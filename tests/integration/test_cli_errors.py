@@ -110,8 +110,10 @@ def test_one_service_at_a_time_owns_a_database(line: CommandLine, serving: str) 
     assert f"a service already runs on {line.database}: {serving}" in refused.err
 
 
-def test_no_worker_no_search(line: CommandLine, serving: str) -> None:
-    refused = line.run("search", "sdpa", "--url", serving)
+def test_no_worker_no_search(tmp_path_factory: pytest.TempPathFactory) -> None:
+    line = CommandLine.fresh(tmp_path_factory)  # no earlier command's worker is remembered as connected here
+    with line.serving() as url:
+        refused = line.run("search", "sdpa", "--url", url)
     assert refused.code == 4
     assert "no connected worker offers sdpa a device" in refused.err
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
+from structlog.testing import LogCapture
 
 from workers.cache import Cache, cache_key
 
@@ -62,15 +62,14 @@ def test_an_unwritable_folder_costs_one_warning(tmp_path: Path) -> None:
 
 
 def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # a service that ran in this process may have cached its logger, which no capture reaches
-    monkeypatch.setattr("workers.cache._LOG", structlog.get_logger("cache"))
+    logs = LogCapture()  # wrapped here, so that no level or logger another test of this process configured counts
+    monkeypatch.setattr("workers.cache._LOG", structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger))
     (tmp_path / "file").write_text("in the way")
-    with capture_logs() as logs:
-        for _ in range(2):
-            cache = Cache(tmp_path / "file" / "cache")
-            cache.put(key("a"), b"content")
-            assert cache.warning is not None
-    assert [entry["event"] for entry in logs] == ["cache.unwritable"]
+    for _ in range(2):
+        cache = Cache(tmp_path / "file" / "cache")
+        cache.put(key("a"), b"content")
+        assert cache.warning is not None
+    assert [entry["event"] for entry in logs.entries] == ["cache.unwritable"]
 
 
 def test_a_full_disk_costs_one_warning_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
