@@ -1,7 +1,7 @@
 """From rows to what the service shows (`evo.view`)."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -9,12 +9,13 @@ from sqlalchemy.orm import Session
 from db.archive import Archive
 from db.champions import Champions
 from db.leases import Leases
-from db.models import AttemptRow, ChampionRow, DeviceRow, FamilyRow, SearchRow, TrialRow, WorkerRow
+from db.models import AttemptRow, ChampionRow, DeviceRow, FamilyRow, JobRow, SearchRow, TrialRow, WorkerRow
 from evo.job import EvaluateReport
 from evo.roofline import Roofline
 from evo.view import (
     AttemptView,
     BestView,
+    ChallengeView,
     ChampionView,
     FamilyView,
     RooflineView,
@@ -41,7 +42,6 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
     fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
     overheads = Archive(session).overheads_ms(row.id)
     champion = Champions(session).incumbent(row)
-    verdicts = (job.verdict for job in Leases(session).confirmations(row.id))
     return SearchView(
         id=row.id,
         state=row.state,
@@ -65,13 +65,19 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
         speedup=None if fastest is None or best_us is None else baselines[fastest].median_us / best_us,
         roofline=None if row.roofline is None else _roofline_view(row.roofline, best_us),
         champion=None if champion is None else champion_view(champion),
-        verdicts=tuple(verdict for verdict in verdicts if verdict is not None),
+        challenges=tuple(_challenges(Leases(session).confirmations(row.id))),
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
         elapsed_s=row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds()),
         overhead_ms=statistics.median(overheads) if overheads else None,
     )
+
+
+def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
+    for job in confirmations:
+        if job.trial is not None and job.verdict is not None:
+            yield ChallengeView(trial=job.trial.number, verdict=job.verdict)
 
 
 def _common(counted: tuple[str | None, int]) -> tuple[int, str]:

@@ -71,6 +71,14 @@ class ChampionView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChallengeView:
+    """One trial's challenge to the incumbent, and what came of it."""
+
+    trial: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchView:
     """One search.
 
@@ -104,7 +112,7 @@ class SearchView:
     speedup: float | None
     roofline: RooflineView | None
     champion: ChampionView | None
-    verdicts: tuple[Verdict, ...]
+    challenges: tuple[ChallengeView, ...]
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -12,7 +12,7 @@ from evo.explain import detail_text
 from evo.promotion import Rule, Verdict
 from evo.statistics import Interval
 from evo.trial import Config
-from evo.view import ChampionView, SearchView, TrialView
+from evo.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.wording import (
     count_text,
     duration_text,
@@ -47,7 +47,7 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
     if ranking:
         out.print(ranked(view, ranking))
         out.print()
-    out.print(verdicts_text(view.verdicts))
+    out.print(challenges_text(view.challenges))
     if view.champion is not None:
         out.print(champion_text(view.champion, view))
         out.print()
@@ -90,21 +90,31 @@ def _rest(config: Config, shared: Config) -> str:
     return spaced_text({name: value for name, value in config.items() if name not in shared})
 
 
-def verdicts_text(verdicts: Sequence[Verdict]) -> RenderableType:
+def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
     """The verdict that matters with its rules: the last promotion, or the last no; of the others what they came to."""
-    at_length = next((each for each in reversed(verdicts) if each.promote), verdicts[-1] if verdicts else None)
+    last = challenges[-1] if challenges else None
+    at_length = next((each for each in reversed(challenges) if each.verdict.promote), last)
     parts: list[RenderableType] = []
-    for verdict in verdicts:
-        parts += [verdict_text(verdict), ""] if verdict is at_length else [Text(verdict.summary, "dim"), ""]
+    for each in challenges:
+        summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
+        parts += [summary, _rules(each.verdict), ""] if each is at_length else [Text(summary.plain, "dim"), ""]
     return Group(*parts)
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
     """Each rule with its sentence, whether it was met or not."""
+    return Group(_summary(verdict), _rules(verdict))
+
+
+def _summary(verdict: Verdict) -> Text:
+    return Text(verdict.summary, "bold green" if verdict.promote else "bold yellow")
+
+
+def _rules(verdict: Verdict) -> Table:
     grid = Table.grid(padding=(0, 1))
     for rule in verdict.rules:
         grid.add_row("", _mark(rule), Text(rule.name, "bold"), Text(rule.text))
-    return Group(Text(verdict.summary, "bold green" if verdict.promote else "bold yellow"), grid)
+    return grid
 
 
 def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:

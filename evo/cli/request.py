@@ -12,6 +12,7 @@ from evo.policy import policy_from
 from evo.view import SearchView
 from templates import registry
 from templates.registry import Package
+from templates.render import RenderError, check
 from workers.client import Client
 
 
@@ -33,9 +34,10 @@ class Request:
         """Look up the family and the policy.
 
         Raises:
-            NotFound, InvalidInput: names what was mistyped.
+            NotFound, InvalidInput: names what was mistyped, here or in the family's folder.
         """
         package = registry.find(family)
+        _check_templates(package, terms.get("device", "auto"))
         if problem:
             package.family.problem(problem)
         digest = {"family_digest": package.digest}
@@ -53,6 +55,17 @@ class Request:
         document = package.family.document
         client.register_family(package.digest, name=package.family.name, document=document, location=package.location)
         return client.create_search(self.terms)
+
+
+def _check_templates(package: Package, device: str) -> None:
+    """Refuse what no config could be rendered from; `device` may name the one kind of device that counts."""
+    kinds = package.family.implementations
+    try:
+        for kind in kinds:
+            if device == kind or device not in kinds:
+                check(package, kind)
+    except RenderError as error:
+        raise InvalidInput("family", f"{package.path}: {error}") from None
 
 
 def read_policy(name_or_file: str) -> str | dict[str, Any]:

@@ -71,6 +71,16 @@ def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, 
     assert "both tiles must fit the first-level cache" in refused.err
 
 
+def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: CommandLine, tmp_path: Path) -> None:
+    family = tmp_path / "saxpy"
+    shutil.copytree(TUTORIAL / "saxpy", family)
+    with (family / "kernel.c.j2").open("a") as template:
+        template.write("{{ UNROL }}")
+    refused = line.run("search", str(family))
+    assert refused.code == 2
+    assert "kernel.c.j2: there is no `UNROL`" in refused.err
+
+
 def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):

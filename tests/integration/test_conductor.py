@@ -35,7 +35,7 @@ def test_a_search_runs_to_its_champion(stage: Stage) -> None:
     assert view.fastest_baseline == "library"
     assert view.speedup == pytest.approx(20.0 / view.best.time_us)
     assert view.roofline is not None
-    assert view.verdicts[0].promote
+    assert view.challenges[0].verdict.promote
     assert stage.claim() == []
 
 
@@ -106,7 +106,7 @@ def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> 
             report = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
         stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
     view = stage.view(search)
-    assert [verdict.promote for verdict in view.verdicts] == [False, False, True]
+    assert [each.verdict.promote for each in view.challenges] == [False, False, True]
     assert view.champion is not None
     assert view.champion.config not in refused
     ranked = sorted(stage.trials(search), key=lambda trial: (trial.time_us or 0, trial.number))
@@ -129,8 +129,8 @@ def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> No
     list(stage.play())
     view = stage.view(slow)
     assert view.state == "finished"
-    assert view.verdicts[0].summary.startswith("Not promoted. The incumbent changed")
-    assert len(view.verdicts) == 2
+    assert view.challenges[0].verdict.summary.startswith("Not promoted. The incumbent changed")
+    assert len(view.challenges) == 2
     assert sum(champion.current for champion in stage.champions()) == 1
 
 

@@ -125,7 +125,7 @@ def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None
     for part in (
         "Finished: its time is over. 43 trials in 2 min 01 s.",
         "search overhead 9.2 ms a trial",
-        "Promoted: the first champion.",
+        "Trial 12: Promoted: the first champion.",
         "✓ first There is no incumbent.",
         "! noise It is noisy here.",
         "Champion 5 sdpa B=1,causal=false",
@@ -159,5 +159,5 @@ def test_the_report_says_why_it_ended(changes: dict[str, object], ending: str) -
 
 
 def test_without_a_champion_the_report_leads_to_the_best_config() -> None:
-    text = reported(finished(champion=None, verdicts=()), [trial(12, 812.34)], "", "sdpa")
+    text = reported(finished(champion=None, challenges=()), [trial(12, 812.34)], "", "sdpa")
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text

@@ -12,7 +12,7 @@ from evo.promotion import Rule, Verdict
 from evo.search import Budget
 from evo.statistics import Interval
 from evo.timing import Timing
-from evo.view import BestView, ChampionView, RooflineView, SearchView, SpaceView, TrialView
+from evo.view import BestView, ChallengeView, ChampionView, RooflineView, SearchView, SpaceView, TrialView
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 CONFIG = {"BLOCK": 8, "FAST": True}
@@ -41,7 +41,7 @@ _RUNNING = SearchView(
     speedup=3.447,
     roofline=RooflineView(floor_us=490.0, bound="compute", share_of_best=0.603),
     champion=None,
-    verdicts=(),
+    challenges=(),
     created_at=NOW,
     started_at=NOW,
     finished_at=None,
@@ -86,7 +86,7 @@ def view(**changes: Any) -> SearchView:
 def finished(**changes: Any) -> SearchView:
     """The same after its end, with a champion."""
     ended: dict[str, Any] = {"state": "finished", "reason": "minutes", "elapsed_s": 121.0, "asked": 43}
-    return view(**{**ended, "champion": CHAMPION, "verdicts": (VERDICT,), **changes})
+    return view(**{**ended, "champion": CHAMPION, "challenges": (ChallengeView(trial=12, verdict=VERDICT),), **changes})
 
 
 def trial(number: int, time_us: float, **config: Any) -> TrialView:
