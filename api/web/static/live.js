@@ -1,5 +1,4 @@
 // Keeps what is marked `data-live-from` up to date, without moving what the reader looks at.
-"use strict";
 
 const EVERY_MS = 1500;
 

@@ -1,0 +1,24 @@
+"""The pages: one module each, all on this service, all rendered here. Scripts only keep them up to date."""
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+from starlette.staticfiles import StaticFiles
+
+from api.web.pages import champions, families, search, searches, workers
+from api.web.rendering import HERE, render
+
+PAGES = (searches, search, champions, workers, families)
+"""Every page has a module here with a `router`; a new one joins this list."""
+
+
+def install(app: FastAPI) -> None:
+    """Add the pages and what they load."""
+    for page in PAGES:
+        app.include_router(page.router, include_in_schema=False, default_response_class=HTMLResponse)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.state.error_page = error_page
+
+
+def error_page(request: Request, status: int, detail: str) -> HTMLResponse:
+    """An error as a person sees it who followed a link."""
+    return render(request, "error.html", status=status, detail=detail, code=status)

@@ -1,0 +1,59 @@
+"""The filters of the templates: figures and names as people read them."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from evo import wording
+
+SIGNS: Mapping[str, str] = {
+    "measured": "✓",
+    "pruned": "↘",
+    "pending": "…",
+    "abandoned": "?",
+    "cancelled": "–",
+}
+"""What an outcome's badge shows beside its word, so that nobody needs the colour; any other is a failure."""
+
+TONES: Mapping[str, str] = {
+    "measured": "good",
+    "pruned": "warn",
+    "pending": "accent",
+    "abandoned": "quiet",
+    "cancelled": "quiet",
+}
+
+
+def sign(kind: str) -> str:
+    return SIGNS.get(kind, "✕")
+
+
+def tone(kind: str) -> str:
+    """Which colour an outcome has: `good`, `warn`, `accent`, `quiet`, or `bad` for a failure."""
+    return TONES.get(kind, "bad")
+
+
+def moment(at: datetime | None) -> str:
+    """``2026-03-01 12:30:05``, in UTC."""
+    return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "time": wording.time_text,
+    "duration": wording.duration_text,
+    "factor": wording.factor_text,
+    "percent": wording.percent_text,
+    "figure": wording.significant,
+    "settings": wording.settings_text,
+    "spaced": wording.spaced_text,
+    "value": wording.value_text,
+    "outcome": wording.outcome_text,
+    "sign": sign,
+    "tone": tone,
+    "moment": moment,
+    "count": count,
+}

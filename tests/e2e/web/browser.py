@@ -1,0 +1,88 @@
+"""A real browser, and a watcher over what a page does in it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, sync_playwright
+
+INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+INSTALL = ".venv/bin/playwright install --with-deps chromium"
+PATIENCE_MS = 20_000
+GRAVE = ("serious", "critical")
+WIDE, NARROW = (1280, 900), (390, 844)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, else Playwright's own; skips, saying how to get one, where there is neither."""
+    with sync_playwright() as playwright:
+        path = executable(playwright)
+        if path is None:
+            pytest.skip(f"no Chromium here: {INSTALL}")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def executable(playwright: Playwright) -> str | None:
+    """Where a Chromium is."""
+    found = next(filter(None, map(shutil.which, INSTALLED)), None)
+    own = playwright.chromium.executable_path
+    return found or (own if Path(own).exists() else None)
+
+
+class Watcher:
+    """Notes what no page of ours may do: ask anybody else for anything, complain, or break its own policy."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.complaints: list[str] = []
+        self._host = urlsplit(url).netloc
+        context.on("request", self._on_request)
+        context.on("console", self._on_console)
+        context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
+
+    def _on_request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and parts.netloc != self._host:
+            self.complaints.append(f"external request: {request.url}")
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":  # a violated policy is reported here, too
+            self.complaints.append(f"console: {message.text} ({message.location.get('url')})")
+
+
+@contextmanager
+def reading(browser: Browser, url: str, *, size: tuple[int, int] = WIDE, dark: bool = False) -> Iterator[Page]:
+    """A page in a browser profile of its own; fails when it did what none of ours may do."""
+    width, height = size
+    context = browser.new_context(
+        base_url=url,
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    watcher = Watcher(context, url)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+    assert watcher.complaints == []
+
+
+def assert_accessible(page: Page) -> None:
+    """No serious or critical finding of axe-core."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    grave = [
+        f"{each['id']}: {each['help']}: {[node['html'][:200] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in GRAVE
+    ]
+    assert grave == [], page.url

@@ -1,0 +1,31 @@
+"""One service and one browser for every test of the pages; a profile of its own for each."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from api.logs import configure
+from tests.e2e.web import browser as browsers
+from tests.e2e.web import site as sites
+from tests.e2e.web.site import Site
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with browsers.chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="package")
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The service; it asks for the browser first, so that nothing is measured where there is none."""
+    configure("console", "error")
+    with sites.site(tmp_path_factory.mktemp("site")) as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site) -> Iterator[Page]:
+    with browsers.reading(browser, site.url) as page:
+        yield page

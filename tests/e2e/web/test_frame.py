@@ -1,0 +1,24 @@
+"""Every page: reachable, readable by everybody, asking nobody else for anything."""
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.web.browser import NARROW, WIDE, assert_accessible, reading
+from tests.e2e.web.site import Site
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (NARROW, True)], ids=["wide-light", "narrow-dark"])
+def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[int, int], dark: bool) -> None:
+    with reading(browser, site.url, size=size, dark=dark) as page:
+        for name in ("Searches", "Champions", "Workers", "Families"):
+            page.goto("/")
+            page.get_by_role("navigation").get_by_role("link", name=name).click()
+            expect(page.get_by_role("heading", level=1)).to_have_text(name)
+            assert_accessible(page)
+        for path in (f"/searches/{site.measured}", f"/searches/{site.recorded}"):
+            page.goto(path)
+            assert_accessible(page)
+            overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert overflow <= 0, f"{path} is {overflow} px too wide"
