@@ -17,7 +17,7 @@ from api.catalogue import Catalogue
 from api.claims import Slot, StrategyFailed, lease_again, lease_proposal, lease_queued
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
-from api.settlement import Delivery, end_trial, settle
+from api.settlement import end_trial, settle
 from api.submission import terms_of
 from db.archive import Archive
 from db.fleet import Fleet
@@ -25,8 +25,8 @@ from db.leases import Leases, StaleLease
 from db.models import AttemptState
 from db.session import Database
 from evo.device import Device
-from evo.errors import NotFound
-from evo.job import Baseline, Evaluate, HeartbeatReply, Lease, Report
+from evo.errors import InvalidInput, NotFound
+from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Lease, Report
 from evo.lifecycle import TERMINAL, Command, State, transition
 from evo.outcome import Abandoned
 
@@ -189,13 +189,17 @@ class Conductor:
         with self.roster.held(attempt.job.search_id) as active:
             if active is None:
                 raise StaleLease(f"search {attempt.job.search_id} has ended: drop this work")
-            delivery = Delivery(attempt_id=attempt_id, token=token, report=report, at=self.clock())
-            settle(self.database, active, delivery)
+            delivery = Delivery(attempt_id=attempt_id, token=token, report=report)
+            settle(self.database, active, delivery, self.clock())
             self._advance(active)
             wake = active.has_queued
         if wake:
             self._on_work()
         return Receipt()
+
+    def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
+        """Take in several results, each as `report` does; answers in their order."""
+        return [self._answered(delivery) for delivery in deliveries]
 
     def release(self, attempt_id: int, token: str, reason: str = "") -> None:
         """Take a lease back without blaming anyone; its job waits for the next worker."""
@@ -219,6 +223,18 @@ class Conductor:
         self._advance_all()
 
     # Inside
+
+    def _answered(self, delivery: Delivery) -> Answer:
+        attempt_id = delivery.attempt_id
+        try:
+            receipt = self.report(attempt_id, delivery.token, delivery.report)
+        except StaleLease as error:
+            return Answer(attempt_id=attempt_id, status="stale", detail=str(error))
+        except NotFound as error:
+            return Answer(attempt_id=attempt_id, status="unknown", detail=str(error))
+        except InvalidInput as error:
+            return Answer(attempt_id=attempt_id, status="refused", detail=str(error))
+        return Answer(attempt_id=attempt_id, status="repeated" if receipt.repeated else "accepted")
 
     def _slot(self, worker_id: str, device_uuid: str) -> Slot:
         if worker_id not in self._devices:

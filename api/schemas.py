@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.job import BaselineReport, ConfirmReport, EvaluateReport, Lease
+from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease
 from evo.objective import Objective
 from evo.search import Budget
 from evo.trial import Value
@@ -36,6 +36,9 @@ TrialState: TypeAlias = Literal[
 """A kind of `evo.outcome.Outcome`, or that there is none yet."""
 MAX_COUNT = 10**9
 """Trials of one search: more than any takes, and few enough to count with."""
+
+MAX_RESULTS = 256
+"""Of one request."""
 
 
 def _only_known(kind: type) -> BeforeValidator:
@@ -120,6 +123,20 @@ class Heartbeat(Body):
 class Result(Body):
     token: str
     report: Annotated[EvaluateReport | BaselineReport | ConfirmReport, Field(discriminator="kind")]
+
+
+class AttemptResult(Result):
+    attempt_id: Id
+
+
+class Results(Body):
+    results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
+
+
+class ResultsReply(BaseModel):
+    """One answer for each result, in their order."""
+
+    answers: list[Answer]
 
 
 class Release(Body):

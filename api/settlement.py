@@ -1,6 +1,6 @@
 """Taking in a report: judged, stored and told in one step, once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
@@ -17,7 +17,7 @@ from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
 from db.session import Database
 from evo import promotion
 from evo.errors import InvalidInput
-from evo.job import BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Report
+from evo.job import BaselineReport, Confirm, ConfirmReport, Delivery, Evaluate, EvaluateReport
 from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
 from evo.promotion import Verdict
 from evo.trial import Trial
@@ -26,17 +26,7 @@ SUSPECT_SPEEDUP = 10.0
 """Faster than the fastest baseline by this factor: possible, but a person should look."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """A report as a worker handed it in, with the token that says for which lease."""
-
-    attempt_id: int
-    token: str
-    report: Report
-    at: datetime
-
-
-def settle(database: Database, active: ActiveSearch, delivery: Delivery) -> None:
+def settle(database: Database, active: ActiveSearch, delivery: Delivery, now: datetime) -> None:
     """Take a live attempt's report.
 
     Raises:
@@ -46,7 +36,7 @@ def settle(database: Database, active: ActiveSearch, delivery: Delivery) -> None
     check(delivery.report)
     verdict = _judged(database, active, delivery) if isinstance(delivery.report, ConfirmReport) else None
     with database.write() as session:
-        attempt = _taken(session, delivery)
+        attempt = _taken(session, delivery, now)
         match delivery.report:
             case EvaluateReport() as report:
                 _evaluated(session, active, attempt, report)
@@ -56,12 +46,12 @@ def settle(database: Database, active: ActiveSearch, delivery: Delivery) -> None
                 _confirmed(session, active, attempt, Evidence(report=report, verdict=cast(Verdict, verdict)))
 
 
-def _taken(session: Session, delivery: Delivery) -> AttemptRow:
+def _taken(session: Session, delivery: Delivery, now: datetime) -> AttemptRow:
     leases, report = Leases(session), delivery.report
     attempt = leases.live(delivery.attempt_id, delivery.token)
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
-    leases.end(attempt, "done", now=delivery.at, result=report)
+    leases.end(attempt, "done", now=now, result=report)
     return attempt
 
 

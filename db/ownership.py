@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from db.files import write_whole
 from db.session import StoreUnavailable
 from evo.errors import Conflict
@@ -77,7 +79,12 @@ def running_service(database: Path) -> Announcement | None:
     if not _lock_path(database).exists():
         return None
     with _open_lock(database) as lock:
-        return None if _try_lock(lock) else _read(database)
+        if _try_lock(lock):
+            return None
+    announcement = _read(database)
+    if announcement is not None and not psutil.pid_exists(announcement.pid):
+        return Announcement(url=None, pid=announcement.pid)  # of the owner before; the present one is about to write
+    return announcement
 
 
 def _read(database: Path) -> Announcement | None:

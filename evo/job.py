@@ -153,6 +153,30 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A report as a worker hands it in, with the token that says for which lease."""
+
+    attempt_id: int
+    token: str
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What became of one delivery of several.
+
+    Attributes:
+        status: ``accepted``; ``repeated``: it had been taken before; ``stale``: the lease ended before, drop the work;
+            ``unknown``: no such attempt; ``refused``: the report does not answer the job, and never will.
+        detail: why it was not taken; empty if it was.
+    """
+
+    attempt_id: int
+    status: Literal["accepted", "repeated", "stale", "unknown", "refused"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeartbeatReply:
     """What the service wants the worker to know: attempts to drop, and whether to stop asking for more."""
 

@@ -9,7 +9,7 @@ import httpx
 
 from evo.device import Device
 from evo.errors import NotFound
-from evo.job import EvaluateReport, HeartbeatReply, Lease, Report
+from evo.job import Answer, Delivery, EvaluateReport, HeartbeatReply, Lease, Report
 from evo.lifecycle import State
 from evo.view import ChampionView, FamilyView, Page, SearchView, TrialView, WorkerView
 from workers.transport import ATTEMPTS, Transport, parse, to_json
@@ -32,6 +32,13 @@ class Acceptance:
 
     accepted: bool = True
     repeated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What became of each of several results."""
+
+    answers: tuple[Answer, ...]
 
 
 class Client:
@@ -184,6 +191,15 @@ class Client:
         """
         body = {"token": token, "report": to_json(report, Report)}
         return parse(self._send("POST", f"/attempts/{attempt_id}/result", body), Acceptance)
+
+    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        """Deliver several results in one request (at most 256); one answer for each, in their order.
+
+        A stale or refused result is an answer, not an error: drop the work. An error means that none may have been
+        taken, and that all may be sent again.
+        """
+        body = {"results": to_json(list(deliveries), list[Delivery])}
+        return parse(self._send("POST", "/results", body), Answers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "") -> None:
         """Give a lease back without a fault of anybody."""

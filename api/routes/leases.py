@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
 from api.deps import ServiceDep
-from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result
+from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from api.wakeup import set_within
+from evo.job import Delivery
 
 router = APIRouter(tags=["leases"])
 
@@ -33,6 +34,13 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
     return service.conductor.report(attempt_id, body.token, body.report)
+
+
+@router.post("/results")
+def report_results(body: Results, service: ServiceDep) -> ResultsReply:
+    """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
+    deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
+    return ResultsReply(answers=service.conductor.report_many(deliveries))
 
 
 @router.post("/attempts/{attempt_id}/release", status_code=204)

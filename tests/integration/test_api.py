@@ -19,8 +19,8 @@ from api.app import create_app
 from api.paging import to_cursor
 from api.schemas import TrialState
 from api.settings import Settings
-from evo.job import Lease, Report
-from evo.outcome import Outcome
+from evo.job import EvaluateReport, Lease, Report
+from evo.outcome import Abandoned, Outcome
 from tests.integration.serving import announced, client_of, process_of, served
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
@@ -165,6 +165,30 @@ def test_stale_repeated_and_released(rest: Rest) -> None:
     lease = rest.claim()[0]
     assert rest.report(lease).json() == {"accepted": True, "repeated": False}
     assert rest.report(lease).json() == {"accepted": True, "repeated": True}
+
+
+def test_many_results_in_one_request_each_with_its_answer(rest: Rest) -> None:
+    rest.prepare()
+    search = rest.submit()
+    rest.report(rest.claim()[0])
+    first, second, third = rest.claim(3)
+    assert rest.report(first).status_code == 200
+    results = [
+        {"attempt_id": attempt_id, "token": token, "report": REPORT.dump_python(answer(of), mode="json")}
+        for attempt_id, token, of in (
+            (first.attempt_id, first.token, first),
+            (second.attempt_id, "0" * 32, second),
+            (99, second.token, second),
+            (second.attempt_id, second.token, second),
+        )
+    ]
+    wrong = {"report": REPORT.dump_python(EvaluateReport(outcome=Abandoned(worker_losses=1)), mode="json")}
+    results.append({"attempt_id": third.attempt_id, "token": third.token, **wrong})
+    answers = rest.http.post("/results", json={"results": results}).json()["answers"]
+    assert [each["status"] for each in answers] == ["repeated", "stale", "unknown", "accepted", "refused"]
+    assert [bool(each["detail"]) for each in answers] == [False, True, True, False, True]
+    assert rest.http.get(f"/searches/{search['id']}").json()["finished"] == 2
+    assert rest.http.post("/results", json={"results": []}).status_code == 422
 
 
 def test_heartbeats_and_workers(rest: Rest) -> None:

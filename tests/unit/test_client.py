@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.job import EvaluateReport
+from evo.job import Delivery, EvaluateReport
 from evo.outcome import Cancelled
 from workers.client import Acceptance, Client
 from workers.transport import AccessDenied, ServiceError, ServiceUnreachable
@@ -51,6 +51,19 @@ def test_a_result_is_repeated_until_the_service_is_back() -> None:
     assert json.loads(service.asked[-1].content)["token"] == "t"
     assert len(service.pauses) == 3
     assert 0 < service.pauses[0] < service.pauses[2] <= 5
+
+
+def test_many_results_are_repeated_until_each_has_its_answer() -> None:
+    answers = [
+        {"attempt_id": 7, "status": "accepted", "detail": ""},
+        {"attempt_id": 8, "status": "stale", "detail": "x"},
+    ]
+    service = Service(httpx.ReadTimeout("late"), httpx.Response(200, json={"answers": answers}))
+    deliveries = [Delivery(attempt_id=number, token="t", report=REPORT) for number in (7, 8)]
+    first, second = service.client().report_many(deliveries)
+    assert (first.status, second.status, second.detail) == ("accepted", "stale", "x")
+    assert [request.url.path for request in service.asked] == ["/api/v1/results"] * 2
+    assert [each["attempt_id"] for each in json.loads(service.asked[1].content)["results"]] == [7, 8]
 
 
 def test_a_search_is_not_started_twice() -> None:
