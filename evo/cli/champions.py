@@ -77,14 +77,14 @@ def export(
 ) -> None:
     """Write a folder that works without kernel-evo: source, library, NumPy loader, config, evidence, report."""
     from evo.cli.connection import connect
-    from evo.cli.export import Exported
+    from evo.cli.export import fetch, write
     from evo.cli.output import console, print_json
 
     with connect(Where(url=url, token=token, database=db)) as connection:
         chosen = connection.client.champion(champion)
-        exported = Exported.fetch(connection.client, chosen)
+        bundle = fetch(connection.client, chosen)
     folder = to or Path(f"{chosen.family}-champion-{chosen.id}")
-    paths = exported.write(folder)
+    paths = write(bundle, folder)
     if as_json:
         print_json({"folder": folder.absolute(), "files": [path.name for path in paths]})
         return

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from evo.cflags import c_flags, native_flag
 from evo.device import Device
 from evo.errors import EvoError
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.scratch import scratch
 
-_NATIVE = "-mcpu=native" if platform.machine().lower() in {"arm64", "aarch64"} else "-march=native"
-DEFAULT_FLAGS = ("-O3", _NATIVE, "-ffp-contract=fast", "-fPIC", "-shared", "-std=gnu11")
+DEFAULT_FLAGS = c_flags(platform.machine())
 _LOG_LIMIT = 1 << 16
 
 
@@ -62,7 +62,7 @@ class CCompiler:
     @cached_property
     def macros(self) -> Mapping[str, str]:
         """What the compiler predefines for this machine, e.g. ``__AVX512F__``: the resolved native target."""
-        defines = self._ask(_NATIVE, "-dM", "-E", "-x", "c", os.devnull).splitlines()
+        defines = self._ask(native_flag(platform.machine()), "-dM", "-E", "-x", "c", os.devnull).splitlines()
         pairs = (line.removeprefix("#define ").partition(" ") for line in defines)
         return {name: value for name, _, value in pairs}
 

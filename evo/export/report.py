@@ -8,8 +8,12 @@ from evo.view import ChampionView, SearchView
 from evo.wording import factor_text, percent_text, settings_text, significant, time_text
 
 
-def evidence_markdown(champion: ChampionView, search: SearchView, build: str) -> str:
-    """What it is, how fast, why it was promoted, and how to use it."""
+def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
+    """What it is, how fast, why it was promoted, and how to use it.
+
+    Args:
+        build: the command that compiles the exported source; None where there is no export.
+    """
     parts = [
         f"# {champion.family}: champion {champion.id}",
         _identity(champion, search),
@@ -17,8 +21,7 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str) ->
         _times(champion, search),
         "## Verdict",
         _verdict(champion),
-        "## Use",
-        _use(build),
+        *(("## Use", _use(build)) if build is not None else ()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -101,4 +104,8 @@ def _use(build: str) -> str:
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,1 @@
+"""A champion taken away: its folder, and the report on it. Nothing is written here, only composed."""
