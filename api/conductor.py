@@ -26,7 +26,7 @@ from db.models import AttemptState
 from db.session import Database
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
-from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Lease, Report
+from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Lease, Report, SlotReport
 from evo.lifecycle import TERMINAL, Command, State, transition
 from evo.outcome import Abandoned
 
@@ -134,14 +134,31 @@ class Conductor:
         self._devices[worker_id] = {device.uuid: device for device in devices}
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
-    def heartbeat(self, worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
-        """Renew a worker's leases and tell it which of them no longer stand."""
+    def leave(self, worker_id: str) -> None:
+        """A worker ends in order: its devices are gone, and what it still holds waits for the next one."""
+        with self.database.write() as session:
+            Fleet(session).leave(worker_id, self.clock())
+            held = [(attempt.id, attempt.token) for attempt in Leases(session).held_by(worker_id)]
+        self._devices.pop(worker_id, None)
+        for attempt_id, token in held:
+            self.release(attempt_id, token, reason="the worker left")
+        log.info("worker left", worker=worker_id, released=len(held))
+
+    def heartbeat(
+        self, worker_id: str, attempts: Sequence[int], *, slots: Sequence[SlotReport] = (), note: str | None = None
+    ) -> HeartbeatReply:
+        """Renew a worker's leases, note what it says of itself, and tell it what the service wants it to know."""
         now = self.clock()
         with self.database.write() as session:
-            worker = Fleet(session).worker(worker_id)
-            worker.seen_at = now
+            fleet = Fleet(session)
+            worker = fleet.worker(worker_id)
+            worker.seen_at, worker.note = now, note
             standing = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
-            return HeartbeatReply(cancel=tuple(sorted(set(attempts) - standing)), drain=worker.drain)
+            return HeartbeatReply(
+                cancel=tuple(sorted(set(attempts) - standing)),
+                drain=worker.drain,
+                quarantined=fleet.hear(worker_id, slots, now),
+            )
 
     # Leases
 
@@ -166,6 +183,8 @@ class Conductor:
         with self.database.read() as session:
             if Fleet(session).worker(worker_id).drain:
                 return LeaseReply(leases=[], drain=True)
+            if Fleet(session).device(worker_id, device_uuid).quarantined_at is not None:
+                return LeaseReply(leases=[], drain=False)
         leases = [] if holding is None else self._unheard(slot, holding)[:count]
         for search_id in self.roster.ids:
             if search_id in unable:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease
+from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, SlotReport
 from evo.objective import Objective
 from evo.search import Budget
 from evo.trial import Value
@@ -117,7 +117,15 @@ class LeaseReply(BaseModel):
 
 
 class Heartbeat(Body):
+    """A sign of life: the attempts to renew, what each slot is doing, and what troubles the worker (`note`)."""
+
     attempts: list[Id] = Field(default_factory=list, max_length=1000)
+    slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
+    note: str | None = Field(default=None, max_length=2000)
+
+
+class Reason(Body):
+    reason: str = Field(min_length=1, max_length=2000)
 
 
 class Result(Body):

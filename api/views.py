@@ -20,6 +20,7 @@ from evo.view import (
     FamilyView,
     RooflineView,
     SearchView,
+    SlotView,
     SpaceView,
     TrialView,
     WorkerView,
@@ -185,4 +186,17 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
         devices=tuple(each.device for each in devices),
         seen_at=row.seen_at,
         drain=row.drain,
+        slots=tuple(_slot_view(each) for each in devices),
+        left_at=row.left_at,
+        note=row.note,
+    )
+
+
+def _slot_view(row: DeviceRow) -> SlotView:
+    return SlotView(
+        device_uuid=row.uuid,
+        activity=row.activity,
+        detail=row.detail,
+        quarantined_at=row.quarantined_at,
+        quarantine_reason=row.quarantine_reason,
     )

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session, selectinload
 from db.models import DeviceRow, WorkerRow
 from evo.device import Device
 from evo.errors import NotFound
+from evo.job import SlotReport
 
 
 class Fleet:
@@ -18,18 +19,27 @@ class Fleet:
         self.session = session
 
     def register(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], now: datetime) -> WorkerRow:
-        """Store a worker with exactly these devices."""
+        """Store a worker with exactly these devices; those that were set aside before still are."""
         row = self.session.get(WorkerRow, worker_id)
         if row is None:
             row = WorkerRow(id=worker_id, registered_at=now)
             self.session.add(row)
-        row.name, row.host, row.seen_at, row.drain = name, host, now, False
+        row.name, row.host, row.seen_at, row.left_at, row.drain, row.note = name, host, now, None, False, None
         self.session.flush()
-        self.session.execute(delete(DeviceRow).where(DeviceRow.worker_id == worker_id))
-        self.session.add_all(
-            DeviceRow(worker_id=worker_id, uuid=device.uuid, kind=device.kind, model=device.model, device=device)
-            for device in devices
-        )
+        offered = [device.uuid for device in devices]
+        self.session.execute(delete(DeviceRow).where(DeviceRow.worker_id == worker_id, DeviceRow.uuid.not_in(offered)))
+        for device in devices:
+            known = self.session.get(DeviceRow, (worker_id, device.uuid))
+            if known is None:
+                self.session.add(_row(worker_id, device))
+            else:
+                known.kind, known.model, known.device, known.activity, known.detail = (
+                    device.kind,
+                    device.model,
+                    device,
+                    None,
+                    None,
+                )
         return row
 
     def worker(self, worker_id: str) -> WorkerRow:
@@ -38,9 +48,17 @@ class Fleet:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
         return row
 
+    def device(self, worker_id: str, uuid: str) -> DeviceRow:
+        """One device of a worker."""
+        if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
+            raise NotFound(f"worker {worker_id!r} has no device {uuid!r}: GET /workers lists what each has")
+        return row
+
     def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:
+        """In the order of their UUIDs."""
         self.worker(worker_id)
-        return self.session.scalars(select(DeviceRow).where(DeviceRow.worker_id == worker_id)).all()
+        query = select(DeviceRow).where(DeviceRow.worker_id == worker_id)
+        return self.session.scalars(query.order_by(DeviceRow.uuid)).all()
 
     def workers(self) -> Sequence[WorkerRow]:
         """Every worker with its devices, the one seen last first."""
@@ -48,6 +66,42 @@ class Fleet:
         return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Devices of the workers heard of since then, in a stable order."""
-        query = select(DeviceRow).join(WorkerRow).where(WorkerRow.seen_at >= seen_since)
+        """Devices that may be counted on, in a stable order: their workers were heard of since then."""
+        query = (
+            select(DeviceRow)
+            .join(WorkerRow)
+            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), DeviceRow.quarantined_at.is_(None))
+        )
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
+
+    def leave(self, worker_id: str, now: datetime) -> None:
+        """A worker ended in order: its devices are not there any more."""
+        row = self.worker(worker_id)
+        row.left_at, row.note = now, None
+        for device in self.devices_of(worker_id):
+            device.activity = device.detail = None
+
+    def hear(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
+        """What a worker says of its slots; the answer names the devices that are set aside."""
+        told = {slot.device_uuid: slot for slot in slots}
+        rows = self.devices_of(worker_id)
+        for row in rows:
+            if (slot := told.get(row.uuid)) is not None:
+                row.activity, row.detail = slot.activity, slot.detail
+                if slot.fault is not None and row.quarantined_at is None:
+                    quarantine(row, slot.fault, now)
+        return tuple(row.uuid for row in rows if row.quarantined_at is not None)
+
+
+def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:
+    """Set a device aside."""
+    row.quarantined_at, row.quarantine_reason = now, reason
+
+
+def clear(row: DeviceRow) -> None:
+    """Trust a device again."""
+    row.quarantined_at = row.quarantine_reason = None
+
+
+def _row(worker_id: str, device: Device) -> DeviceRow:
+    return DeviceRow(worker_id=worker_id, uuid=device.uuid, kind=device.kind, model=device.model, device=device)

@@ -152,6 +152,25 @@ class Lease:
     job: Job
 
 
+Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
+"""What a slot does; ``waiting``: another process holds its device, ``testing``: a known kernel must succeed first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotReport:
+    """What a slot says of itself with each heartbeat.
+
+    Attributes:
+        detail: more of it in words, e.g. which process holds the device.
+        fault: why the device is not to be trusted any more; said until the service has set it aside.
+    """
+
+    device_uuid: str
+    activity: Activity
+    detail: str | None = None
+    fault: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
     """A report as a worker hands it in, with the token that says for which lease."""
@@ -178,7 +197,14 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatReply:
-    """What the service wants the worker to know: attempts to drop, and whether to stop asking for more."""
+    """What the service wants the worker to know.
+
+    Attributes:
+        cancel: attempts to drop.
+        drain: ask for no more work.
+        quarantined: UUIDs of the devices that are set aside until a person clears them.
+    """
 
     cancel: tuple[int, ...] = ()
     drain: bool = False
+    quarantined: tuple[str, ...] = ()

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import httpx
 
 from evo.device import Device
 from evo.errors import NotFound
-from evo.job import Answer, Delivery, EvaluateReport, HeartbeatReply, Lease, Report
+from evo.job import Answer, Delivery, EvaluateReport, HeartbeatReply, Lease, Report, SlotReport
 from evo.lifecycle import State
 from evo.view import ChampionView, FamilyView, Page, SearchView, TrialView, WorkerView
 from workers.transport import ATTEMPTS, Transport, parse, to_json
@@ -179,9 +180,34 @@ class Client:
         }
         return parse(self._send("POST", "/leases", body, repeat=False, timeout_s=wait_s + 30.0), Leases)
 
-    def heartbeat(self, worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
-        answer = self._send("POST", f"/workers/{worker_id}/heartbeat", {"attempts": list(attempts)})
-        return parse(answer, HeartbeatReply)
+    def heartbeat(
+        self, worker_id: str, attempts: Sequence[int], *, slots: Sequence[SlotReport] = (), note: str | None = None
+    ) -> HeartbeatReply:
+        """Renew these leases and tell what each slot does; `note` is what troubles the worker."""
+        body = {"attempts": list(attempts), "slots": to_json(list(slots), list[SlotReport]), "note": note}
+        return parse(self._send("POST", f"/workers/{worker_id}/heartbeat", body), HeartbeatReply)
+
+    def leave(self, worker_id: str) -> None:
+        """Say that a worker ends: what it holds is given back, its devices are no longer offered."""
+        self._send("DELETE", f"/workers/{worker_id}")
+
+    def drain(self, worker_id: str) -> WorkerView:
+        """Let it finish what it has, and give it no more."""
+        return parse(self._send("POST", f"/workers/{worker_id}/drain"), WorkerView)
+
+    def resume_worker(self, worker_id: str) -> WorkerView:
+        """Give a drained worker work again."""
+        return parse(self._send("POST", f"/workers/{worker_id}/resume"), WorkerView)
+
+    def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
+        """Set a device aside until it is cleared."""
+        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/quarantine"
+        return parse(self._send("POST", path, {"reason": reason}), WorkerView)
+
+    def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
+        """Trust a device again that was set aside."""
+        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/clear"
+        return parse(self._send("POST", path), WorkerView)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Acceptance:
         """Deliver a result.

@@ -136,6 +136,7 @@ class Worker:
             slot.interrupt()
         for thread in threads:
             thread.join()
+        self._leave()
         if self._failure is not None:
             raise self._failure
 
@@ -168,6 +169,13 @@ class Worker:
             except ServiceUnreachable as error:
                 _LOG.warning("service.away", reason=str(error))
                 self._office.stopping.wait(AWAY_S)
+
+    def _leave(self) -> None:
+        """Say goodbye; a service that is not there finds out by itself."""
+        try:
+            self._office.client.leave(self._office.worker_id)
+        except EvoError as error:
+            _LOG.warning("goodbye.failed", reason=str(error))
 
     def _beat_s(self) -> float:
         third = min((lease.lease_s / 3 for lease in self._office.held.leases), default=BEAT_S)

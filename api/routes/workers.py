@@ -1,28 +1,27 @@
-"""Workers: who they are, what they offer, and that they still live."""
+"""Workers: who they are, what they offer, that they still live, and what a person decides about them."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 
 from api.deps import ServiceDep
-from api.schemas import Heartbeat, WorkerBody
+from api.schemas import Heartbeat, Reason, WorkerBody
 from api.views import worker_view
-from db.fleet import Fleet
+from db.fleet import Fleet, clear, quarantine
 from evo.job import HeartbeatReply
 from evo.view import Page, WorkerView
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
 WorkerId = Annotated[str, Path(min_length=1, max_length=200)]
+DeviceId = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 @router.put("/{worker_id}")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
     service.conductor.register_worker(worker_id, name=body.name, host=body.host, devices=body.devices)
-    with service.database.read() as session:
-        fleet = Fleet(session)
-        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id))
+    return _view(service, worker_id)
 
 
 @router.get("")
@@ -32,7 +31,58 @@ def list_workers(service: ServiceDep) -> Page[WorkerView]:
         return Page(items=tuple(worker_view(row, row.devices) for row in Fleet(session).workers()))
 
 
+@router.delete("/{worker_id}", status_code=204)
+def leave(worker_id: WorkerId, service: ServiceDep) -> None:
+    """A worker ends in order: what it holds is given back without a fault, and its devices are no longer offered."""
+    service.conductor.leave(worker_id)
+
+
 @router.post("/{worker_id}/heartbeat")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
-    """Renew leases; the answer names those to drop."""
-    return service.conductor.heartbeat(worker_id, body.attempts)
+    """Renew leases and tell what the slots do; the answer names the leases to drop and the devices set aside."""
+    return service.conductor.heartbeat(worker_id, body.attempts, slots=body.slots, note=body.note)
+
+
+@router.post("/{worker_id}/drain")
+def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
+    """Give it no more work; it finishes what it has. Starting it again, or `resume`, undoes this."""
+    return _drained(service, worker_id, drain=True)
+
+
+@router.post("/{worker_id}/resume")
+def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
+    """Give a drained worker work again."""
+    view = _drained(service, worker_id, drain=False)
+    service.wakeup.notify()
+    return view
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/quarantine")
+def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, service: ServiceDep) -> WorkerView:
+    """Set a device aside: it gets no work until it is cleared."""
+    with service.database.write() as session:
+        row = Fleet(session).device(worker_id, device_uuid)
+        if row.quarantined_at is None:
+            quarantine(row, body.reason, service.conductor.clock())
+    return _view(service, worker_id)
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/clear")
+def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> WorkerView:
+    """Trust a device again that was set aside, because it was looked at or mended."""
+    with service.database.write() as session:
+        clear(Fleet(session).device(worker_id, device_uuid))
+    service.wakeup.notify()
+    return _view(service, worker_id)
+
+
+def _drained(service: ServiceDep, worker_id: str, *, drain: bool) -> WorkerView:
+    with service.database.write() as session:
+        Fleet(session).worker(worker_id).drain = drain
+    return _view(service, worker_id)
+
+
+def _view(service: ServiceDep, worker_id: str) -> WorkerView:
+    with service.database.read() as session:
+        fleet = Fleet(session)
+        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id))

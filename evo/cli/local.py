@@ -161,11 +161,12 @@ def _answers(url: str) -> bool:
 def worker_connected(
     url: str, *, token: str | None = None, since: datetime | None = None, other_than: str | None = None
 ) -> bool:
-    """Whether a worker that has a device was heard of lately, or since then."""
+    """Whether a worker that has a device was heard of lately, or since then, and has not left."""
     since = since or datetime.now(UTC) - timedelta(seconds=CONNECTED_S)
     try:
         with Client(url, token=token, attempts=2) as client:
             workers = client.workers().items
     except ServiceUnreachable:
         return False
-    return any(worker.seen_at >= since and bool(worker.devices) for worker in workers if worker.id != other_than)
+    here = [worker for worker in workers if worker.left_at is None and worker.id != other_than]
+    return any(worker.seen_at >= since and bool(worker.devices) for worker in here)

@@ -196,9 +196,63 @@ def test_heartbeats_and_workers(rest: Rest) -> None:
     rest.submit()
     lease = rest.claim()[0]
     beat = rest.http.post("/workers/w1/heartbeat", json={"attempts": [lease.attempt_id, 99]}).json()
-    assert beat == {"cancel": [99], "drain": False}
+    assert beat == {"cancel": [99], "drain": False, "quarantined": []}
     (worker,) = rest.http.get("/workers").json()["items"]
     assert (worker["id"], worker["devices"][0]["model"]) == ("w1", "Toy CPU")
+
+
+def test_a_person_drains_a_worker_and_lets_it_work_again(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit()
+    assert rest.http.post("/workers/w1/drain").json()["drain"] is True
+    assert rest.claim() == []
+    assert rest.http.post("/workers/w1/heartbeat", json={}).json()["drain"] is True
+    assert rest.http.post("/workers/w1/resume").json()["drain"] is False
+    assert len(rest.claim()) == 1
+    assert rest.http.post("/workers/nobody/drain").status_code == 404
+
+
+def test_a_device_that_its_slot_mistrusts_is_set_aside_until_a_person_clears_it(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit()
+    slot = {"device_uuid": DEVICE.uuid, "activity": "testing", "detail": "a known kernel", "fault": "it fell off"}
+    beat = {"slots": [slot], "note": "the disk is full"}
+    assert rest.http.post("/workers/w1/heartbeat", json=beat).json()["quarantined"] == [DEVICE.uuid]
+    (worker,) = rest.http.get("/workers").json()["items"]
+    (shown,) = worker["slots"]
+    assert (worker["note"], shown["activity"], shown["detail"]) == ("the disk is full", "testing", "a known kernel")
+    assert (shown["quarantine_reason"], shown["quarantined_at"] is None) == ("it fell off", False)
+    assert rest.claim() == []
+    body = {"family_digest": DIGEST, "device": "cpu"}
+    assert rest.http.post("/searches", json=body).status_code == 409
+    rest.prepare()  # a new start of the worker is no reason to trust it again
+    assert rest.claim() == []
+    cleared = rest.http.post(f"/workers/w1/devices/{DEVICE.uuid}/clear").json()
+    assert cleared["slots"][0]["quarantined_at"] is None
+    assert len(rest.claim()) == 1
+    path = f"/workers/w1/devices/{DEVICE.uuid}/quarantine"
+    assert rest.http.post(path, json={"reason": "noisy neighbour"}).json()["slots"][0]["quarantine_reason"]
+    assert rest.claim() == []
+    assert rest.http.post("/workers/w1/devices/other/clear").status_code == 404
+
+
+def test_a_worker_that_leaves_gives_back_what_it_holds_and_offers_nothing_more(rest: Rest) -> None:
+    rest.prepare()
+    search = rest.submit()
+    lease = rest.claim()[0]
+    assert rest.http.delete("/workers/w1").status_code == 204
+    assert rest.http.delete("/workers/w1").status_code == 204
+    assert rest.report(lease).status_code == 409
+    (worker,) = rest.http.get("/workers").json()["items"]
+    assert worker["left_at"] is not None
+    refused = rest.http.post("/searches", json={"family_digest": DIGEST})
+    assert refused.status_code == 409
+    assert "connected now: none" in refused.json()["detail"]
+    rest.prepare()
+    again = rest.claim()[0]
+    assert (again.terms.search_id, again.job) == (search["id"], lease.job)
+    assert rest.http.get("/workers").json()["items"][0]["left_at"] is None
+    assert rest.http.delete("/workers/nobody").status_code == 404
 
 
 def test_pages_hold_everything_once(rest: Rest) -> None:

@@ -26,6 +26,7 @@ class Service:
         self.said: list[str] = []
         self.registering: list[EvoError] = []
         self.leasing: EvoError | None = None
+        self.leaving: EvoError | None = None
         self.reply = HeartbeatReply()
         self.beaten = threading.Event()
 
@@ -40,10 +41,15 @@ class Service:
         threading.Event().wait(0.01)
         return Leases()
 
-    def heartbeat(self, worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
+    def heartbeat(self, worker_id: str, attempts: Sequence[int], **_: object) -> HeartbeatReply:
         self.said.append(f"heartbeat {list(attempts)}")
         self.beaten.set()
         return self.reply
+
+    def leave(self, worker_id: str) -> None:
+        self.said.append(f"leave {worker_id}")
+        if self.leaving is not None:
+            raise self.leaving
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +76,16 @@ def test_it_registers_once_the_service_is_there_and_then_says_that_it_lives(tmp_
     thread.join(10)
     assert [word.split()[0] for word in service.said[:4]] == ["register", "register", "register", "heartbeat"]
     assert service.said[0].startswith("register w me ['replay-")
+    assert service.said[-1] == "leave w"
+
+
+def test_a_service_that_is_not_there_for_the_goodbye_is_no_failure(tmp_path: Path) -> None:
+    service = Service()
+    service.leaving = ServiceUnreachable("away")
+    this, stopping = worker(tmp_path, service)
+    stopping.set()
+    this.run()
+    assert service.said[-1] == "leave w"
 
 
 def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
