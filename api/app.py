@@ -14,9 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from api import errors
 from api.conductor import Conductor
 from api.deps import Service
+from api.feed import Feed
 from api.logs import RequestLog
 from api.origin import OwnOrigin
-from api.routes import artefacts, champions, families, health, leases, searches, trials, workers
+from api.routes import artefacts, champions, events, families, health, leases, searches, trials, workers
 from api.settings import Settings
 from api.wakeup import Wakeup
 from api.web import pages
@@ -61,7 +62,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(OwnOrigin, host=settings.host)
     app.add_middleware(RequestLog)
     errors.install(app)
-    for routes in (health, families, workers, searches, trials, leases, artefacts, champions):
+    for routes in (health, families, workers, searches, trials, leases, artefacts, champions, events):
         app.include_router(routes.router, prefix=PREFIX)
     pages.install(app)
     return app
@@ -89,7 +90,9 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     wakeup.attach()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
     artefacts = Artefacts(database.path.parent / "artefacts")
-    app.state.service = Service(database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup)
+    feed = Feed(database, conductor.clock)
+    service = Service(database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed)
+    app.state.service = service
     try:
         await run_in_threadpool(conductor.start)
         sweeper = asyncio.create_task(_sweep(conductor, min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)))
@@ -98,7 +101,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         with contextlib.suppress(asyncio.CancelledError):
             await sweeper
     finally:
-        wakeup.close()
+        service.end_waits()
         database.close()
         ownership.release()
 

@@ -20,6 +20,7 @@ from api.schemas import LeaseReply, Receipt, SearchRequest
 from api.settlement import end_trial, settle
 from api.submission import terms_of
 from db.archive import Archive
+from db.events import Events
 from db.fleet import Fleet
 from db.leases import Leases, StaleLease
 from db.models import AttemptState
@@ -94,6 +95,7 @@ class Conductor:
             session.add(row)
             session.flush()
             Leases(session).queue(row.id, Baseline(), now=now)
+            Events(session).search_changed(row.id)
         self.roster.add(row.id)
         log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
         self._on_work()

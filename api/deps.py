@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.conductor import Conductor
+from api.feed import Feed
 from api.wakeup import Wakeup
 from db.artefacts import Artefacts
 from db.session import Database
@@ -19,6 +20,12 @@ class Service:
     conductor: Conductor
     artefacts: Artefacts
     wakeup: Wakeup
+    feed: Feed
+
+    def end_waits(self) -> None:
+        """Let nobody wait any longer, for work or for news: the service is about to end. From the event loop only."""
+        self.wakeup.close()
+        self.feed.close()
 
 
 async def _service(request: Request) -> Service:

@@ -9,6 +9,7 @@ from api.active import ActiveSearch
 from api.settlement import queue_confirmation
 from db.archive import Archive
 from db.champions import Champions
+from db.events import Events
 from db.leases import Leases
 from db.session import Database
 from evo.explain import detail_text, first_lines
@@ -80,6 +81,7 @@ def change_state(
     if active.state in TERMINAL:
         row.finished_at = now
         drop_open(session, active.id, now)
+    Events(session).search_changed(active.id)
 
 
 def drop_open(session: Session, search_id: int, now: datetime) -> None:

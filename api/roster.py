@@ -10,6 +10,7 @@ from api.active import ActiveSearch, Clock
 from api.catalogue import Catalogue
 from api.endgame import drop_open
 from db.archive import Archive
+from db.events import Events
 from db.leases import StaleLease
 from db.session import Database, StoreUnavailable
 from evo.errors import EvoError, InvalidInput
@@ -74,6 +75,7 @@ class Roster:
             row = Archive(session).search(search_id)
             row.state, row.reason, row.finished_at = transition(row.state, "fail"), reason, now
             drop_open(session, search_id, now)
+            Events(session).search_changed(search_id)
         self.remove(search_id)
         log.error("search failed", search=search_id, reason=reason)
 

@@ -97,5 +97,5 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         service: Service = self.config.app.state.service  # type: ignore[union-attr]
-        service.wakeup.close()
+        service.end_waits()
         await super().shutdown(sockets)

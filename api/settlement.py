@@ -12,6 +12,7 @@ from api.active import ActiveSearch
 from api.plausibility import check
 from db.archive import Archive, Ended
 from db.champions import Champions, IncumbentChanged
+from db.events import Events
 from db.leases import Leases
 from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
 from db.session import Database
@@ -119,6 +120,7 @@ def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
 def _baselines(session: Session, active: ActiveSearch, attempt: AttemptRow, report: BaselineReport) -> None:
     attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
     Archive(session).search(active.id).baselines = active.baselines = report
+    Events(session).search_changed(active.id)
     if (baseline_us := active.fastest_baseline_us) is not None:
         early = update(TrialRow).where(
             TrialRow.search_id == active.id, TrialRow.time_us * SUSPECT_SPEEDUP < baseline_us
@@ -142,6 +144,7 @@ def _judged(database: Database, active: ActiveSearch, delivery: Delivery) -> Ver
 def _confirmed(session: Session, active: ActiveSearch, attempt: AttemptRow, evidence: Evidence) -> None:
     job, search, verdict = attempt.job, Archive(session).search(active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
+    Events(session).search_changed(active.id)
     if not verdict.promote:
         return
     try:

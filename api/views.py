@@ -57,10 +57,10 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
         budget=row.budget,
         policy=row.policy,
         space=SpaceView(product_size=row.space.product_size, valid_count=row.space.valid_count),
-        counts={kind: count for kind, count in sorted(counts.items(), key=_common) if kind is not None},
+        counts=by_kind(counts),
         asked=sum(counts.values()),
         finished=sum(count for kind, count in counts.items() if kind is not None),
-        best=None if best is None or best_us is None else _best_view(best, best_us),
+        best=None if best is None or best_us is None else best_view(best, best_us),
         baselines=baselines,
         fastest_baseline=fastest,
         speedup=None if fastest is None or best_us is None else baselines[fastest].median_us / best_us,
@@ -70,7 +70,7 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
-        elapsed_s=row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds()),
+        elapsed_s=elapsed_s(row, now),
         overhead_ms=statistics.median(overheads) if overheads else None,
     )
 
@@ -81,12 +81,22 @@ def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
             yield ChallengeView(trial=job.trial.number, verdict=job.verdict)
 
 
+def by_kind(counts: dict[str | None, int]) -> dict[str, int]:
+    """Ended trials by outcome, the commonest first."""
+    return {kind: count for kind, count in sorted(counts.items(), key=_common) if kind is not None}
+
+
+def elapsed_s(row: SearchRow, now: datetime) -> float:
+    """Seconds a search has been running, pauses left out."""
+    return row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds())
+
+
 def _common(counted: tuple[str | None, int]) -> tuple[int, str]:
     kind, count = counted
     return -count, kind or ""
 
 
-def _best_view(row: TrialRow, time_us: float) -> BestView:
+def best_view(row: TrialRow, time_us: float) -> BestView:
     return BestView(number=row.number, config=row.proposal.config, time_us=time_us)
 
 

@@ -20,12 +20,12 @@ class Wakeup:
     def notify(self) -> None:
         """Wake every waiter; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(self.wake)
 
     def close(self) -> None:
         """Let no one wait any longer: the service is about to end. From the event loop only."""
         self.closed = True
-        self._wake()
+        self.wake()
 
     @contextmanager
     def expected(self) -> Iterator[asyncio.Event]:
@@ -37,7 +37,8 @@ class Wakeup:
         finally:
             self._waiting.discard(event)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake every waiter. From the event loop only."""
         for event in self._waiting:
             event.set()
 

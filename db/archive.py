@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Select, func, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
+from db.events import Events
 from db.models import FamilyRow, SearchRow, TrialRow
 from evo.errors import NotFound
 from evo.lifecycle import State
@@ -114,15 +115,18 @@ class Archive:
             .returning(TrialRow.id)
             .execution_options(synchronize_session=False)
         )
-        if written.first() is None:
+        if (row := written.first()) is None:
             raise RuntimeError(f"trial {trial.number} of search {search_id} already has an outcome")
+        Events(self.session).trials_ended(search_id, [row.id])
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were asked."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
-        for place, row in enumerate(self.session.scalars(pending), start=ended or 0):
+        rows = self.session.scalars(pending).all()
+        for place, row in enumerate(rows, start=ended or 0):
             row.outcome, row.outcome_kind, row.finished_seq, row.finished_at = Cancelled(), "cancelled", place, now
+        Events(self.session).trials_ended(search_id, [row.id for row in rows])
 
     def trial(self, trial_id: int) -> TrialRow:
         if (row := self.session.get(TrialRow, trial_id)) is None:
@@ -135,6 +139,15 @@ class Archive:
         if row is None:
             raise NotFound(f"search {search_id} has no trial {number}")
         return row
+
+    def trials_of(self, trial_ids: Collection[int]) -> dict[int, TrialRow]:
+        """These trials by id, without those that are no more."""
+        return {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(trial_ids)))}
+
+    def searches_of(self, search_ids: Collection[int]) -> Sequence[SearchRow]:
+        """These searches with their families, without those that are no more."""
+        query = select(SearchRow).options(joinedload(SearchRow.family)).where(SearchRow.id.in_(search_ids))
+        return self.session.scalars(query.order_by(SearchRow.id)).all()
 
     def last_event(self, search_id: int) -> datetime | None:
         """When a trial of this search last was asked or ended."""

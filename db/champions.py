@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from db.events import Events
 from db.models import ChampionRow, SearchRow
 from evo.errors import Conflict, NotFound
 
@@ -39,6 +40,7 @@ class Champions:
         champion.current, champion.replaces = True, over
         self.session.add(champion)
         self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
 
     def roll_back(self, champion_id: int, *, reason: str, now: datetime) -> ChampionRow | None:
         """Retire the current champion and put back the one it replaced; returns what is current now.
@@ -54,6 +56,7 @@ class Champions:
         if earlier is not None:
             earlier.current, earlier.retired_at, earlier.retired_reason = True, None, None
             self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
         return earlier
 
     def champion(self, champion_id: int) -> ChampionRow:

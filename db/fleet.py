@@ -1,11 +1,12 @@
 """Workers and their devices."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session, selectinload
 
+from db.events import Events
 from db.models import DeviceRow, WorkerRow
 from evo.device import Device
 from evo.errors import NotFound
@@ -40,6 +41,7 @@ class Fleet:
                     None,
                     None,
                 )
+        Events(self.session).worker_changed(worker_id)
         return row
 
     def worker(self, worker_id: str) -> WorkerRow:
@@ -65,6 +67,11 @@ class Fleet:
         query = select(WorkerRow).options(selectinload(WorkerRow.devices))
         return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
 
+    def some(self, worker_ids: Collection[str]) -> Sequence[WorkerRow]:
+        """These workers with their devices, without those that are no more."""
+        query = select(WorkerRow).options(selectinload(WorkerRow.devices)).where(WorkerRow.id.in_(worker_ids))
+        return self.session.scalars(query.order_by(WorkerRow.id)).all()
+
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
         """Devices that may be counted on, in a stable order: their workers were heard of since then."""
         query = (
@@ -78,6 +85,7 @@ class Fleet:
         """A worker ended in order: its devices are not there any more."""
         row = self.worker(worker_id)
         row.left_at, row.note = now, None
+        Events(self.session).worker_changed(worker_id)
         for device in self.devices_of(worker_id):
             device.activity = device.detail = None
 
@@ -90,6 +98,7 @@ class Fleet:
                 row.activity, row.detail = slot.activity, slot.detail
                 if slot.fault is not None and row.quarantined_at is None:
                     quarantine(row, slot.fault, now)
+                    Events(self.session).worker_changed(worker_id)
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
 
 

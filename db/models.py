@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, String, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from db.columns import Document, Moment
@@ -250,3 +250,21 @@ class ArtefactRow(Base):
     size: Mapped[int]
     media_type: Mapped[str]
     created_at: Mapped[datetime]
+
+
+class EventRow(Base):
+    """That something happened; what exactly stands in the row it names. `transaction` orders them, see `db.events`."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(None, "transaction", "id"),
+        Index(None, "search_id", "transaction", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    transaction: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[Literal["trial", "search", "worker"]] = mapped_column(String(16))
+    search_id: Mapped[int | None]
+    trial_id: Mapped[int | None]
+    worker_id: Mapped[str | None]

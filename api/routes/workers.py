@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 from api.deps import ServiceDep
 from api.schemas import Heartbeat, Reason, WorkerBody
 from api.views import worker_view
+from db.events import Events
 from db.fleet import Fleet, clear, quarantine
 from evo.job import HeartbeatReply
 from evo.view import Page, WorkerView
@@ -64,6 +65,7 @@ def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, 
         row = Fleet(session).device(worker_id, device_uuid)
         if row.quarantined_at is None:
             quarantine(row, body.reason, service.conductor.clock())
+            Events(session).worker_changed(worker_id)
     return _view(service, worker_id)
 
 
@@ -72,6 +74,7 @@ def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep
     """Trust a device again that was set aside, because it was looked at or mended."""
     with service.database.write() as session:
         clear(Fleet(session).device(worker_id, device_uuid))
+        Events(session).worker_changed(worker_id)
     service.wakeup.notify()
     return _view(service, worker_id)
 
@@ -79,6 +82,7 @@ def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep
 def _drained(service: ServiceDep, worker_id: str, *, drain: bool) -> WorkerView:
     with service.database.write() as session:
         Fleet(session).worker(worker_id).drain = drain
+        Events(session).worker_changed(worker_id)
     return _view(service, worker_id)
 
 

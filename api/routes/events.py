@@ -1,0 +1,86 @@
+"""What happens, as it happens: server-sent events."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from api.deps import Service, ServiceDep
+from api.happenings import Happening, search_happenings
+from api.schemas import Id
+from db.archive import Archive
+from db.events import Events, Place
+from evo.lifecycle import State
+
+router = APIRouter(tags=["events"])
+
+RETRY_MS = 1000
+UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
+
+
+async def _place(
+    service: ServiceDep,
+    last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
+    after: Annotated[str | None, Query(description="the same, for a first connection")] = None,
+) -> Place | None:
+    """Where the listener goes on; None: with what is yet to come."""
+    if last_event_id:
+        return Place.parse(last_event_id, "last-event-id")
+    return Place.parse(after, "after") if after else None
+
+
+PlaceDep = Annotated[Place | None, Depends(_place)]
+
+
+async def _known(search_id: Id, service: ServiceDep) -> int:
+    await run_in_threadpool(_look_up, service, search_id)
+    return search_id
+
+
+@router.get("/events", response_class=EventSourceResponse)
+async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
+    """All that happens: `trial`, `search`, `worker`, `deleted`; first how the unfinished searches stand."""
+    async for event in _stream(service, place, None):
+        yield event
+
+
+@router.get("/searches/{search_id}/events", response_class=EventSourceResponse)
+async def stream_search_events(
+    search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep
+) -> AsyncIterator[ServerSentEvent]:
+    """What happens in one search: `trial`, `search`, `deleted`; first how it stands."""
+    async for event in _stream(service, place, search_id):
+        yield event
+
+
+async def _stream(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+    start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
+    yield ServerSentEvent(comment="here is what happens", id=str(start), retry=RETRY_MS)
+    if lost:
+        yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
+    for event in standing:
+        yield _sent(event)
+    async for batch in service.feed.follow(start, search_id=search_id):
+        for event in batch:
+            yield _sent(event)
+
+
+def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[Happening]]:
+    """Where to begin, whether events before it are lost to this listener, and how things stand there."""
+    with service.database.read() as session:
+        events = Events(session)
+        lost = place is not None and not events.keeps(place)
+        start = events.last() if place is None or lost else place
+        ids = [row.id for row in Archive(session).searches(states=UNFINISHED)] if search_id is None else [search_id]
+        return start, lost, search_happenings(session, ids, service.conductor.clock(), start)
+
+
+def _look_up(service: Service, search_id: int) -> None:
+    with service.database.read() as session:
+        Archive(session).search(search_id)
+
+
+def _sent(happening: Happening) -> ServerSentEvent:
+    return ServerSentEvent(event=happening.name, raw_data=happening.data, id=str(happening.place))

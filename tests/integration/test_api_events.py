@@ -1,0 +1,221 @@
+"""The stream of events: all of it, once, whoever reconnects when, and however many listen."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import db.events
+from api import feed
+from api.feed import Feed
+from api.happenings import Happening, read_batch
+from db.events import Events, Place
+from evo.errors import InvalidInput
+from tests.integration.serving import announced, client_of, process_of, served
+from tests.integration.stage import Stage
+from tests.integration.test_api import Rest
+
+
+@dataclass(frozen=True)
+class Heard:
+    name: str
+    place: str
+    data: dict[str, Any]
+
+
+def listen(response: httpx.Response) -> Iterator[Heard]:
+    """Server-sent events as a browser reads them."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif "data" in fields:
+            yield Heard(fields["event"], fields["id"], json.loads(fields["data"]))
+            fields = {}
+        else:
+            fields = {}
+
+
+def trials_until(events: Iterator[Heard], state: str) -> tuple[list[int], Heard]:
+    """Numbers of the trials heard until the search is in this state, and that last event."""
+    numbers: list[int] = []
+    for event in events:
+        if event.name == "trial":
+            numbers.append(event.data["number"])
+        if event.name == "search" and event.data["state"] == state:
+            return numbers, event
+    raise AssertionError("the stream ended")
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    with served(tmp_path / "evo.db") as url, client_of(url) as client:
+        client.headers["connection"] = "close"
+        yield Rest(client)
+
+
+def test_a_search_is_followed_from_its_start_to_its_end(rest: Rest) -> None:
+    rest.prepare()
+    search = rest.submit(budget={"trials": 5})["id"]
+    with rest.http.stream("GET", f"/searches/{search}/events") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["cache-control"].startswith("no-cache")
+        events = listen(response)
+        first = next(events)
+        assert (first.name, first.data["state"], first.data["finished"]) == ("search", "running", 0)
+        rest.play()
+        numbers, last = trials_until(events, "finished")
+    assert sorted(numbers) == list(range(5))
+    view = rest.http.get(f"/searches/{search}").json()
+    assert last.data["counts"] == view["counts"] == {"measured": 5}
+    assert last.data["best"] == view["best"]
+    assert last.data["champion_id"] == view["champion"]["id"]
+    with rest.http.stream("GET", f"/searches/{search}/events", params={"after": first.place}) as response:
+        again, _ = trials_until((event for event in listen(response) if event.place != first.place), "finished")
+    assert again == numbers
+    with rest.http.stream("GET", "/events", headers={"Last-Event-ID": first.place}) as response:
+        everywhere, _ = trials_until(listen(response), "finished")
+    assert everywhere == numbers
+
+
+def test_wrong_places_are_refused_and_lost_ones_are_said_to_be(rest: Rest) -> None:
+    rest.prepare()
+    assert rest.http.get("/searches/7/events").status_code == 404
+    for request in ({"params": {"after": "x"}}, {"headers": {"Last-Event-ID": "1-2-3"}}):
+        problem = rest.http.get("/events", **request)  # type: ignore[arg-type]
+        assert (problem.status_code, problem.headers["content-type"]) == (422, "application/problem+json")
+    with rest.http.stream("GET", "/events", headers={"Last-Event-ID": "0-999"}) as response:
+        assert next(listen(response)).name == "reset"
+
+
+def test_listeners_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    with process_of(database) as process, client_of(announced(database)) as client:
+        with client.stream("GET", "/events") as response:
+            lines = response.iter_lines()
+            assert next(lines).startswith(": ")
+            process.terminate()
+            list(lines)  # to its proper end: a stream cut off in the middle raises
+        process.wait(60)
+
+
+# The log and the feed, without HTTP
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "evo.db")
+
+
+def place_now(stage: Stage) -> Place:
+    with stage.database.read() as session:
+        return Events(session).last()
+
+
+def batches(stage: Stage, *, limit: int) -> list[list[Happening]]:
+    """Everything there is, read in batches."""
+    found, place = [], Place()
+    while True:
+        with stage.database.read() as session:
+            batch = read_batch(session, place, stage.now, limit=limit)
+        if not batch:
+            return found
+        found.append(batch)
+        place = batch[-1].place
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_every_trial_comes_once_in_its_order_whatever_the_batches(stage: Stage, limit: int) -> None:
+    first, second = stage.submit(budget={"trials": 4}), stage.submit(seed=1, budget={"trials": 4})
+    list(stage.play(5))
+    stage.conductor.command(second, "cancel")
+    list(stage.play())
+    heard = [one for batch in batches(stage, limit=limit) for one in batch]
+    trials = [json.loads(one.data) for one in heard if one.name == "trial"]
+    ended = {(trial.search_id, trial.number) for search in (first, second) for trial in stage.trials(search)}
+    assert {(trial["search_id"], trial["number"]) for trial in trials} == ended
+    assert len(trials) == len(ended)
+    places = [trial["place"] for trial in trials if trial["search_id"] == first]
+    assert places == sorted(places)
+    assert [one.place for one in heard] == sorted(one.place for one in heard)
+    states = {search: [] for search in (first, second)}  # type: dict[int, list[str]]
+    for one in heard:
+        if one.name == "search":
+            states[json.loads(one.data)["id"]].append(json.loads(one.data)["state"])
+    assert states[first][-1] == "finished"
+    assert states[second][-1] == "cancelled"
+    assert any(one.name == "worker" and json.loads(one.data)["devices"] == ["Toy CPU"] for one in heard)
+
+
+def test_old_events_are_dropped_and_their_numbers_never_come_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.submit()
+    list(stage.play(6))
+    last = place_now(stage)
+    monkeypatch.setattr(db.events, "KEPT_EVENTS", 0)
+    with stage.database.write() as session:
+        assert Events(session).overdue()
+        Events(session).drop_old()
+        assert not Events(session).keeps(last)
+    list(stage.play(1))
+    assert place_now(stage) > last
+
+
+@pytest.mark.parametrize("text", ["", "1", "a-1", "-1-2", "1-²", f"1-{2**63}"])
+def test_a_place_is_read_with_care(text: str) -> None:
+    with pytest.raises(InvalidInput, match="after: is not"):
+        Place.parse(text, "after")
+    assert Place.parse(str(Place(7, 3)), "after") == Place(7, 3)
+
+
+def test_many_listeners_hear_the_same_while_trials_end_and_the_log_is_read_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "POLL_S", 0.01)
+    monkeypatch.setattr(feed, "KEPT_BATCHES", 3)
+    search = stage.submit(budget={"trials": 14})
+    start, reads = place_now(stage), 0
+    own = Feed(stage.database, lambda: stage.now)
+    read = own._read
+
+    def counted(after: Place, search_id: int | None) -> list[Happening]:
+        nonlocal reads
+        reads += search_id is None
+        return read(after, search_id)
+
+    monkeypatch.setattr(own, "_read", counted)
+
+    async def hear(batches: AsyncIterator[Any], pause_s: float) -> list[int]:
+        numbers: list[int] = []
+        async for batch in batches:
+            await asyncio.sleep(pause_s)
+            numbers += [json.loads(one.data)["number"] for one in batch if one.name == "trial"]
+            if any(one.name == "search" and '"finished","reason' in one.data.replace(" ", "") for one in batch):
+                return numbers
+        raise AssertionError("the feed ended")
+
+    async def run() -> list[list[int]]:
+        playing = threading.Thread(target=lambda: list(stage.play()))
+        listening = [
+            asyncio.create_task(hear(own.follow(start, search_id=one), pause_s))
+            for one, pause_s in [(None, 0.0), (search, 0.0), (search, 0.1)] * 4
+        ]
+        await asyncio.sleep(0)
+        playing.start()
+        async with asyncio.timeout(30):
+            heard = await asyncio.gather(*listening)
+        playing.join()
+        own.close()
+        return heard
+
+    heard = asyncio.run(run())
+    assert [sorted(numbers) for numbers in heard] == [list(range(14))] * 12
+    assert all(numbers == heard[0] for numbers in heard)
