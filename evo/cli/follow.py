@@ -4,21 +4,19 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import FrameType
 from typing import Protocol
 
 from evo.cli.connection import Connection
+from evo.condition import hindrance
 from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
-from workers.client import Client, SearchCommand
+from workers.client import SearchCommand
 
 POLL_S = 0.5
 LOOK_S = 5.0
 """Seconds between two looks at whether there is a worker."""
-SILENT_S = 45.0
-"""A worker not heard of for longer is taken to be gone."""
 
 
 class Screen(Protocol):
@@ -58,27 +56,22 @@ def follow(connection: Connection, search_id: int, screen: Screen, interrupts: I
 
     Ctrl-C once stops it: what runs may finish, and the report follows. Twice cancels it: what runs is dropped.
     """
-    obeyed, looked_at, silent = 0, time.monotonic(), False
+    obeyed, looked_at, known = 0, time.monotonic(), None
     while True:
         view = connection.ask(lambda client: client.search(search_id))
         screen.show(view)
         if view.state in TERMINAL:
             return view
         if time.monotonic() - looked_at >= LOOK_S:
-            looked_at, silence = time.monotonic(), connection.ask(_silence_s)
-            if silence > SILENT_S and not silent:
-                screen.note(f"No worker has been heard of for {silence:.0f} s: nothing is measured until one is back.")
-            silent = silence > SILENT_S
+            looked_at = time.monotonic()
+            found = hindrance(connection.ask(lambda client: client.workers().items), view.device)
+            if found is not None and known is None:
+                screen.note(found)
+            known = found
         if interrupts.count > obeyed:
             obeyed = interrupts.count
             _obey(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
         time.sleep(POLL_S)
-
-
-def _silence_s(client: Client) -> float:
-    """Seconds since any worker was last heard of; 0 where there never was one."""
-    seen = [worker.seen_at for worker in client.workers().items]
-    return (datetime.now(UTC) - max(seen)).total_seconds() if seen else 0.0
 
 
 def _obey(connection: Connection, search_id: int, screen: Screen, command: SearchCommand) -> None:

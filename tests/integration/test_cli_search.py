@@ -99,3 +99,17 @@ def test_a_search_that_is_not_there(line: CommandLine, searched: Ended) -> None:
     missing = line.run("trials", "99")
     assert missing.code == 2
     assert "there is no search 99" in missing.err
+
+
+def test_workers_are_listed_and_told_what_to_do(line: CommandLine, searched: Ended) -> None:
+    (worker,) = line.run("workers", "list", "--json").json
+    assert (worker["id"], worker["left_at"] is None) == ("local", False)
+    listed = line.run("workers")
+    assert (listed.code, "left" in listed.out, "recording" in listed.out) == (0, True, True)
+    assert "drained" not in listed.out
+    assert line.run("workers", "drain", "local", "--json").json["drain"] is True
+    assert line.run("workers", "resume", "local", "--json").json["drain"] is False
+    aside = line.run("workers", "quarantine", "local", "recording", "--reason", "noise", "--json").json
+    assert [slot["quarantine_reason"] for slot in aside["slots"] if slot["quarantined_at"]] == ["noise"]
+    assert "set aside" not in line.run("workers", "clear", "local", "recording").out
+    assert line.run("workers", "drain", "nobody").code == 2

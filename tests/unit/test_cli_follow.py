@@ -13,8 +13,9 @@ from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
 from evo.cli.session import exit_code
 from evo.errors import Conflict
-from evo.view import Page, SearchView, WorkerView
-from tests.unit.views import finished, view
+from evo.job import Activity
+from evo.view import Page, SearchView, SlotView, WorkerView
+from tests.unit.views import DEVICE, finished, view
 
 
 class Script:
@@ -24,6 +25,7 @@ class Script:
         self.views: Iterator[SearchView] = iter(views)
         self.told: list[str] = []
         self.heard_of_at = datetime.now(UTC)
+        self.activity: Activity = "working"
         self._refuses = refuses
 
     def ask(self, question: Callable[[Any], Any]) -> Any:
@@ -33,7 +35,8 @@ class Script:
         return next(self.views)
 
     def workers(self) -> Page[WorkerView]:
-        worker = WorkerView(id="w", name="w", host="h", devices=(), seen_at=self.heard_of_at)
+        slot = SlotView(device_uuid=DEVICE.uuid, activity=self.activity, detail="process 12 holds the device")
+        worker = WorkerView(id="w", name="w", host="h", devices=(DEVICE,), slots=(slot,), seen_at=self.heard_of_at)
         return Page(items=(worker,))
 
     def command(self, search_id: int, command: str) -> None:
@@ -98,6 +101,14 @@ def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> N
     _, screen = followed(script, {}, monkeypatch)
     assert len(screen.notes) == 1
     assert screen.notes[0].startswith("No worker has been heard of for 90 s")
+
+
+def test_a_device_that_somebody_else_holds_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    script = Script(view(), view(), finished())
+    script.activity = "waiting"
+    _, screen = followed(script, {}, monkeypatch)
+    assert screen.notes == ["AMD EPYC of w is not measuring now: process 12 holds the device."]
 
 
 def test_a_worker_heard_of_lately_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,9 @@ def test_every_command_explains_itself_with_examples(command: list[str], capsys:
 
 def test_all_commands_are_there() -> None:
     wanted = "search searches trials watch pause resume stop cancel measure render new families serve worker doctor"
-    champion = ["champion show", "champion export", "champion rollback"]
-    assert {" ".join(command) for command in commands()} == {*wanted.split(), *champion}
+    champion = [f"champion {each}" for each in ("show", "export", "rollback")]
+    workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
+    assert {" ".join(command) for command in commands()} == {*wanted.split(), *champion, *workers}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""Workers and devices in words, and why a search does not get on."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from evo.cli.workers import device_uuid, named
+from evo.condition import hindrance, slot_text, worker_text
+from evo.errors import Conflict, NotFound
+from evo.view import SlotView, WorkerView
+from tests.unit.views import DEVICE, NOW
+
+SLOT = SlotView(device_uuid=DEVICE.uuid, activity="working")
+WORKER = WorkerView(id="w-1", name="vm", host="h", devices=(DEVICE,), slots=(SLOT,), seen_at=NOW)
+GPU = replace(DEVICE, kind="cuda", model="NVIDIA L4", uuid="GPU-5f1c")
+ASIDE = replace(SLOT, quarantined_at=NOW, quarantine_reason="Xid 79")
+
+
+def at(seconds: float) -> Any:
+    return NOW + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("worker", "after_s", "text"),
+    [
+        (WORKER, 10, "here"),
+        (replace(WORKER, drain=True), 10, "drained"),
+        (WORKER, 90, "silent for 1 min 30 s"),
+        (replace(WORKER, left_at=NOW), 90, "left"),
+        (replace(WORKER, note="the disk is full"), 1, "here; the disk is full"),
+    ],
+)
+def test_a_worker_in_words(worker: WorkerView, after_s: float, text: str) -> None:
+    assert worker_text(worker, at(after_s)) == text
+
+
+def test_a_slot_in_words() -> None:
+    assert slot_text(SLOT) == "working"
+    assert slot_text(replace(SLOT, activity="waiting", detail="process 7 holds it")) == "waiting: process 7 holds it"
+    assert slot_text(ASIDE) == "set aside: Xid 79"
+    assert slot_text(SlotView(device_uuid="x")) == "–"
+
+
+@pytest.mark.parametrize(
+    ("workers", "after_s", "said"),
+    [
+        ([], 0, None),
+        ([replace(WORKER, devices=(GPU,))], 900, None),
+        ([WORKER], 10, None),
+        ([WORKER], 90, "heard of for 90 s"),
+        ([replace(WORKER, left_at=NOW)], 10, "has left"),
+        ([replace(WORKER, left_at=NOW), WORKER], 10, None),
+        ([replace(WORKER, drain=True)], 10, "kernel-evo workers resume vm"),
+        ([replace(WORKER, slots=(ASIDE,))], 10, "Xid 79. Once it is mended: kernel-evo workers clear vm cpu-1"),
+        ([replace(WORKER, slots=(ASIDE,)), WORKER], 10, None),
+        ([replace(WORKER, slots=())], 10, None),
+    ],
+)
+def test_why_a_search_does_not_get_on(workers: list[WorkerView], after_s: float, said: str | None) -> None:
+    found = hindrance(workers, DEVICE, at(after_s))
+    assert found is None if said is None else found is not None and said in found
+
+
+def test_a_worker_is_named_by_id_or_name_and_those_that_left_do_not_count_beside_others() -> None:
+    gone = replace(WORKER, id="w-0", left_at=NOW)
+    assert named("w-0", [gone, WORKER]) is gone
+    assert named("vm", [gone, WORKER]) is WORKER
+    assert named("vm", [gone]) is gone
+    with pytest.raises(Conflict, match="w-1, w-2"):
+        named("vm", [WORKER, replace(WORKER, id="w-2")])
+    with pytest.raises(NotFound, match="did you mean `vm`"):
+        named("vm2", [WORKER])
+
+
+def test_a_device_is_named_by_the_beginning_of_its_uuid_or_its_model() -> None:
+    worker = replace(WORKER, devices=(DEVICE, GPU, replace(GPU, uuid="GPU-77aa")))
+    assert device_uuid(worker, "gpu-5f") == "GPU-5f1c"
+    assert device_uuid(worker, "amd epyc") == "cpu-1"
+    with pytest.raises(Conflict, match="GPU-77aa"):
+        device_uuid(worker, "NVIDIA L4")
+    with pytest.raises(NotFound, match="its devices: cpu-1"):
+        device_uuid(worker, "tpu")
