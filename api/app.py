@@ -7,21 +7,42 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from api import errors
+from api.access.body import BodyLimit
+from api.access.document import Application
+from api.access.door import Door
+from api.access.gate import Gate
+from api.access.headers import CarefulHeaders
+from api.access.rule import authorise
+from api.access.throttle import Rate
 from api.conductor import Conductor
 from api.deps import Service
 from api.feed import Feed
 from api.logs import RequestLog
-from api.origin import OwnOrigin
-from api.routes import artefacts, champions, events, families, health, leases, searches, trials, workers
+from api.origin import OwnOrigin, is_loopback
+from api.routes import (
+    artefacts,
+    champions,
+    document,
+    events,
+    families,
+    health,
+    leases,
+    searches,
+    tokens,
+    trials,
+    workers,
+)
 from api.settings import Settings
 from api.wakeup import Wakeup
 from api.web import pages
 from db.artefacts import Artefacts
+from db.key import ensure_key
 from db.ownership import Ownership
 from db.session import Database
 
@@ -31,6 +52,11 @@ PREFIX = "/api/v1"
 MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
+
+BEARER = HTTPBearer(
+    auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
+)
+"""Only tells the OpenAPI document; `api.access.door` has looked at it long before."""
 
 Opened: TypeAlias = tuple[Ownership, Database]
 
@@ -46,23 +72,27 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     Args:
         opened: the database, if the caller opened it already; closing it is the application's in any case.
     """
-    app = FastAPI(
+    app = Application(
         title="kernel-evo",
         version=version("kernel-evo"),
         description=DESCRIPTION,
         lifespan=lambda app: _serving(app, settings, opened),
         generate_unique_id_function=_operation_id,
         responses={"default": {"description": "A problem document", "content": errors.CONTENT}},
-        openapi_url=f"{PREFIX}/openapi.json",
+        dependencies=[Depends(authorise), Depends(BEARER)],
+        openapi_url=None,  # `api.routes.document` serves it, under a rule like every other route
         docs_url=None,  # the usual documentation pages load their scripts from elsewhere
         redoc_url=None,
         separate_input_output_schemas=False,
-        max_body_size=MAX_BODY_BYTES,
     )
+    app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
+    app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OwnOrigin, host=settings.host)
+    app.add_middleware(CarefulHeaders)
     app.add_middleware(RequestLog)
     errors.install(app)
-    for routes in (health, families, workers, searches, trials, leases, artefacts, champions, events):
+    every = (health, families, workers, searches, trials, leases, artefacts, champions, events, tokens, document)
+    for routes in every:
         app.include_router(routes.router, prefix=PREFIX)
     pages.install(app)
     return app
@@ -90,9 +120,11 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     wakeup.attach()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
     artefacts = Artefacts(database.path.parent / "artefacts")
+    gate = Gate(database, key=ensure_key(settings.db), local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
-    service = Service(database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed)
-    app.state.service = service
+    app.state.service = service = Service(
+        database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed, gate=gate
+    )
     try:
         await run_in_threadpool(conductor.start)
         sweeper = asyncio.create_task(_sweep(conductor, min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.access.gate import Gate
 from api.conductor import Conductor
 from api.feed import Feed
 from api.wakeup import Wakeup
@@ -21,6 +22,7 @@ class Service:
     artefacts: Artefacts
     wakeup: Wakeup
     feed: Feed
+    gate: Gate
 
     def end_waits(self) -> None:
         """Let nobody wait any longer, for work or for news: the service is about to end. From the event loop only."""

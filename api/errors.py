@@ -54,7 +54,7 @@ def problem(status: int, detail: str, **extra: Any) -> Response:
     return JSONResponse(body, status, media_type=MEDIA_TYPE)
 
 
-def _answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
+def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
     """A problem document for programs, a page for people."""
     page = getattr(request.app.state, "error_page", None)
     if page is None or request.url.path.startswith("/api/"):
@@ -63,37 +63,41 @@ def _answer(request: Request, status: int, detail: str, **extra: Any) -> Respons
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:
+    return refusal(request, cast(EvoError, error))
+
+
+def refusal(request: Request, error: EvoError) -> Response:
+    """What an expected error is to whoever sent the request."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
     if status >= 500:
         log.error("request failed", path=request.url.path, status=status, reason=str(error))
     extra = {"field": error.field} if isinstance(error, InvalidInput) else {}
-    return _answer(request, status, str(error), **extra)
+    return answer(request, status, str(error), **extra)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     wrong = [_wrong_field(each) for each in _relevant(cast(RequestValidationError, error).errors())]
     first = wrong[0]
-    return _answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
+    return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     if error.status_code == 400:  # a body that is not even text; ours are never 400
         reason = "this is not valid JSON"
-        return _answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
+        return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
         404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
         405: f"{request.method} is not possible on {request.url.path}: see /api/v1/openapi.json for what is",
-        413: "the body is larger than this service takes: send less, or in parts",
     }
-    response = _answer(request, error.status_code, details.get(error.status_code, str(error.detail)))
+    response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)))
     response.headers.update(error.headers or {})
     return response
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("bug", path=request.url.path, exc_info=error)
-    return _answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
+    return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -9,8 +9,11 @@ import uvicorn
 from api.app import create_app, open_database
 from api.deps import Service
 from api.logs import configure
+from api.origin import is_loopback
 from api.settings import Settings
 from db.ownership import Ownership
+from db.session import Database
+from db.tokens import Tokens
 from evo.errors import EvoError
 
 log = structlog.get_logger("service")
@@ -23,6 +26,10 @@ class CannotListen(EvoError, OSError):
     """The address cannot be listened on; the message says which, why, and the way out."""
 
 
+class OpenNetwork(EvoError, PermissionError):
+    """The service would let the whole network in."""
+
+
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> None:
     """Run a service in this process until SIGINT or SIGTERM.
 
@@ -32,12 +39,14 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     Raises:
         CannotListen: port taken, or no such address here.
         Conflict: another service runs on this database.
+        OpenNetwork: other machines reach this address, and there is no token.
         EvoError: the database cannot be used.
     """
     configure(settings.log_format, settings.log_level)
     opened = open_database(settings)
     ownership, database = opened
     try:
+        refuse_open_network(settings, database)
         listening = listen(settings.host, settings.port)
     except BaseException:
         database.close()
@@ -46,11 +55,35 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     with listening:
         url = address(listening)
         app = create_app(settings, opened=opened)
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=settings.trusted_proxies,
+            server_header=False,
+        )
         server = _Server(config, lambda: _listening(ownership, url, announce))
         server.run(sockets=[listening])
     if not server.started:
         raise EvoError("the service could not start: its log above says why")
+
+
+def refuse_open_network(settings: Settings, database: Database) -> None:
+    """A service that other machines reach lets nobody in without a token, so there must be one.
+
+    Raises:
+        OpenNetwork: there is none.
+    """
+    if is_loopback(settings.host):
+        return
+    with database.read() as session:
+        if not Tokens(session).any():
+            raise OpenNetwork(
+                f"other machines reach {settings.host}, and there is no access token yet: make one first "
+                f"(`kernel-evo token create NAME --role admin --db {settings.db}`), or serve on 127.0.0.1"
+            )
 
 
 def listen(host: str, port: int) -> socket.socket:

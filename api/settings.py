@@ -17,6 +17,9 @@ class Settings(BaseSettings):
         port: 0 takes any free port; the announcement beside the database says which.
         db: the SQLite database; artefacts, lock and announcement lie beside it.
         lease_s: seconds a worker may be silent before its work is given to another.
+        requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
+        trusted_proxies: addresses of proxies, with commas, whose X-Forwarded-For and -Proto are believed; ``*``: any.
+        allow_family_upload: take bundles, code that runs on the workers, from callers with the role ``author``.
         log_format: ``console`` for people, ``json`` for machines; both on standard error.
     """
 
@@ -29,5 +32,8 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("KERNEL_EVO_DB", "KERNEL_EVO_DATABASE"),
     )
     lease_s: float = Field(default=60.0, gt=0)
+    requests_per_s: float = Field(default=100.0, gt=0)
+    trusted_proxies: str = ""
+    allow_family_upload: bool = False
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

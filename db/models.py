@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, MetaData, String,
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from db.columns import Document, Moment
+from evo.access import Role
 from evo.device import Device
 from evo.job import Activity, BaselineReport, ConfirmReport, Job, Report
 from evo.lifecycle import State
@@ -268,3 +269,32 @@ class EventRow(Base):
     search_id: Mapped[int | None]
     trial_id: Mapped[int | None]
     worker_id: Mapped[str | None]
+
+
+class TokenRow(Base):
+    """An access token, of which only the SHA-256 is kept; `join`: it can be exchanged once for a worker's."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str]
+    roles: Mapped[list[Role]] = mapped_column(Document(list[Role]))
+    join: Mapped[bool] = mapped_column(default=False)
+    worker_id: Mapped[str | None] = mapped_column(index=True)
+    created_at: Mapped[datetime]
+    created_by: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """A browser that signed in with a token, and is out as soon as that token is."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]

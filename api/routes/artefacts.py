@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.schemas import ArtefactView, Digest
 
@@ -15,6 +16,7 @@ _BYTES = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 
 
 @router.put("/{digest}", openapi_extra={"requestBody": {"required": True, "content": _BYTES}})
+@allow("worker")
 async def put_artefact(
     digest: Digest, request: Request, service: ServiceDep, content_type: Annotated[str, Header()] = BINARY
 ) -> ArtefactView:
@@ -29,6 +31,7 @@ def _put(service: Service, digest: str, content: bytes, media_type: str) -> Arte
 
 
 @router.get("/{digest}", response_class=Response, responses={200: {"content": _BYTES}})
+@allow("viewer")
 def get_artefact(digest: Digest, service: ServiceDep) -> Response:
     """The bytes, always as a download: what a worker sent is never shown as a page."""
     with service.database.read() as session:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import NUMBER, PageQuery, place_of, to_cursor
 from api.schemas import Id, Rollback
@@ -26,6 +27,7 @@ class ChampionQuery(PageQuery):
 
 
 @router.get("")
+@allow("viewer")
 def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep) -> Page[ChampionView]:
     """Champions, newest first."""
     with service.database.read() as session:
@@ -42,6 +44,7 @@ def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep
 
 
 @router.get("/{champion_id}")
+@allow("viewer")
 def get_champion(champion_id: Id, service: ServiceDep) -> ChampionView:
     """One champion with its evidence."""
     with service.database.read() as session:
@@ -49,6 +52,7 @@ def get_champion(champion_id: Id, service: ServiceDep) -> ChampionView:
 
 
 @router.post("/{champion_id}/rollback")
+@allow("submitter")
 def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep) -> ChampionView:
     """Retire the current champion; the one it replaced is current again. Returns the retired one."""
     with service.database.write() as session:

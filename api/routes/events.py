@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.happenings import Happening, search_happenings
 from api.schemas import Id
@@ -40,6 +41,7 @@ async def _known(search_id: Id, service: ServiceDep) -> int:
 
 
 @router.get("/events", response_class=EventSourceResponse)
+@allow("viewer")
 async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
     """All that happens: `trial`, `search`, `worker`, `deleted`; first how the unfinished searches stand."""
     async for event in _stream(service, place, None):
@@ -47,6 +49,7 @@ async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[S
 
 
 @router.get("/searches/{search_id}/events", response_class=EventSourceResponse)
+@allow("viewer")
 async def stream_search_events(
     search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep
 ) -> AsyncIterator[ServerSentEvent]:

@@ -4,6 +4,7 @@ import re
 
 from fastapi import APIRouter
 
+from api.access.rule import allow
 from api.catalogue import parsed
 from api.deps import ServiceDep
 from api.schemas import Digest, FamilyBody
@@ -18,6 +19,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @router.put("/{digest}")
+@allow("submitter")
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
     """Register a family under the digest of its files; registering it again changes nothing but its location."""
     family = parsed(body.document)
@@ -35,6 +37,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 
 
 @router.get("")
+@allow("viewer")
 def list_families(service: ServiceDep) -> Page[FamilyView]:
     """The latest version of each family."""
     with service.database.read() as session:
@@ -42,6 +45,7 @@ def list_families(service: ServiceDep) -> Page[FamilyView]:
 
 
 @router.get("/{name}")
+@allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
     """The latest version of one family, or the very version that a digest names."""
     with service.database.read() as session:

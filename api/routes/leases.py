@@ -5,6 +5,8 @@ import time
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
+from api.access.caller import caller
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from api.wakeup import set_within
@@ -14,8 +16,10 @@ router = APIRouter(tags=["leases"])
 
 
 @router.post("/leases")
+@allow("worker")
 async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
     """Up to `count` jobs for one device; waits up to `wait_s` seconds while there is none."""
+    caller().speak_for(body.worker_id)
     deadline = time.monotonic() + body.wait_s
     while True:
         with service.wakeup.expected() as woken:
@@ -31,12 +35,14 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 
 
 @router.post("/attempts/{attempt_id}/result")
+@allow("worker")
 def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
     return service.conductor.report(attempt_id, body.token, body.report)
 
 
 @router.post("/results")
+@allow("worker")
 def report_results(body: Results, service: ServiceDep) -> ResultsReply:
     """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
     deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
@@ -44,6 +50,7 @@ def report_results(body: Results, service: ServiceDep) -> ResultsReply:
 
 
 @router.post("/attempts/{attempt_id}/release", status_code=204)
+@allow("worker")
 def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
     """Give a lease back without blaming anyone."""
     service.conductor.release(attempt_id, body.token, body.reason)

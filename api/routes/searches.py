@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import NUMBER, RANK, PageQuery, place_of, to_cursor
 from api.schemas import Id, SearchRequest, TrialState
@@ -31,12 +32,14 @@ class TrialQuery(PageQuery):
 
 
 @router.post("", status_code=201)
+@allow("submitter")
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
     """Start a search. The family must be registered, and a connected worker must offer the device."""
     return _view(service, service.conductor.submit(body))
 
 
 @router.get("")
+@allow("viewer")
 def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
     """Searches, newest first."""
     with service.database.read() as session:
@@ -50,35 +53,41 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
 
 
 @router.get("/{search_id}")
+@allow("viewer")
 def get_search(search_id: Id, service: ServiceDep) -> SearchView:
     return _view(service, search_id)
 
 
 @router.post("/{search_id}/pause")
+@allow("submitter")
 def pause_search(search_id: Id, service: ServiceDep) -> SearchView:
     """Hand out no more work until it is resumed; what runs may end."""
     return _commanded(service, search_id, "pause")
 
 
 @router.post("/{search_id}/resume")
+@allow("submitter")
 def resume_search(search_id: Id, service: ServiceDep) -> SearchView:
     """Go on after a pause."""
     return _commanded(service, search_id, "resume")
 
 
 @router.post("/{search_id}/stop")
+@allow("submitter")
 def stop_search(search_id: Id, service: ServiceDep) -> SearchView:
     """Ask for no more trials; let what runs end, confirm the best, and finish."""
     return _commanded(service, search_id, "stop")
 
 
 @router.post("/{search_id}/cancel")
+@allow("submitter")
 def cancel_search(search_id: Id, service: ServiceDep) -> SearchView:
     """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
     return _commanded(service, search_id, "cancel")
 
 
 @router.get("/{search_id}/trials")
+@allow("viewer")
 def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
     """Trials in the order asked, or the fastest first with those without a time last."""
     with service.database.read() as session:
@@ -101,6 +110,7 @@ def _trials(archive: Archive, search_id: int, query: TrialQuery) -> Sequence[Tri
 
 
 @router.get("/{search_id}/binaries/{digest}")
+@allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
     """The report on an earlier trial of this search that compiled to the very same binary."""
     with service.database.read() as session:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.schemas import Heartbeat, Reason, WorkerBody
 from api.views import worker_view
@@ -19,6 +20,7 @@ DeviceId = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 @router.put("/{worker_id}")
+@allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
     service.conductor.register_worker(worker_id, name=body.name, host=body.host, devices=body.devices)
@@ -26,6 +28,7 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
 
 
 @router.get("")
+@allow("viewer")
 def list_workers(service: ServiceDep) -> Page[WorkerView]:
     """Every worker, the one heard of last first."""
     with service.database.read() as session:
@@ -33,24 +36,28 @@ def list_workers(service: ServiceDep) -> Page[WorkerView]:
 
 
 @router.delete("/{worker_id}", status_code=204)
+@allow("worker", "admin")
 def leave(worker_id: WorkerId, service: ServiceDep) -> None:
     """A worker ends in order: what it holds is given back without a fault, and its devices are no longer offered."""
     service.conductor.leave(worker_id)
 
 
 @router.post("/{worker_id}/heartbeat")
+@allow("worker")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
     """Renew leases and tell what the slots do; the answer names the leases to drop and the devices set aside."""
     return service.conductor.heartbeat(worker_id, body.attempts, slots=body.slots, note=body.note)
 
 
 @router.post("/{worker_id}/drain")
+@allow("admin")
 def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
     """Give it no more work; it finishes what it has. Starting it again, or `resume`, undoes this."""
     return _drained(service, worker_id, drain=True)
 
 
 @router.post("/{worker_id}/resume")
+@allow("admin")
 def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
     """Give a drained worker work again."""
     view = _drained(service, worker_id, drain=False)
@@ -59,6 +66,7 @@ def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
 
 
 @router.post("/{worker_id}/devices/{device_uuid}/quarantine")
+@allow("worker", "admin")
 def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, service: ServiceDep) -> WorkerView:
     """Set a device aside: it gets no work until it is cleared."""
     with service.database.write() as session:
@@ -70,6 +78,7 @@ def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, 
 
 
 @router.post("/{worker_id}/devices/{device_uuid}/clear")
+@allow("admin")
 def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> WorkerView:
     """Trust a device again that was set aside, because it was looked at or mended."""
     with service.database.write() as session:

@@ -8,6 +8,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from api.access.caller import caller
 from api.web import words
 
 HERE = Path(__file__).parent
@@ -22,7 +23,8 @@ def render(
         content: what the template names; a name that it uses and nobody gave is an error.
         inline_styles: allow styles in attributes, for a page with a plotting library; scripts stay strict.
     """
-    known = {"request": request, "csrf": getattr(request.state, "csrf", None)}
+    who = caller()
+    known = {"request": request, "who": who, "csrf": who.csrf}
     html = environment().get_template(template).render(known | content)
     return HTMLResponse(html, code, headers=security(inline_styles=inline_styles))
 

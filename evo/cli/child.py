@@ -29,16 +29,22 @@ class Child:
     Args:
         name: what messages call it.
         log: where its output is appended.
+        token: to show to the service; given by the environment, which others on this machine cannot read.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, *, token: str | None = None) -> None:
         self.name = name
         self._log = log
         command = [sys.executable, "-m", "evo", *arguments, "--parent-pid", str(os.getpid())]
         with log.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=os.environ | ({"KERNEL_EVO_TOKEN": token} if token else {}),
             )
 
     @property

@@ -20,11 +20,12 @@ class Connection:
 
     Args:
         find: gives the present address; for a local database it also keeps the service running.
+        token: gives the token to show there.
     """
 
-    def __init__(self, find: Callable[[], str], token: str | None) -> None:
+    def __init__(self, find: Callable[[], str], token: Callable[[], str | None]) -> None:
         self._find = find
-        self._token = token
+        self.token = token
         self._client: Client | None = None
 
     @property
@@ -32,7 +33,7 @@ class Connection:
         url = self._find()
         if self._client is None or self._client.url != url:
             self.close()
-            self._client = Client(url, token=self._token)
+            self._client = Client(url, token=self.token())
         return self._client
 
     def ask(self, question: Callable[[Client], T]) -> T:
@@ -68,13 +69,14 @@ def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -
         EvoError: the local service does not start.
     """
     if where.url is None:
+        from db.key import local_key
         from evo.cli.local import Local  # brings the database with it, which a remote service has no use for
 
         place = Place.to_begin(where.database) if beginning else Place.to_use(where.database)
         local = Local(place, measuring=measuring)
-        connection = Connection(local.tend, where.token)
+        connection = Connection(local.tend, lambda: local_key(place.database) or where.token)
     else:
-        local, connection = None, Connection(lambda: str(where.url), where.token)
+        local, connection = None, Connection(lambda: str(where.url), lambda: where.token)
         with Client(where.url, token=where.token, attempts=2) as first:
             first.health()
     try:

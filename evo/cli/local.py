@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime, timedelta
 
+from db.key import local_key
 from db.ownership import running_service
 from evo.cli.child import Child, ChildFailed, Deaths
 from evo.cli.place import Place
@@ -69,7 +70,7 @@ class Local:
         begun = datetime.now(UTC)
         url = self.tend()
         deadline = time.monotonic() + START_S
-        while self.measuring and not worker_connected(url, since=begun if self._worker else None):
+        while self.measuring and not worker_connected(url, token=self._key, since=begun if self._worker else None):
             if self._worker is not None and self._worker.exit_code is not None:
                 raise ChildFailed(self._worker.last_words())
             if time.monotonic() > deadline:
@@ -135,16 +136,20 @@ class Local:
         if self._worker is not None and self._worker.exit_code is None:
             return
         self._bury(self._worker)
-        if not worker_connected(url, other_than=WORKER) and self._post.take():
+        if not worker_connected(url, token=self._key, other_than=WORKER) and self._post.take():
             # a fixed identity: whoever comes after a killed one takes over at once what that still held
             arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
             self._worker = self._child("worker", "worker", *arguments)
+
+    @property
+    def _key(self) -> str | None:
+        return local_key(self.place.database)
 
     def _child(self, name: str, *arguments: str) -> Child:
         log = self.place.log(name)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            return Child(name, arguments, log)
+            return Child(name, arguments, log, token=self._key)
         except OSError as error:
             raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
 

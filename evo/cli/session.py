@@ -70,7 +70,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
     with _ended_by_signals(), _reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
         out.print(head(view, f"{connection.client.url}/searches/{view.id}"))
-        if view.state not in TERMINAL and not worker_connected(connection.client.url, token=where.token):
+        if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
             out.print(f"[yellow]No worker is connected. kernel-evo search --resume {search_id} goes on with it.[/]\n")
         with screen(out) as shown:
             view = follow(connection, search_id, shown, Interrupts())

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.schemas import Id
 from api.web.board import board_of
@@ -12,11 +13,13 @@ router = APIRouter(prefix="/searches")
 
 
 @router.get("/{search_id}")
+@allow("viewer")
 def search_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
     return _search(request, service, search_id, "search.html")
 
 
 @router.get("/{search_id}/live")
+@allow("viewer")
 def search_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
     return _search(request, service, search_id, "_search.html")
 

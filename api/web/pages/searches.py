@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from api.access.rule import allow
 from api.deps import ServiceDep
 from api.web.board import list_searches
 from api.web.rendering import render
@@ -11,11 +12,13 @@ router = APIRouter()
 
 
 @router.get("/")
+@allow("viewer")
 def searches_page(request: Request, service: ServiceDep) -> HTMLResponse:
     return _searches(request, service, "searches.html")
 
 
 @router.get("/live")
+@allow("viewer")
 def searches_fragment(request: Request, service: ServiceDep) -> HTMLResponse:
     return _searches(request, service, "_searches.html")
 

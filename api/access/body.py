@@ -1,0 +1,46 @@
+"""Refuses bodies that are too large, before they are read where their length is told, else while they are."""
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.access.caller import STRANGER, caller
+from api.errors import answer
+
+STRANGERS_BYTES = 64 << 10
+"""What somebody may send who has not signed in."""
+
+
+class BodyLimit:
+    """Stands behind the door: how much is taken depends on who sends it."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self.app = app
+        self.most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        most = min(self.most_bytes, STRANGERS_BYTES) if caller() is STRANGER else self.most_bytes
+        told = Headers(scope=scope).get("content-length", "")
+        if told.isdecimal() and int(told) > most:
+            await answer(Request(scope), 413, too_large(most))(scope, receive, send)
+            return
+        taken = 0
+
+        async def receive_within() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > most:
+                raise HTTPException(413, too_large(most))
+            return message
+
+        await self.app(scope, receive_within, send)
+
+
+def too_large(most_bytes: int) -> str:
+    size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
+    return f"the body is larger than the {size} this service takes: send less, or in parts"

@@ -1,0 +1,110 @@
+"""Lets requests in: finds out who sends them, before anything of their body is read, and how many they may send."""
+
+import math
+from urllib.parse import quote
+
+import structlog
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.access.caller import ANYBODY, STRANGER, Caller, enter
+from api.access.gate import Gate
+from api.access.rule import PUBLIC, rules
+from api.access.throttle import Rate, Throttle
+from api.errors import answer, refusal
+from evo.errors import EvoError
+
+log = structlog.get_logger("access")
+
+COOKIE = "kernel_evo_session"
+SIGN_IN = "/sign-in"
+STATIC = "/static/"
+BEARER = "bearer "
+
+ANONYMOUS = Rate(per_s=20, burst=100)
+FAILURES = Rate(per_s=0.1, burst=10)
+"""Wrong tokens and attempts to sign in from one address: ten at once, and then one each ten seconds."""
+
+
+class Door:
+    """Puts the caller where routes and templates find it, or answers instead of them.
+
+    Args:
+        per_caller: how many requests the holder of one token may send.
+    """
+
+    def __init__(self, app: ASGIApp, per_caller: Rate) -> None:
+        self.app = app
+        self._public: frozenset[tuple[str, str]] | None = None
+        self._throttle = Throttle({"caller": per_caller, "address": ANONYMOUS, "failure": FAILURES})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            refused = await self._refused(request)
+        except EvoError as error:  # the database cannot be read
+            refused = refusal(request, error)
+        await (refused or self.app)(scope, receive, send)
+
+    async def _refused(self, request: Request) -> Response | None:
+        """Why this request is not let in, or None, once its caller is known."""
+        address = request.client.host if request.client else "?"
+        who = await _identified(request, request.app.state.service.gate)
+        if (wait_s := self._wait_s(request, who, address)) > 0:
+            return _too_many(request, wait_s)
+        if who is None:
+            log.warning("refused", address=address, path=request.url.path)
+            return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
+        if who is STRANGER and not self._is_public(request):
+            return _unknown(request, "this service wants a token")
+        enter(who)
+        return None
+
+    def _wait_s(self, request: Request, who: Caller | None, address: str) -> float:
+        if who is None or (request.method, request.url.path) == ("POST", SIGN_IN):
+            return self._throttle.wait_s("failure", address)
+        if who is STRANGER:
+            return self._throttle.wait_s("address", address)
+        return 0.0 if who.key is None else self._throttle.wait_s("caller", who.key)
+
+    def _is_public(self, request: Request) -> bool:
+        if self._public is None:
+            self._public = frozenset((method, path) for method, path, rule in rules(request.app) if rule == PUBLIC)
+        return request.url.path.startswith(STATIC) or (request.method, request.url.path) in self._public
+
+
+async def _identified(request: Request, gate: Gate) -> Caller | None:
+    """Who it is, STRANGER without a token or a session; None with a token that is not valid."""
+    if await run_in_threadpool(gate.is_open):
+        return ANYBODY
+    authorization = request.headers.get("authorization", "")
+    if authorization:
+        secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
+        return await run_in_threadpool(gate.by_token, secret)
+    if session := request.cookies.get(COOKIE):
+        return await run_in_threadpool(gate.by_session, session) or STRANGER
+    return STRANGER
+
+
+def _unknown(request: Request, reason: str) -> Response:
+    """A person is shown where to sign in, anything else told what is missing."""
+    page = not request.url.path.startswith("/api/") and request.method in {"GET", "HEAD"}
+    if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{SIGN_IN}?next={quote(wanted)}", 303)
+    ways = "give one with `Authorization: Bearer …` (--token or KERNEL_EVO_TOKEN)"
+    response = answer(request, 401, f"{reason}: {ways}, or sign in at {SIGN_IN}")
+    response.headers["WWW-Authenticate"] = 'Bearer realm="kernel-evo"'
+    return response
+
+
+def _too_many(request: Request, wait_s: float) -> Response:
+    seconds = math.ceil(wait_s)
+    response = answer(request, 429, f"too many requests: wait {seconds} s")
+    response.headers["Retry-After"] = str(seconds)
+    return response

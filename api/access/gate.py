@@ -1,0 +1,113 @@
+"""Finds out who calls, from a token or a session."""
+
+import hmac
+import threading
+from collections import OrderedDict
+from datetime import datetime, timedelta
+
+from api.access.caller import JOINER, OWNER, Caller
+from api.access.csrf import csrf_of
+from api.active import Clock
+from db.models import TokenRow
+from db.session import Database
+from db.tokens import Tokens
+from evo.access import effective
+
+KEPT_S = 2.0
+"""How long what the database said of a secret is believed, and so how long another process's revocation may take."""
+KEPT = 4096
+USED_EVERY = timedelta(minutes=1)
+
+
+class Gate:
+    """Safe to share between threads.
+
+    Args:
+        key: of the local database; opens every door.
+        local: only this machine reaches the service; then nobody needs a token while there is none.
+    """
+
+    def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
+        self._database = database
+        self._key = key
+        self._local = local
+        self._clock = clock
+        self._closed = False
+        self._asked_at: datetime | None = None
+        self._known: OrderedDict[tuple[str, str], tuple[datetime, Caller | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def is_open(self) -> bool:
+        """Whether anybody on this machine may do anything."""
+        if not self._local or self._closed:
+            return False
+        now = self._clock()
+        if self._asked_at is None or now - self._asked_at >= timedelta(seconds=KEPT_S):
+            with self._database.read() as session:
+                self._closed = Tokens(session).any()
+            self._asked_at = now
+        return not self._closed
+
+    def by_token(self, secret: str) -> Caller | None:
+        """Who holds this token; None: nobody, by now or ever."""
+        if self._key is not None and hmac.compare_digest(secret.encode(), self._key.encode()):
+            return OWNER
+        return self._remembered("token", secret)
+
+    def by_session(self, secret: str) -> Caller | None:
+        """Whose browser this is."""
+        return self._remembered("session", secret)
+
+    def bind(self, caller: Caller, worker_id: str) -> None:
+        """Make an unbound token this worker's.
+
+        Raises:
+            Conflict: the worker has another one.
+        """
+        assert caller.token_id is not None
+        with self._database.write() as session:
+            Tokens(session).bind(caller.token_id, worker_id, self._clock())
+        self.forget()
+
+    def forget(self) -> None:
+        """Something was issued or revoked: ask the database again."""
+        with self._lock:
+            self._known.clear()
+            self._asked_at = None
+
+    def _remembered(self, kind: str, secret: str) -> Caller | None:
+        now = self._clock()
+        with self._lock:
+            at, caller = self._known.get((kind, secret), (None, None))
+        if at is not None and now - at < timedelta(seconds=KEPT_S):
+            return caller
+        caller = self._ask(kind, secret, now)
+        if caller is not None and caller.unbound:
+            return caller  # it may be bound by another process at any moment
+        with self._lock:
+            self._known[kind, secret] = (now, caller)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        return caller
+
+    def _ask(self, kind: str, secret: str, now: datetime) -> Caller | None:
+        with self._database.read() as session:
+            tokens = Tokens(session)
+            row = tokens.holder(secret, now) if kind == "token" else tokens.session_holder(secret, now)
+        if row is None:
+            return None
+        if row.last_used_at is None or now - row.last_used_at >= USED_EVERY:
+            with self._database.write() as session:
+                Tokens(session).use(row.id, now)
+        return _caller(row, csrf_of(secret) if kind == "session" else None)
+
+
+def _caller(row: TokenRow, csrf: str | None) -> Caller:
+    return Caller(
+        name=row.name,
+        roles=frozenset({JOINER}) if row.join else effective(row.roles),
+        key=row.id,
+        token_id=row.id,
+        worker_id=row.worker_id,
+        csrf=csrf,
+    )

@@ -1,0 +1,17 @@
+"""The OpenAPI document."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from api.access.rule import public
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/openapi.json", include_in_schema=False)
+@public
+def get_openapi(request: Request) -> dict[str, Any]:
+    """What this version of the service understands, as it also lies in the repository."""
+    document: dict[str, Any] = request.app.openapi()
+    return document

@@ -1,0 +1,160 @@
+"""Access tokens: made, listed, rotated and revoked by admins; a join token is exchanged by the worker it is for."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import AfterValidator, Field
+from starlette.concurrency import run_in_threadpool
+
+from api.access.caller import JOINER, Caller, caller
+from api.access.rule import allow
+from api.deps import Service, ServiceDep
+from api.schemas import Body, Name
+from db.models import TokenRow
+from db.tokens import Terms, Tokens
+from evo.access import IssuedToken, Role, TokenView
+from evo.errors import InvalidInput
+from evo.view import Page
+
+router = APIRouter(tags=["access"])
+
+YEAR_S = 366 * 86_400.0
+HOUR_S = 3600.0
+Seconds = Annotated[float, Field(gt=0, le=100 * YEAR_S)]
+
+
+def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    if "worker" in roles and len(roles) > 1:
+        raise InvalidInput("roles", "a worker's token is for nothing else: leave the other roles out")
+    return tuple(dict.fromkeys(roles))
+
+
+class TokenBody(Body):
+    """`worker_id` binds a worker's token beforehand; without `expires_in_s` a token is valid until it is revoked."""
+
+    name: Name
+    roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=5), AfterValidator(_some)]
+    worker_id: Name | None = None
+    expires_in_s: Seconds | None = None
+
+
+class JoinTokenBody(Body):
+    """`worker_id`: only this worker may use it."""
+
+    name: Name
+    worker_id: Name | None = None
+    expires_in_s: Seconds = HOUR_S
+
+
+class RotationBody(Body):
+    """The old token is refused after `grace_s`."""
+
+    grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
+
+
+class JoinBody(Body):
+    worker_id: Name
+    name: Name
+
+
+@router.get("/tokens")
+@allow("admin")
+def list_tokens(service: ServiceDep) -> Page[TokenView]:
+    """Every token, the newest first, also those that are refused by now. Secrets are never shown again."""
+    with service.database.read() as session:
+        return Page(items=tuple(map(token_view, Tokens(session).all())))
+
+
+@router.post("/tokens", status_code=201)
+@allow("admin")
+def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
+    """A new token, whose secret is in this answer and nowhere else."""
+    if body.worker_id is not None and "worker" not in body.roles:
+        raise InvalidInput("worker_id", "only a token with the role worker belongs to one")
+    return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
+
+
+@router.post("/tokens/join", status_code=201)
+@allow("admin")
+def create_join_token(body: JoinTokenBody, service: ServiceDep) -> IssuedToken:
+    """A token that a new worker exchanges, once, for its own."""
+    return _issued(service, body.expires_in_s, name=body.name, worker_id=body.worker_id, join=True)
+
+
+@router.post("/tokens/{token_id}/rotate", status_code=201)
+@allow("admin")
+def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> IssuedToken:
+    """A new token on the same terms; the old one is refused after `grace_s`."""
+    with service.database.write() as session:
+        secret, row = Tokens(session).rotate(
+            token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=service.conductor.clock()
+        )
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+@router.delete("/tokens/{token_id}")
+@allow("admin")
+def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
+    """Refuse a token from now on, and end the sessions begun with it."""
+    with service.database.write() as session:
+        view = token_view(Tokens(session).revoke(token_id, service.conductor.clock()))
+    service.gate.forget()
+    return view
+
+
+@router.post("/join", status_code=201)
+@allow(JOINER)
+async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
+    """Exchange a join token for this worker's own; earlier ones of the same worker are refused from now on."""
+    return await run_in_threadpool(_admit, service, body, caller())
+
+
+def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
+    with service.database.write() as session:
+        tokens = Tokens(session)
+        secret, row = tokens.admit(
+            tokens.token(who.token_id or ""), worker_id=body.worker_id, name=body.name, now=service.conductor.clock()
+        )
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+def _issued(
+    service: Service,
+    expires_in_s: float | None,
+    *,
+    name: str,
+    roles: tuple[Role, ...] = (),
+    worker_id: str | None = None,
+    join: bool = False,
+) -> IssuedToken:
+    now = service.conductor.clock()
+    terms = Terms(name=name, roles=roles, worker_id=worker_id, join=join, expires_at=_expiry(now, expires_in_s))
+    with service.database.write() as session:
+        secret, row = Tokens(session).issue(terms, by=caller().name, now=now)
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+def _expiry(now: datetime, in_s: float | None) -> datetime | None:
+    return None if in_s is None else now + timedelta(seconds=in_s)
+
+
+def token_view(row: TokenRow) -> TokenView:
+    return TokenView(
+        id=row.id,
+        name=row.name,
+        roles=tuple(row.roles),
+        join=row.join,
+        worker_id=row.worker_id,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,81 @@
+"""Signing in with a token, and out again."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from api.access.caller import caller
+from api.access.door import COOKIE, SIGN_IN
+from api.access.rule import allow, public
+from api.deps import Service, ServiceDep
+from api.web.rendering import render
+from db.tokens import Tokens
+
+router = APIRouter()
+
+SESSION = timedelta(hours=12)
+HOME = "/"
+
+
+@router.get(SIGN_IN)
+@public
+def sign_in_page(request: Request, next: str = HOME) -> Response:
+    return RedirectResponse(own_path(next), 303) if caller().roles else _form(request, next)
+
+
+@router.post(SIGN_IN)
+@public
+def sign_in(
+    request: Request,
+    service: ServiceDep,
+    token: Annotated[str, Form(max_length=200)] = "",
+    next: Annotated[str, Form(max_length=2000)] = HOME,
+) -> Response:
+    """Begin a session; a join token or a worker's cannot: there is nothing for them to see."""
+    session = _begin(service, token.strip())
+    if session is None:
+        return _form(request, next, "This token is not valid here: it may be mistyped, expired or revoked.", 401)
+    answer = RedirectResponse(own_path(next), 303)
+    answer.set_cookie(
+        COOKIE,
+        session,
+        max_age=int(SESSION.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/sign-out")
+@allow("viewer")
+def sign_out(request: Request, service: ServiceDep) -> Response:
+    """End the session, here and in the database."""
+    if session := request.cookies.get(COOKIE):
+        with service.database.write() as write:
+            Tokens(write).end_session(session)
+        service.gate.forget()
+    answer = RedirectResponse(SIGN_IN, 303)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=request.url.scheme == "https")
+    return answer
+
+
+def own_path(wanted: str) -> str:
+    """Where to go after signing in; never to another site, however the address is written."""
+    own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
+    return wanted if own else HOME
+
+
+def _begin(service: Service, secret: str) -> str | None:
+    now = service.conductor.clock()
+    who = service.gate.by_token(secret)
+    if who is None or who.token_id is None or not who.can("viewer"):
+        return None
+    with service.database.write() as session:
+        return Tokens(session).begin_session(who.token_id, until=now + SESSION, now=now)
+
+
+def _form(request: Request, wanted: str, reason: str = "", code: int = 200) -> HTMLResponse:
+    return render(request, "sign_in.html", code=code, next=own_path(wanted), reason=reason)

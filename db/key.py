@@ -1,0 +1,43 @@
+"""The key of a local database: who can read this file owns the database anyway, so it opens every door."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from db.session import StoreUnavailable
+
+KEY_BYTES = 32
+
+
+def local_key(database: Path) -> str | None:
+    """The key, if a service made one and this user may read it."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return _path(database).read_text(encoding="ascii").strip() or None
+    return None
+
+
+def ensure_key(database: Path) -> str:
+    """The key, made on first use and readable by its owner alone.
+
+    Raises:
+        StoreUnavailable: the file beside the database cannot be written or read.
+    """
+    path = _path(database)
+    try:
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(KEY_BYTES))
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} is not writable ({error.strerror}): give the right to write there, or use another --db"
+        ) from error
+    if (key := local_key(database)) is None:
+        raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new one is made")
+    return key
+
+
+def _path(database: Path) -> Path:
+    database = database.expanduser().absolute()
+    return database.with_name(f"{database.name}.key")

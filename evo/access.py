@@ -1,0 +1,60 @@
+"""Who may do what: roles, and access tokens as the service shows them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+Role: TypeAlias = Literal["viewer", "submitter", "worker", "author", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+MEANING: dict[Role, str] = {
+    "viewer": "sees everything but tokens",
+    "submitter": "also starts and commands searches, and rolls champions back",
+    "worker": "leases jobs and reports on them, as one worker, and nothing else",
+    "author": "uploads families: code that runs on the workers",
+    "admin": "also makes and revokes tokens, and sees to workers",
+}
+
+_IMPLIED: dict[Role, frozenset[Role]] = {
+    "submitter": frozenset({"viewer"}),
+    "author": frozenset({"viewer"}),
+    "admin": frozenset({"submitter", "viewer"}),
+}
+
+
+def effective(roles: Iterable[Role]) -> frozenset[Role]:
+    """The given roles with those they include; ``worker`` and ``author`` are part of no other."""
+    given = frozenset(roles)
+    return given.union(*(_IMPLIED.get(role, frozenset()) for role in given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenView:
+    """An access token without its secret.
+
+    Attributes:
+        join: it can be exchanged once for a worker's token, and does nothing else.
+        worker_id: the only worker that it may speak for; a worker's token without one is bound on its first use.
+        last_used_at: to within a minute.
+        revoked_at: since when it is refused: revoked, rotated or, if `join`, used.
+    """
+
+    id: str
+    name: str
+    roles: tuple[Role, ...]
+    join: bool = False
+    worker_id: str | None = None
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssuedToken:
+    """A new token, with the secret that is never shown again."""
+
+    secret: str
+    token: TokenView

@@ -1,0 +1,323 @@
+"""Who is let in, and who may do what: tokens, sessions, and the rule of every route."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.access import caller as callers
+from api.access.door import COOKIE
+from api.access.rule import rules
+from api.app import create_app
+from api.server import OpenNetwork, refuse_open_network
+from api.settings import Settings
+from db.key import local_key
+from db.session import Database
+from evo.access import ROLES, effective
+from tests.integration.inside import Serving, serving
+from tests.integration.stage import DIGEST, TOY
+
+API = "/api/v1"
+PLACEHOLDERS = {"worker_id": "w1", "digest": DIGEST, "device_uuid": "cpu-0", "name": "toy", "token_id": "abc"}
+JSON_DEVICE = {"kind": "cpu", "model": "Toy CPU", "architecture": "x86_64", "uuid": "cpu-0", "limits": {}}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["House"]:
+    with serving(tmp_path_factory.mktemp("access") / "evo.db", requests_per_s=1e6) as service:
+        yield House(service)
+
+
+class House:
+    """A service that has tokens, and callers with each role."""
+
+    def __init__(self, service: Serving) -> None:
+        self.service = service
+        with service.client() as anybody:
+            assert anybody.get(f"{API}/tokens").json()["items"] == []
+            made = anybody.post(f"{API}/tokens", json={"name": "first", "roles": ["admin"]})
+        assert made.status_code == 201, made.text
+        self.admin = service.client(made.json()["secret"])
+        self.clients = {"admin": self.admin, "nobody": service.client()}
+        for role in ROLES:
+            if role != "admin":
+                self.clients[role] = service.client(self.token(role))
+        self.clients["joiner"] = service.client(
+            self.admin.post(f"{API}/tokens/join", json={"name": "j"}).json()["secret"]
+        )
+
+    def token(self, *roles: str, **terms: Any) -> str:
+        made = self.admin.post(f"{API}/tokens", json={"name": f"a {roles[0]}", "roles": list(roles), **terms})
+        assert made.status_code == 201, made.text
+        secret: str = made.json()["secret"]
+        return secret
+
+    def signed_in(self, secret: str, **options: Any) -> httpx.Client:
+        browser = self.service.client(**options)
+        assert browser.post("/sign-in", data={"token": secret, "next": "/workers"}).status_code == 303
+        return browser
+
+
+def register(client: httpx.Client, worker_id: str) -> httpx.Response:
+    body = {"name": worker_id, "host": "here", "devices": [JSON_DEVICE]}
+    return client.put(f"{API}/workers/{worker_id}", json=body)
+
+
+def test_every_route_has_a_rule() -> None:
+    without = [f"{method} {path}" for method, path, rule in rules(create_app(Settings())) if rule is None]
+    # put @allow("viewer"), @allow("submitter"), … below the route's decorator: api/access/rule.py
+    assert without == []
+
+
+def test_every_route_lets_in_exactly_whom_its_rule_names(house: House) -> None:
+    """The whole matrix: an empty request is refused by its rule before anything else is looked at."""
+    checked = 0
+    for method, path, rule in rules(house.service.app):
+        if path in {"/sign-in", "/sign-out", "/static"}:
+            continue
+        url = path.format_map(_Places()) + ("?after=nowhere" if path.endswith("/events") else "")  # else it goes on
+        for role, client in house.clients.items():
+            granted = effective([role]) if role in ROLES else {role} & {callers.JOINER}  # type: ignore[list-item]
+            response = client.request(method, url, headers={"Range": "bytes=0-0"}, extensions={"timeout": {}})
+            allowed = not rule or bool(rule & granted)
+            refused = response.status_code in {401, 403} or response.has_redirect_location
+            assert refused is not allowed, f"{role} {method} {url}: {response.status_code} {response.text[:200]}"
+            if refused and path.startswith(API):
+                assert response.headers["content-type"] == "application/problem+json"
+            assert response.status_code < 500
+            checked += 1
+    assert checked > 100
+
+
+class _Places(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return PLACEHOLDERS.get(name, "987654")
+
+
+def test_a_worker_speaks_for_itself_alone(house: House) -> None:
+    mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
+    assert register(mine, "mine").status_code == 200
+    assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
+    assert register(other, "mine").status_code == 409, "and that worker is its own"
+    lease = {"worker_id": "mine", "device_uuid": "cpu-0"}
+    assert other.post(f"{API}/leases", json=lease).status_code == 403
+    assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 409
+    assert register(other, "other").status_code == 200
+    assert other.post(f"{API}/leases", json=lease).status_code == 403
+    assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
+    assert other.delete(f"{API}/workers/mine").status_code == 403
+    assert mine.post(f"{API}/leases", json=lease).json() == {"leases": [], "drain": False}
+
+
+def test_a_join_token_is_exchanged_once(house: House) -> None:
+    secret = house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
+    joiner = house.service.client(secret)
+    assert joiner.get(f"{API}/workers").status_code == 403
+    body = {"worker_id": "spot-1", "name": "spot 1"}
+    issued = joiner.post(f"{API}/join", json=body)
+    assert issued.status_code == 201
+    assert issued.json()["token"]["worker_id"] == "spot-1"
+    assert joiner.post(f"{API}/join", json=body).status_code == 401
+    worker = house.service.client(issued.json()["secret"])
+    assert register(worker, "spot-2").status_code == 403
+    assert register(worker, "spot-1").status_code == 200
+    again = house.admin.post(f"{API}/tokens/join", json={"name": "spot", "worker_id": "spot-1"}).json()["secret"]
+    wrong = house.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
+    assert wrong.status_code == 409
+    assert house.service.client(again).post(f"{API}/join", json=body).status_code == 201
+    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier one is over"
+
+
+def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
+    secret = house.token("viewer", expires_in_s=1000)
+    old = house.service.client(secret)
+    token_id = secret.split("_")[1]
+    assert old.get(f"{API}/searches").status_code == 200
+    listed = {each["id"]: each for each in house.admin.get(f"{API}/tokens").json()["items"]}
+    assert listed[token_id]["last_used_at"] is not None
+    assert "secret" not in str(listed)
+    assert secret not in str(listed)
+    renewed = house.admin.post(f"{API}/tokens/{token_id}/rotate", json={"grace_s": 100}).json()
+    new = house.service.client(renewed["secret"])
+    assert (old.get(f"{API}/searches").status_code, new.get(f"{API}/searches").status_code) == (200, 200)
+    once_more = house.admin.post(f"{API}/tokens/{renewed['token']['id']}/rotate", json={}).json()
+    assert new.get(f"{API}/searches").status_code == 401
+    last = house.service.client(once_more["secret"])
+    assert last.get(f"{API}/searches").status_code == 200
+    assert house.admin.delete(f"{API}/tokens/{once_more['token']['id']}").json()["revoked_at"] is not None
+    assert last.get(f"{API}/searches").status_code == 401
+    assert house.admin.post(f"{API}/tokens/{once_more['token']['id']}/rotate", json={}).status_code == 409
+    conductor = house.service.app.state.service.conductor
+    now = conductor.clock
+    try:
+        house.service.app.state.service.gate._clock = lambda: now() + timedelta(seconds=200)
+        assert old.get(f"{API}/searches").status_code == 401, "its days of grace are over"
+    finally:
+        house.service.app.state.service.gate._clock = now
+        house.service.app.state.service.gate.forget()
+
+
+@pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
+def test_anything_else_is_no_token(house: House, secret: str) -> None:
+    client = house.service.client(address=f"10.0.0.{len(secret) % 200}")
+    response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    assert secret not in response.text or not secret
+
+
+def test_a_browser_signs_in_and_out(house: House) -> None:
+    browser = house.service.client()
+    turned_away = browser.get("/workers?x=1")
+    assert (turned_away.status_code, turned_away.headers["location"]) == (303, "/sign-in?next=/workers%3Fx%3D1")
+    assert browser.get("/workers", headers={"Sec-Fetch-Mode": "cors"}).status_code == 401
+    assert 'name="token"' in browser.get(turned_away.headers["location"]).text
+    secret = house.token("viewer")
+    entered = browser.post("/sign-in", data={"token": secret, "next": "/workers?x=1"})
+    assert (entered.status_code, entered.headers["location"]) == (303, "/workers?x=1")
+    cookie = entered.headers["set-cookie"]
+    assert all(word in cookie for word in (COOKIE, "HttpOnly", "SameSite=lax", "Path=/"))
+    assert "Secure" not in cookie
+    assert secret not in cookie
+    assert browser.get("/workers").status_code == 200
+    assert browser.get(f"{API}/searches").status_code == 200
+    assert browser.get(f"{API}/tokens").status_code == 403
+    left = browser.post("/sign-out", data={"csrf": csrf_in(browser.get("/workers").text)})
+    assert (left.status_code, left.headers["location"]) == (303, "/sign-in")
+    assert browser.get("/workers").status_code == 303
+
+
+def csrf_in(html: str) -> str:
+    return html.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+def test_the_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -> None:
+    secret = house.token("viewer")
+    browser = house.service.client(base="https://127.0.0.1")
+    entered = browser.post("/sign-in", data={"token": secret})
+    assert "Secure" in entered.headers["set-cookie"]
+    assert entered.headers["strict-transport-security"]
+    assert browser.get("/workers").status_code == 200
+    house.admin.delete(f"{API}/tokens/{secret.split('_')[1]}")
+    assert browser.get("/workers").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
+)
+def test_signing_in_leads_to_no_other_site(house: House, wanted: str) -> None:
+    entered = house.service.client(address="10.1.0.1").post(
+        "/sign-in", data={"token": house.token("viewer"), "next": wanted}
+    )
+    assert entered.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("role", ["worker", "joiner"])
+def test_only_people_sign_in(house: House, role: str) -> None:
+    secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
+    refused = house.service.client(address="10.1.0.2").post("/sign-in", data={"token": secret})
+    assert refused.status_code == 401
+    assert "not valid here" in refused.text
+    assert secret not in refused.text
+
+
+def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
+    browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
+    other = house.signed_in(house.token("submitter"), address="10.1.0.3")
+    mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
+    assert len(mine) == len(theirs) == 64
+    path = f"{API}/searches/987654/stop"
+    assert browser.post(path).status_code == 403
+    assert browser.post(path, headers={"X-CSRF-Token": theirs}).status_code == 403
+    assert browser.post(path, data={"csrf": theirs}).status_code == 403
+    assert browser.post(path, headers={"X-CSRF-Token": mine}).status_code == 404
+    assert browser.post(path, data={"csrf": mine}).status_code == 404
+    assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
+
+
+def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:
+    guesser = house.service.client(address="10.2.0.1")
+    codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
+    assert codes == [401] * 10 + [429] * 5
+    assert guesser.get(f"{API}/searches", headers={"Authorization": "Bearer guess"}).status_code == 429
+    late = guesser.post("/sign-in", data={"token": "guess"})
+    assert 0 < int(late.headers["retry-after"]) <= 10
+    good = house.service.client(house.token("viewer"), address="10.2.0.1")
+    assert good.get(f"{API}/searches").status_code == 200
+    assert house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"}).status_code == 401
+
+
+def test_one_caller_cannot_take_it_all(tmp_path: Path) -> None:
+    with serving(tmp_path / "evo.db", requests_per_s=5) as service:
+        secret = service.client().post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).json()["secret"]
+        busy = service.client(secret)
+        codes = [busy.get(f"{API}/health").status_code for _ in range(60)]
+        assert codes[:20] == [200] * 20
+        assert 429 in codes
+        other = service.client(key) if (key := local_key(tmp_path / "evo.db")) else None
+        assert other is not None
+        assert other.get(f"{API}/searches").status_code == 200
+
+
+def test_bodies_are_limited_whatever_their_length_says(house: House) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    stranger = house.service.client(address="10.3.0.1")
+    for client, path, size in ((stranger, "/sign-in", 70_000), (house.admin, f"{API}/searches", 65 << 20)):
+        told = client.post(path, content=b"", headers={**form, "content-length": str(size)})
+        grown = client.post(path, content=b"token=" + b"x" * size, headers=form)
+        for refused in (told, grown):
+            assert refused.status_code == 413
+            assert "send less" in refused.text
+            if path.startswith(API):
+                assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:
+    for client, path in (
+        (house.admin, f"{API}/searches"),
+        (house.admin, "/workers"),
+        (house.clients["nobody"], f"{API}/searches"),
+        (house.clients["nobody"], "/static/live.js"),
+        (house.clients["nobody"], "/sign-in"),
+        (house.admin, "/nowhere"),
+    ):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff", path
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-opener-policy"] == "same-origin"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert path.startswith("/static") or headers["cache-control"] == "no-store"
+
+
+def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> None:
+    settings = Settings(db=tmp_path / "evo.db", host="0.0.0.0")
+    database = Database.open(settings.db)
+    with pytest.raises(OpenNetwork, match="kernel-evo token create"):
+        refuse_open_network(settings, database)
+    refuse_open_network(Settings(db=tmp_path / "evo.db", host="::1"), database)
+    database.close()
+    with serving(settings.db, host="0.0.0.0") as service:
+        assert service.client().get(f"{API}/searches").status_code == 401, "even if it came to run"
+        assert service.client().get(f"{API}/health").status_code == 200
+        key = local_key(settings.db)
+        assert key is not None
+        assert service.client(key).post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).status_code == 201
+    database = Database.open(settings.db)
+    refuse_open_network(settings, database)
+    database.close()
+
+
+def test_the_key_of_the_database_is_its_owners(tmp_path: Path) -> None:
+    with serving(tmp_path / "evo.db"):
+        first = local_key(tmp_path / "evo.db")
+    assert (tmp_path / "evo.db.key").stat().st_mode & 0o077 == 0
+    with serving(tmp_path / "evo.db") as service:
+        assert local_key(tmp_path / "evo.db") == first
+        service.client().post(f"{API}/tokens", json={"name": "a", "roles": ["viewer"]})
+        owner = service.client(first)
+        assert owner.put(f"{API}/families/{DIGEST}", json={"name": "toy", "document": TOY}).status_code == 200
+        assert register(owner, "local").status_code == 200
+        assert owner.get(f"{API}/tokens").status_code == 200
