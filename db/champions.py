@@ -92,6 +92,16 @@ class Champions:
             query = query.where(fields.contains(f",{name}={value},", autoescape=True))
         return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
 
+    def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
+        """All champions of the key of this one, itself included, newest first."""
+        same = (
+            ChampionRow.family == champion.family,
+            ChampionRow.problem_key == champion.problem_key,
+            ChampionRow.device_model == champion.device_model,
+            ChampionRow.objective_key == champion.objective_key,
+        )
+        return self.session.scalars(select(ChampionRow).where(*same).order_by(ChampionRow.id.desc()).limit(limit)).all()
+
     def _retire(self, champion_id: int, now: datetime, reason: str, *, rolled_back: bool = False) -> bool:
         written = self.session.execute(
             update(ChampionRow)

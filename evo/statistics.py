@@ -58,6 +58,12 @@ def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Gen
     return _resampled(_paired(a, b), _median_ratio, confidence, rng)
 
 
+def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
+    """Interval of median(a) / median(b) for two series taken apart from each other, each resampled by itself."""
+    series = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    return _resampled(series, _median_ratio, confidence, rng, paired=False)
+
+
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
     """How far `a` lies below `b`, in pooled standard deviations, corrected for small samples: positive is faster.
 
@@ -97,13 +103,25 @@ def paired_p_value(a: Samples, b: Samples) -> float:
     return float(wilcoxon(first, second, alternative="less").pvalue)
 
 
+def rank_sum_p_value(a: Samples, b: Samples) -> float:
+    """Probability of two series lying this far apart if they are alike: two-sided Mann-Whitney test, not paired."""
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
+
+
 def _resampled(
-    series: tuple[NDArray[np.float64], ...], statistic: Any, level: float, rng: np.random.Generator
+    series: tuple[NDArray[np.float64], ...],
+    statistic: Any,
+    level: float,
+    rng: np.random.Generator,
+    *,
+    paired: bool = True,
 ) -> Interval:
     from scipy.stats import bootstrap
 
     estimate = float(statistic(*series, axis=-1))
-    if len(series[0]) < 2:
+    if min(map(len, series)) < 2:
         return Interval(low=estimate, estimate=estimate, high=estimate)
     result = bootstrap(
         series,
@@ -111,7 +129,7 @@ def _resampled(
         n_resamples=RESAMPLES,
         confidence_level=level,
         method="percentile",
-        paired=len(series) > 1,
+        paired=paired and len(series) > 1,
         vectorized=True,
         rng=rng,
     )

@@ -34,7 +34,7 @@ def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
 class Outline(HTMLParser):
     """Every tag with its attributes, and that they nest."""
 
-    VOID = ("meta", "link", "img", "br", "input")
+    VOID = ("meta", "link", "img", "br", "input", "col")
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -4,10 +4,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from api.web.pages import champions, families, search, searches, sign_in, workers
+from api.web.pages import champions, compare, evidence, families, search, searches, sign_in, trial, workers
 from api.web.rendering import HERE, render
 
-PAGES = (searches, search, champions, workers, families, sign_in)
+PAGES = (searches, search, trial, compare, champions, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
 
 

@@ -1,0 +1,43 @@
+"""From values to positions on a drawing, with round numbers beside it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A tick: where, and what it says."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """`low` lies at `start`, `high` at `end`, in between linearly; a range of no width lies in the middle."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The position, to a tenth: a drawing needs no more."""
+        share = 0.5 if self.high <= self.low else (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def marks(self, wanted: int, text: Callable[[float], str]) -> tuple[Mark, ...]:
+        """About so many round values inside the range."""
+        if self.high <= self.low:
+            return (Mark(at=self.at(self.low), label=text(self.low)),)
+        step = round_step((self.high - self.low) / wanted)
+        first = math.ceil(self.low / step)
+        values = [place * step for place in range(first, math.floor(self.high / step) + 1)]
+        return tuple(Mark(at=self.at(value), label=text(value)) for value in values)
+
+
+def round_step(least: float) -> float:
+    """The next of 1, 2, 5, 10, 20, 50 … (and of 0.1, 0.2 …) that is at least this."""
+    magnitude = 10.0 ** math.floor(math.log10(least))
+    return next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least * (1 - 1e-9))

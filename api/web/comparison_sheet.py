@@ -1,0 +1,121 @@
+"""Two trials side by side: what they set, what they render to, what they measured."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from api.views import search_view, trial_view
+from api.web.difference import Difference, difference
+from api.web.listing import beginning
+from api.web.samples import WHOLE, Drawing, drawing
+from api.web.shelf import File, Shelf, Shelves
+from api.web.trial_sheet import Setting, settings_of, source_difference, timings_of
+from db.artefacts import Artefacts
+from evo.comparison import Comparison, compare
+from evo.outcome import Measured
+from evo.timing import Timing
+from evo.view import SearchView, TrialView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Half:
+    """One of the two."""
+
+    trial: TrialView
+    search: SearchView
+    shelf: Shelf
+
+    @property
+    def name(self) -> str:
+        return f"trial {self.trial.number} of search {self.search.id}"
+
+    @property
+    def timing(self) -> Timing | None:
+        return next(iter(timings_of(self.trial.outcome, self.search.objective).values()), None)
+
+    @property
+    def resources(self) -> dict[str, float]:
+        return dict(self.trial.outcome.resources) if isinstance(self.trial.outcome, Measured) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What the page shows of the two.
+
+    Attributes:
+        caveats: why the figures may not be comparable at all, in sentences.
+        comparison: None where one was not measured, or too little.
+        profiles: profile reports by name, with what differs from left to right where both have one.
+    """
+
+    left: Half
+    right: Half
+    settings: tuple[Setting, ...]
+    resources: tuple[Setting, ...]
+    source: Difference | None
+    drawing: Drawing | None
+    comparison: Comparison | None
+    profiles: tuple[tuple[str, Difference], ...]
+    caveats: tuple[str, ...]
+
+
+def compared(session: Session, store: Artefacts, left_id: int, right_id: int, now: datetime) -> Compared:
+    """Put two trials beside each other, of one search or of two.
+
+    Raises:
+        NotFound: there is no such trial.
+    """
+    left, right = (_half(session, store, trial_id, now) for trial_id in (left_id, right_id))
+    timings = {half.name: half.timing for half in (left, right)}
+    known = {name: timing for name, timing in timings.items() if timing is not None}
+    return Compared(
+        left=left,
+        right=right,
+        settings=settings_of(left.trial.config, right.trial.config),
+        resources=settings_of(left.resources, right.resources),
+        source=source_difference(left.shelf, right.shelf),
+        drawing=drawing(known, WHOLE),
+        comparison=_comparison(left, right),
+        profiles=tuple(_profiles(left.shelf, right.shelf)),
+        caveats=tuple(_caveats(left, right)),
+    )
+
+
+def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> Half:
+    trial = trial_view(session, trial_id)
+    search = search_view(session, trial.search_id, now)
+    shelf = Shelves(session, store).of_trial(trial, search.device.kind)
+    return Half(trial=trial, search=search, shelf=shelf)
+
+
+def _comparison(left: Half, right: Half) -> Comparison | None:
+    """Seeded by the two trials, so that the page says the same each time."""
+    if left.timing is None or right.timing is None or left.trial.id == right.trial.id:
+        return None
+    rng = np.random.default_rng((left.trial.id, right.trial.id))
+    return compare(left.timing, right.timing, left.search.policy.confidence, rng)
+
+
+def _profiles(left: Shelf, right: Shelf) -> list[tuple[str, Difference]]:
+    theirs = {file.name: file for file in right.about("profile", "ncu")}
+    pairs = [(file, theirs[file.name]) for file in left.about("profile", "ncu") if file.name in theirs]
+    return [(one.name, difference(_lines(one), _lines(other))) for one, other in pairs]
+
+
+def _lines(file: File) -> list[str]:
+    return beginning((file.text or "").splitlines())
+
+
+def _caveats(left: Half, right: Half) -> list[str]:
+    one, other = left.search, right.search
+    different = {
+        "families": one.family != other.family,
+        "problems": one.problem_key != other.problem_key,
+        "devices": one.device.model != other.device.model,
+        "objectives": one.objective != other.objective,
+    }
+    return [
+        f"They are of different {name}: their times are not comparable." for name, differ in different.items() if differ
+    ]

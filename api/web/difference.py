@@ -1,0 +1,92 @@
+"""What changed between two texts, as lines to show one below the other or side by side."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Literal, TypeAlias
+
+CONTEXT = 3
+"""Equal lines around a change; a longer stretch of them is folded away."""
+
+JUNK_FROM = 3000
+"""From so many lines on, frequent ones no longer anchor the comparison: it would take too long."""
+
+Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One line of one of the texts; its number counts from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What stands at one height: a side is None where its text has nothing there."""
+
+    kind: Kind
+    left: Side | None
+    right: Side | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hunk:
+    """A stretch with changes; `skipped` equal lines lie before it."""
+
+    skipped: int
+    lines: tuple[Line, ...]
+
+    @property
+    def unified(self) -> Iterator[Line]:
+        """The same one below the other: what was removed before what came for it."""
+        held: list[Line] = []
+        for line in self.lines:
+            if line.kind == "same":
+                yield from _released(held)
+                held = []
+                yield line
+            else:
+                held.append(line)
+        yield from _released(held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Everything that differs; no hunks where nothing does."""
+
+    hunks: tuple[Hunk, ...]
+    added: int
+    removed: int
+
+
+def difference(left: Sequence[str], right: Sequence[str]) -> Difference:
+    """Compare two texts by lines."""
+    matcher = SequenceMatcher(None, left, right, autojunk=max(len(left), len(right)) > JUNK_FROM)
+    hunks, end, added, removed = [], 0, 0, 0
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        lines: list[Line] = []
+        for tag, left_from, left_to, right_from, right_to in group:
+            lines += _lines(
+                tag == "equal",
+                [Side(number=at + 1, text=left[at]) for at in range(left_from, left_to)],
+                [Side(number=at + 1, text=right[at]) for at in range(right_from, right_to)],
+            )
+            if tag != "equal":
+                removed, added = removed + left_to - left_from, added + right_to - right_from
+        hunks.append(Hunk(skipped=group[0][1] - end, lines=tuple(lines)))
+        end = group[-1][2]
+    return Difference(hunks=tuple(hunks), added=added, removed=removed)
+
+
+def _lines(equal: bool, left: Sequence[Side], right: Sequence[Side]) -> Iterator[Line]:
+    for one, other in zip_longest(left, right):
+        kind: Kind = "same" if equal else "added" if one is None else "removed" if other is None else "changed"
+        yield Line(kind=kind, left=one, right=other)
+
+
+def _released(held: Sequence[Line]) -> Iterator[Line]:
+    yield from (Line(kind="removed", left=line.left, right=None) for line in held if line.left is not None)
+    yield from (Line(kind="added", left=None, right=line.right) for line in held if line.right is not None)

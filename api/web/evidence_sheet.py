@@ -1,0 +1,189 @@
+"""The evidence of a champion as its page shows it: every rule, the interleaved samples, and what came before it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from api.views import champion_view, search_view
+from api.web.axis import Axis, Mark
+from api.web.samples import BOTTOM, LEFT, RIGHT, TOP, WHOLE, Drawing, drawing
+from api.web.shelf import Shelf, Shelves
+from db.archive import Archive
+from db.artefacts import Artefacts
+from db.champions import Champions
+from evo.errors import EvoError
+from evo.export.bundle import Bundle, refuse_unexportable
+from evo.family import Family
+from evo.promotion import Rule
+from evo.statistics import Interval
+from evo.timing import Timing
+from evo.view import ChampionView, SearchView
+from evo.wording import significant, time_text
+
+FAR_SLOWER = 3.0
+"""A baseline that takes this many times as long as the champion has a drawing of its own: it would flatten this one."""
+
+ROW = 34.0
+HISTORY = 50
+
+MICROSECONDS, FRACTIONS = {"intervals"}, {"gain", "noise"}
+"""What the figure of a rule is; of the others it is a bare number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """An interval of time as a line of a drawing."""
+
+    name: str
+    place: int
+    y: float
+    low_x: float
+    x: float
+    high_x: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans:
+    """Intervals below each other on one scale; `summary` says them in words."""
+
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...]
+    summary: str
+    height: float
+    width: float = WHOLE
+    top: float = TOP
+    bottom: float = BOTTOM
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceSheet:
+    """Everything the page of a champion shows.
+
+    Attributes:
+        samples: champion, its second series, incumbent and baselines by name: entry i of each was taken in round i.
+        slower: baselines too slow for the same drawing, in one of their own.
+        history: all champions of the same key, newest first, this one included.
+        not_exportable: why there is no export to download; None where there is one.
+    """
+
+    champion: ChampionView
+    search: SearchView
+    trial_id: int
+    samples: Mapping[str, Timing]
+    drawing: Drawing | None
+    slower: Drawing | None
+    spans: Spans | None
+    history: tuple[ChampionView, ...]
+    shelf: Shelf
+    not_exportable: str | None
+
+
+def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: datetime) -> EvidenceSheet:
+    """The page of a champion.
+
+    Raises:
+        NotFound: there is no such champion.
+    """
+    row = Champions(session).champion(champion_id)
+    champion = champion_view(row)
+    search = search_view(session, champion.search_id, now)
+    samples = samples_of(champion)
+    drawn = {name: timing for name, timing in samples.items() if timing.median_us <= FAR_SLOWER * champion.time_us}
+    history = Champions(session).history(row, HISTORY)
+    return EvidenceSheet(
+        champion=champion,
+        search=search,
+        trial_id=row.trial_id,
+        samples=samples,
+        drawing=drawing(drawn, WHOLE),
+        slower=drawing({name: samples[name] for name in samples if name not in drawn}, WHOLE, first=len(drawn)),
+        spans=_spans(champion),
+        history=tuple(map(champion_view, history)),
+        shelf=Shelves(session, store).of(champion.artefacts, search.device.kind),
+        not_exportable=_refusal(champion, search),
+    )
+
+
+def samples_of(champion: ChampionView) -> dict[str, Timing]:
+    """The interleaved series of its confirmation, its own first."""
+    report = champion.report
+    if report is None:
+        return {}
+    named = {
+        "champion": report.challenger,
+        "champion again": report.challenger_again,
+        "incumbent before": report.incumbent,
+        **report.baselines,
+    }
+    return {name: timing for name, timing in named.items() if timing is not None}
+
+
+def figure_text(rule: Rule, value: float) -> str:
+    """A rule's figure or threshold in its unit."""
+    if rule.name in MICROSECONDS:
+        return time_text(value)
+    return (
+        f"{value:.2%}" if rule.name in FRACTIONS else f"{value:.2g}" if 0 < abs(value) < 0.001 else significant(value)
+    )
+
+
+def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetime) -> Bundle:
+    """The champion's export.
+
+    Raises:
+        NotFound: no such champion, or its files are not in the store.
+        NotExportable: it has no form that works outside.
+    """
+    champion = champion_view(Champions(session).champion(champion_id))
+    search = search_view(session, champion.search_id, now)
+    refuse_unexportable(champion, search)
+    row = Archive(session).search(champion.search_id)
+    (_, source), (_, library) = (store.get(session, champion.artefacts.get(name, "")) for name in ("source", "binary"))
+    family = Family.from_document(row.family.document)
+    return Bundle(champion=champion, search=search, family=family, source=source, library=library)
+
+
+def _refusal(champion: ChampionView, search: SearchView) -> str | None:
+    try:
+        refuse_unexportable(champion, search)
+    except EvoError as error:
+        return str(error)
+    missing = [name for name in ("source", "binary") if name not in champion.artefacts]
+    return f"champion {champion.id} has no stored {missing[0]}" if missing else None
+
+
+def _spans(champion: ChampionView) -> Spans | None:
+    verdict = champion.verdict
+    if verdict is None or verdict.challenger is None:
+        return None
+    named: dict[str, Interval] = {"champion": verdict.challenger}
+    if verdict.incumbent is not None:
+        named["incumbent before"] = verdict.incumbent
+    low, high = min(each.low for each in named.values()), max(each.high for each in named.values())
+    room = 0.1 * (high - low) or 0.01 * high
+    axis = Axis(low=low - room, high=high + room, start=LEFT + 80, end=WHOLE - RIGHT - 20)
+    return Spans(
+        spans=tuple(_span(place, name, interval, axis) for place, (name, interval) in enumerate(named.items())),
+        marks=axis.marks(7, time_text),
+        summary=". ".join(f"{name}: {_between(interval)}" for name, interval in named.items()) + ".",
+        height=TOP + ROW * len(named) + BOTTOM,
+    )
+
+
+def _span(place: int, name: str, interval: Interval, axis: Axis) -> Span:
+    return Span(
+        name=name,
+        place=place if name == "champion" else 2,
+        y=TOP + ROW * (place + 0.5),
+        low_x=axis.at(interval.low),
+        x=axis.at(interval.estimate),
+        high_x=axis.at(interval.high),
+        text=_between(interval),
+    )
+
+
+def _between(interval: Interval) -> str:
+    return f"{time_text(interval.estimate)} ({time_text(interval.low)} to {time_text(interval.high)})"

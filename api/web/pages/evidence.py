@@ -1,0 +1,89 @@
+"""The evidence of a champion, and what can be taken away of it."""
+
+import io
+import zipfile
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from api.access.rule import allow
+from api.deps import Service, ServiceDep
+from api.schemas import Id
+from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet, figure_text
+from api.web.rendering import render
+from evo.export.bundle import evidence_json
+from evo.export.report import evidence_markdown
+
+router = APIRouter(prefix="/champions/{champion_id}")
+
+
+@router.get("")
+@allow("viewer")
+def evidence_page(champion_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    return _page(request, _sheet(service, champion_id), "evidence.html")
+
+
+@router.get("/report.html")
+@allow("viewer")
+def report_page(champion_id: Id, request: Request, service: ServiceDep) -> Response:
+    """One file with everything in it, to keep or to send."""
+    sheet = _sheet(service, champion_id)
+    page = _page(request, sheet, "report.html")
+    return _download(bytes(page.body), "text/html; charset=utf-8", f"{_stem(sheet)}.html")
+
+
+@router.get("/report.md")
+@allow("viewer")
+def report_text(champion_id: Id, service: ServiceDep) -> Response:
+    sheet = _sheet(service, champion_id)
+    text = evidence_markdown(sheet.champion, sheet.search)
+    return _download(text.encode(), "text/markdown; charset=utf-8", f"{_stem(sheet)}.md")
+
+
+@router.get("/evidence.json")
+@allow("viewer")
+def evidence_document(champion_id: Id, service: ServiceDep) -> Response:
+    sheet = _sheet(service, champion_id)
+    return _download(evidence_json(sheet.champion, sheet.search), "application/json", f"{_stem(sheet)}.json")
+
+
+@router.get("/export.zip")
+@allow("viewer")
+def export_archive(champion_id: Id, service: ServiceDep) -> Response:
+    """What `kernel-evo champion export` writes, as an archive."""
+    with service.database.read() as session:
+        bundle = bundle_of(session, service.artefacts, champion_id, service.conductor.clock())
+    folder = f"{bundle.champion.family}-champion-{champion_id}"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in bundle.files().items():
+            archive.writestr(f"{folder}/{name}", content)
+    return _download(packed.getvalue(), "application/zip", f"champion-{champion_id}.zip")
+
+
+def _sheet(service: Service, champion_id: int) -> EvidenceSheet:
+    with service.database.read() as session:
+        return evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
+
+
+def _page(request: Request, sheet: EvidenceSheet, template: str) -> HTMLResponse:
+    champion, search = sheet.champion, sheet.search
+    return render(
+        request,
+        template,
+        sheet=sheet,
+        champion=champion,
+        search=search,
+        verdict=champion.verdict,
+        figure_text=figure_text,
+    )
+
+
+def _stem(sheet: EvidenceSheet) -> str:
+    return f"champion-{sheet.champion.id}"
+
+
+def _download(content: bytes, media_type: str, filename: str) -> Response:
+    """Always a file, never a page of this site: `filename` is made of nothing that anybody typed."""
+    headers = {"Content-Disposition": f'attachment; filename="{filename}"', "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=media_type, headers=headers)

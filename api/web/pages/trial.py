@@ -1,0 +1,55 @@
+"""One trial in full: config, source and what changed in it, samples, correctness, log, attempts, files."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from api.access.rule import allow
+from api.deps import ServiceDep
+from api.paging import Place
+from api.schemas import Digest, Id
+from api.web.rendering import render
+from api.web.shelf import text_of
+from api.web.trial_sheet import sheet_of
+from db.genealogy import Genealogy
+from evo.explain import detail_text
+
+router = APIRouter()
+
+View: TypeAlias = Literal["unified", "split"]
+Against: TypeAlias = Annotated[str | None, Query(max_length=20)]
+
+
+@router.get("/trials/{trial_id}")
+@allow("viewer")
+def trial_page(
+    trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
+) -> HTMLResponse:
+    with service.database.read() as session:
+        now = service.conductor.clock()
+        sheet = sheet_of(session, service.artefacts, trial_id, now, against=against or None)
+    outcome = sheet.trial.outcome
+    detail = "" if outcome is None else detail_text(outcome)
+    return render(request, "trial.html", sheet=sheet, trial=sheet.trial, search=sheet.search, detail=detail, view=view)
+
+
+@router.get("/searches/{search_id}/trials/{number}")
+@allow("viewer")
+def numbered_trial_page(search_id: Id, number: Place, request: Request, service: ServiceDep) -> Response:
+    """The same page by the number that people use."""
+    with service.database.read() as session:
+        trial_id = Genealogy(session, search_id).numbered(number).id
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/trials/{trial_id}{query}", 303)
+
+
+@router.get("/artefacts/{digest}/{filename}")
+@allow("viewer")
+def raw_artefact(digest: Digest, filename: str, service: ServiceDep) -> Response:
+    """A stored text, always as a download and never as a page; a binary as bytes."""
+    with service.database.read() as session:
+        _, content = service.artefacts.get(session, digest)
+    media_type = "application/octet-stream" if text_of(content) is None else "text/plain"
+    headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=media_type, headers=headers)

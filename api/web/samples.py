@@ -1,0 +1,174 @@
+"""Samples drawn: in the order they were taken, and how they are spread. Positions of an SVG; the template draws."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from api.web.axis import Axis, Mark
+from evo.timing import Timing
+from evo.wording import count_text, time_text
+
+HALF, WHOLE = 560.0, 1140.0
+TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 14.0, 12.0, 26.0
+BINS = 60
+MOST_POINTS = 400
+"""Points of one series in the trace; of more, every n-th is drawn, and all count in the spread."""
+
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
+"""Each series has a shape of its own: nobody needs its colour."""
+
+OUTLYING = 4.0
+"""Samples further from the middle half than this many times its width stand at the edge, marked as such."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    x: float
+    y: float
+    outlying: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bin:
+    """A bar; `height` is a fraction of the tallest."""
+
+    x: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One kernel's samples, as points of the trace and as a row of bins.
+
+    Attributes:
+        place: its colour and shape among the others.
+        base: where its row of bins stands.
+        outlying: samples beyond the edges.
+    """
+
+    name: str
+    place: int
+    points: tuple[Point, ...]
+    bins: tuple[Bin, ...]
+    base: float
+    median_x: float
+    median: str
+    spread: str
+    count: int
+    outlying: int
+
+    @property
+    def shape(self) -> str:
+        return SHAPES[self.place % len(SHAPES)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """Trace and spread of one or more series on the same scale of time; `summary` says the same in words."""
+
+    series: tuple[Series, ...]
+    time_marks: tuple[Mark, ...]
+    spread_marks: tuple[Mark, ...]
+    order_marks: tuple[Mark, ...]
+    summary: str
+    row_height: float
+    width: float
+    right: float
+    height: float = TRACE_HEIGHT
+    left: float = LEFT
+    top: float = TOP
+    bottom: float = TRACE_HEIGHT - BOTTOM
+
+    @property
+    def spread_height(self) -> float:
+        return TOP + self.row_height * len(self.series) + BOTTOM
+
+
+def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) -> Drawing | None:
+    """A drawing of these series, first named first; None without any.
+
+    Entries i of all series stand above the same place: interleaved samples were taken together.
+
+    Args:
+        first: place of the first series, where others are drawn beside this.
+    """
+    if not timings:
+        return None
+    low, high = _range([np.asarray(timing.samples_us) for timing in timings.values()])
+    longest = max(len(timing.samples_us) for timing in timings.values())
+    row_height = max(LEAST_ROW, (TRACE_HEIGHT - TOP - BOTTOM) / len(timings))
+    order = Axis(low=0.0, high=max(longest, 2) - 1.0, start=LEFT + 6, end=width - RIGHT - 6)
+    times = Axis(low=low, high=high, start=TRACE_HEIGHT - BOTTOM - 6, end=TOP + 6)
+    across = Axis(low=low, high=high, start=LEFT + 6, end=width - RIGHT - 6)
+    return Drawing(
+        series=tuple(
+            _series(first + row, item, row_height * (row + 1), (order, times, across))
+            for row, item in enumerate(timings.items())
+        ),
+        time_marks=times.marks(5, time_text),
+        spread_marks=across.marks(6, time_text),
+        order_marks=order.marks(6, lambda place: f"{place + 1:.0f}"),
+        summary=". ".join(_sentence(name, timing) for name, timing in timings.items()) + ".",
+        row_height=row_height,
+        width=width,
+        right=width - RIGHT,
+    )
+
+
+def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tuple[float, float]:
+    """What is drawn to scale: all samples but the far outlying ones of each series."""
+    lows, highs = [], []
+    for samples in series:
+        low, high = np.percentile(samples, (25, 75))
+        reach = OUTLYING * max(high - low, 1e-3 * high)
+        inside = samples[(samples >= low - reach) & (samples <= high + reach)]
+        lows.append(float(inside.min()))
+        highs.append(float(inside.max()))
+    low, high = min(lows), max(highs)
+    room = 0.04 * (high - low) or 0.01 * high
+    return low - room, high + room
+
+
+def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis, Axis, Axis]) -> Series:
+    (name, timing), (order, times, across) = item, axes
+    samples = np.asarray(timing.samples_us)
+    inside = samples[(samples >= times.low) & (samples <= times.high)]
+    every = -(-len(samples) // MOST_POINTS)
+    base = round(TOP + below, 1)
+    return Series(
+        name=name,
+        place=place,
+        points=tuple(_point(at, float(samples[at]), order, times) for at in range(0, len(samples), every)),
+        bins=_bins(inside, across),
+        base=base,
+        median_x=across.at(timing.median_us),
+        median=time_text(timing.median_us),
+        spread=time_text(timing.iqr_us),
+        count=len(samples),
+        outlying=len(samples) - len(inside),
+    )
+
+
+def _point(at: int, time_us: float, order: Axis, times: Axis) -> Point:
+    kept = min(max(time_us, times.low), times.high)
+    return Point(x=order.at(at), y=times.at(kept), outlying=kept != time_us)
+
+
+def _bins(samples: np.ndarray[tuple[int], np.dtype[np.float64]], across: Axis) -> tuple[Bin, ...]:
+    counts, edges = np.histogram(samples, bins=BINS, range=(across.low, across.high))
+    tallest = max(1, int(counts.max()))
+    width = round((across.end - across.start) / BINS - 1, 1)
+    return tuple(
+        Bin(x=across.at(float(edge)), width=width, height=round(int(count) / tallest, 3))
+        for count, edge in zip(counts, edges[:-1], strict=True)
+        if count
+    )
+
+
+def _sentence(name: str, timing: Timing) -> str:
+    samples = count_text(len(timing.samples_us), "sample")
+    least, most = time_text(min(timing.samples_us)), time_text(max(timing.samples_us))
+    return f"{name}: median {time_text(timing.median_us)}, {samples} from {least} to {most}"

@@ -1,0 +1,110 @@
+"""The files a trial or a confirmation left behind, as a page lists and shows them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from api.web.listing import LANGUAGES, Listing, listing
+from db.artefacts import Artefacts
+from db.leases import Leases
+from evo.device import DeviceKind
+from evo.errors import NotFound
+from evo.job import ConfirmReport, EvaluateReport
+from evo.view import TrialView
+
+SOURCE, LOG = "source", "compiler.log"
+MOST_BYTES = 4 << 20
+"""Of a larger file nothing is shown: it is a download."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One artefact.
+
+    Attributes:
+        text: what it says; None for a binary, and for one too large to show.
+        missing: its bytes are no longer in the store.
+    """
+
+    name: str
+    digest: str
+    size: int = 0
+    text: str | None = None
+    language: str = "text"
+    missing: bool = False
+
+    @property
+    def listing(self) -> Listing | None:
+        return None if self.text is None else listing(self.text, self.language)
+
+    @property
+    def filename(self) -> str:
+        """Under which name it is downloaded."""
+        return self.name if "." in self.name else f"{self.name}.{'txt' if self.text is not None else 'bin'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelf:
+    """All files of one trial by name."""
+
+    files: Mapping[str, File]
+
+    @property
+    def source(self) -> File | None:
+        return self.files.get(SOURCE)
+
+    @property
+    def log(self) -> File | None:
+        return self.files.get(LOG)
+
+    def about(self, *words: str) -> tuple[File, ...]:
+        """Files whose name begins with one of these words, e.g. ``profile``."""
+        return tuple(file for name, file in self.files.items() if name.startswith(words))
+
+    @property
+    def others(self) -> tuple[File, ...]:
+        return tuple(file for name, file in self.files.items() if name not in (SOURCE, LOG))
+
+
+class Shelves:
+    """Reads files from a store; one that was removed is listed as missing."""
+
+    def __init__(self, session: Session, store: Artefacts) -> None:
+        self._session = session
+        self._store = store
+
+    def of_trial(self, trial: TrialView, kind: DeviceKind) -> Shelf:
+        """Whatever its evaluation and its confirmations left, the latest of each name.
+
+        Args:
+            kind: of the device, which says what the source is written in.
+        """
+        attempts = Leases(self._session).attempts_of_trial(trial.id)
+        reports = [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
+        named = {name: digest for report in reports for name, digest in report.artefacts.items()}
+        return self.of(named | dict(trial.artefacts), kind)
+
+    def of(self, named: Mapping[str, str], kind: DeviceKind) -> Shelf:
+        """The files of these digests, source and log first."""
+        return Shelf(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
+
+    def _file(self, name: str, digest: str, kind: DeviceKind) -> File:
+        try:
+            row, content = self._store.get(self._session, digest)
+        except NotFound:
+            return File(name=name, digest=digest, missing=True)
+        language = LANGUAGES[kind] if name == SOURCE else "text"
+        return File(name=name, digest=digest, size=row.size, text=text_of(content), language=language)
+
+
+def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    first = (SOURCE, LOG)
+    return sorted(named.items(), key=lambda item: (first.index(item[0]) if item[0] in first else len(first), item[0]))
+
+
+def text_of(content: bytes) -> str | None:
+    """The text of a file that is one, and short enough to be shown."""
+    if len(content) > MOST_BYTES or b"\0" in content[:4096]:
+        return None
+    return content.decode(errors="replace")

@@ -1,0 +1,187 @@
+"""One trial as its page shows it: all that is known of it, and how its source differs from another's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from api.views import search_view, trial_view
+from api.web.difference import Difference, difference
+from api.web.listing import beginning
+from api.web.samples import Drawing, drawing
+from api.web.shelf import Shelf, Shelves
+from db.artefacts import Artefacts
+from db.genealogy import Genealogy
+from evo.errors import InvalidInput, NotFound
+from evo.objective import Objective
+from evo.outcome import CaseError, Impossible, Measured, Outcome, Pruned, WrongAnswer
+from evo.promotion import Verdict
+from evo.timing import Timing
+from evo.trial import Config, Value
+from evo.view import SearchView, TrialView
+
+ROLES = ("parent", "champion")
+"""What a trial can be compared with by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One tunable's value, and the other trial's where it has another one."""
+
+    name: str
+    value: Value | None
+    other: Value | None
+
+    @property
+    def differs(self) -> bool:
+        return self.value != self.other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """This trial against another one: settings and source.
+
+    Attributes:
+        role: what the other is to this one: ``parent``, ``champion`` or ``trial``.
+        source: None where one of the two sources is not in the store.
+    """
+
+    role: str
+    other: TrialView
+    settings: tuple[Setting, ...]
+    source: Difference | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """Everything the page of a trial shows.
+
+    Attributes:
+        rank: among `measured` trials that have a time.
+        drawings: its samples by the state of the caches, the ranking one first.
+        challenges: verdicts on this trial, oldest first.
+        reachable: what the sources can be compared with besides a number: ``parent``, ``champion``.
+    """
+
+    trial: TrialView
+    search: SearchView
+    rank: int | None
+    measured: int
+    shelf: Shelf
+    drawings: Mapping[str, Drawing]
+    challenges: tuple[Verdict, ...]
+    reachable: tuple[str, ...]
+    changes: Changes | None
+
+    @property
+    def timings(self) -> Mapping[str, Timing]:
+        return timings_of(self.trial.outcome, self.search.objective)
+
+    @property
+    def cases(self) -> tuple[CaseError, ...]:
+        """Every correctness check, as it was done."""
+        outcome = self.trial.outcome
+        return outcome.cases if isinstance(outcome, Measured | WrongAnswer) else ()
+
+    @property
+    def resources(self) -> Mapping[str, float]:
+        return self.trial.outcome.resources if isinstance(self.trial.outcome, Measured) else {}
+
+    @property
+    def speedup(self) -> float | None:
+        """Over the fastest baseline of the search."""
+        baseline = self.search.baselines.get(self.search.fastest_baseline or "")
+        return None if baseline is None or not self.trial.time_us else baseline.median_us / self.trial.time_us
+
+    @property
+    def share(self) -> float | None:
+        """Of the roofline."""
+        roofline, time_us = self.search.roofline, self.trial.time_us
+        return None if roofline is None or not time_us or not roofline.floor_us else roofline.floor_us / time_us
+
+
+def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *, against: str | None = None) -> Sheet:
+    """The page of a trial.
+
+    Args:
+        against: the other one whose source it is compared with: ``parent``, ``champion``, or a number of this search.
+
+    Raises:
+        NotFound: no such trial, or none to compare it with.
+        InvalidInput: `against` is none of the three.
+    """
+    trial = trial_view(session, trial_id)
+    search = search_view(session, trial.search_id, now)
+    genealogy, shelves, kind = Genealogy(session, search.id), Shelves(session, store), search.device.kind
+    shelf = shelves.of_trial(trial, kind)
+    reachable = tuple(role for role in ROLES if _number_of(role, trial, search) is not None)
+    changes, against = None, against or next(iter(reachable), None)
+    if against is not None:
+        other = trial_view(session, genealogy.numbered(_chosen(against, trial, search)).id)
+        changes = _changes(trial, shelf, other, shelves.of_trial(other, kind), against)
+    return Sheet(
+        trial=trial,
+        search=search,
+        rank=genealogy.rank(genealogy.numbered(trial.number)),
+        measured=search.counts.get("measured", 0),
+        shelf=shelf,
+        drawings={
+            cache: drawn
+            for cache, timing in timings_of(trial.outcome, search.objective).items()
+            if (drawn := drawing({f"trial {trial.number}, {cache}": timing})) is not None
+        },
+        challenges=tuple(each.verdict for each in search.challenges if each.trial == trial.number),
+        reachable=reachable,
+        changes=changes,
+    )
+
+
+def timings_of(outcome: Outcome | None, objective: Objective) -> dict[str, Timing]:
+    """The timings an outcome holds, by the state of the caches: the one that ranks first."""
+    match outcome:
+        case Measured(other=Timing() as other):
+            return {objective.cache: outcome.timing, "cold" if objective.cache == "hot" else "hot": other}
+        case Measured() | Pruned() | Impossible():
+            return {objective.cache: outcome.timing}
+    return {}
+
+
+def settings_of(config: Config, other: Config) -> tuple[Setting, ...]:
+    names = [*config, *(name for name in other if name not in config)]
+    return tuple(Setting(name=name, value=config.get(name), other=other.get(name)) for name in names)
+
+
+def source_difference(left: Shelf, right: Shelf) -> Difference | None:
+    """From the left source to the right one; None where either is not at hand."""
+    texts = [None if shelf.source is None else shelf.source.text for shelf in (left, right)]
+    lines = [beginning(text.splitlines()) for text in texts if text is not None]
+    return difference(*lines) if len(lines) == 2 else None
+
+
+def _changes(trial: TrialView, shelf: Shelf, other: TrialView, theirs: Shelf, against: str) -> Changes:
+    return Changes(
+        role=against if against in ROLES else "trial",
+        other=other,
+        settings=tuple(each for each in settings_of(trial.config, other.config) if each.differs),
+        source=source_difference(theirs, shelf),
+    )
+
+
+def _chosen(against: str, trial: TrialView, search: SearchView) -> int:
+    number = int(against) if against.isdecimal() and len(against) < 10 else _number_of(against, trial, search)
+    if number is None and against in ROLES:
+        raise NotFound(f"trial {trial.number} has no {against} in this search: compare it with a trial's number")
+    if number is None:
+        raise InvalidInput("against", "is neither `parent`, `champion` nor the number of a trial of this search")
+    return number
+
+
+def _number_of(role: str, trial: TrialView, search: SearchView) -> int | None:
+    """Which trial of this search stands in this relation to the trial; None where there is none but itself."""
+    champion = search.champion
+    found = {
+        "parent": trial.parents[0] if trial.parents else None,
+        "champion": champion.trial_number if champion is not None and champion.search_id == search.id else None,
+    }.get(role)
+    return None if found == trial.number else found

@@ -1,0 +1,42 @@
+"""Where a trial stands among the others of its search: by number, by rank, and by descent."""
+
+from collections.abc import Collection, Mapping
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from db.models import TrialRow
+from evo.errors import NotFound
+
+
+class Genealogy:
+    """Queries over one session about the trials of one search."""
+
+    def __init__(self, session: Session, search_id: int) -> None:
+        self.session = session
+        self.search_id = search_id
+
+    def numbered(self, number: int) -> TrialRow:
+        """One trial by its number.
+
+        Raises:
+            NotFound: the search has no such trial.
+        """
+        if (row := self.every([number]).get(number)) is None:
+            raise NotFound(f"search {self.search_id} has no trial {number}: GET /searches/{self.search_id}/trials")
+        return row
+
+    def every(self, numbers: Collection[int]) -> Mapping[int, TrialRow]:
+        """Trials by number; one that does not exist is left out."""
+        query = select(TrialRow).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
+        return {row.number: row for row in self.session.scalars(query)}
+
+    def rank(self, row: TrialRow) -> int | None:
+        """Its place among the measured ones, the earlier one of a tie first; None without a time."""
+        if row.time_us is None:
+            return None
+        tied = (TrialRow.time_us == row.time_us) & (TrialRow.number < row.number)
+        ahead = select(func.count()).where(
+            TrialRow.search_id == self.search_id, or_(TrialRow.time_us < row.time_us, tied)
+        )
+        return 1 + (self.session.scalar(ahead) or 0)

@@ -1,0 +1,218 @@
+"""The pages of one trial, of two, and of a champion's evidence, without a browser."""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from api.schemas import SearchRequest
+from api.web.evidence_sheet import figure_text
+from db.artefacts import Artefacts
+from evo.job import Evaluate, Lease
+from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
+from evo.promotion import Rule
+from tests.integration.serving import served
+from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
+from tests.integration.test_api_pages import HOSTILE, Outline, text_of
+
+HEAD = "#include <math.h>\n" * 20
+CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
+
+
+def stored(stage: Stage, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    with stage.database.write() as session:
+        Artefacts(stage.path.parent / "artefacts").put(
+            session, digest, content, media_type="application/octet-stream", now=stage.now
+        )
+    return digest
+
+
+def hand_in_with_files(stage: Stage, lease: Lease) -> None:
+    """An honest worker that keeps the source, a log, a profile and, of a challenger, the binary."""
+    config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
+    report = answer(lease)
+    files = {
+        "source": f"{HEAD}enum {{ BLOCK = {config.get('BLOCK')} }};\n".encode(),
+        "compiler.log": f"kernel.c:1: warning: {HOSTILE}\n".encode(),
+        "profile.txt": b"l2_hit_rate 0.8\n",
+        "binary": b"\x7fELF\0\0",
+    }
+    if hasattr(report, "artefacts"):
+        report = replace(report, artefacts={name: stored(stage, content) for name, content in files.items()})
+    stage.conductor.report(lease.attempt_id, lease.token, report)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One search that ended with a champion and files, one of hostile names with a wrong answer and a failure."""
+    stage = Stage(tmp_path_factory.mktemp("detail") / "evo.db")
+    stage.submit(budget={"trials": 6})
+    while claimed := stage.claim():
+        hand_in_with_files(stage, claimed[0])
+    hostile = type(DEVICE)(kind="cpu", model=HOSTILE, architecture=HOSTILE, uuid="cpu-0", limits={"cores": 1.0})
+    tunables = {"BLOCK": {"values": [HOSTILE, "b", "c"]}}
+    document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
+    stage.register_worker("w1", hostile)
+    stage.register_family(document, OTHER_DIGEST)
+    stage.conductor.submit(
+        SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3, policy={"quick_samples": 5})
+    )
+    stage.hand_in(stage.one())  # the baselines
+    stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
+    stage.hand_in(stage.one(), WrongAnswer(reason=HOSTILE, cases=(replace(CASE, case=HOSTILE),)))
+    other = Measured(
+        timing=timing(12.0), other=timing(30.0), cases=(CASE,), resources={"registers": 96.0, HOSTILE: 1.0}
+    )
+    stage.hand_in(stage.one(), other)
+    yield stage
+    stage.database.close()
+
+
+@pytest.fixture(scope="module")
+def page(stage: Stage) -> Iterator[httpx.Client]:
+    with served(stage.path) as url, httpx.Client(base_url=url, timeout=20, follow_redirects=True) as client:
+        yield client
+
+
+def trials(stage: Stage, search: int) -> list[int]:
+    return [each.id for each in stage.trials(search)]
+
+
+def shown(page: httpx.Client, path: str) -> str:
+    response = page.get(path)
+    assert response.status_code == 200, response.text
+    assert "unsafe" not in response.headers["content-security-policy"]
+    outline = Outline(response.text)
+    assert all(svg.get("aria-hidden") or svg.get("aria-label") for svg in outline.every("svg"))
+    assert all(cell.get("scope") for cell in outline.every("th"))
+    return response.text
+
+
+def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> None:
+    html = shown(page, "/searches/1/trials/3?against=1")
+    text = text_of(html)
+    view = stage.trials(1)[3]
+    for expected in (
+        "Trial 3",
+        "measured",
+        "Samples",
+        "BLOCK = ",
+        "Against trial 1",
+        "1 lines added",
+        "17 equal lines",
+        "warning: &lt;script&gt;",
+        "l2_hit_rate 0.8",
+        "Not run. They look at challengers only",
+        "evaluate done w1",
+    ):
+        assert expected in text, expected
+    assert f"/trials/{view.id}" in html
+    assert HOSTILE not in html
+
+
+def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: httpx.Client) -> None:
+    champion = stage.champions()[0].trial_number
+    other = next(each for each in stage.trials(1) if each.number != champion)
+    unasked = text_of(shown(page, f"/trials/{other.id}"))
+    assert f"Against champion trial {champion}" in unasked
+    split = shown(page, f"/trials/{other.id}?against=champion&view=split")
+    assert f"trial {champion}" in text_of(split)
+    assert 'class="removed"' in split
+    for against, status, words in (
+        ("99", 404, "has no trial 99"),
+        ("parent", 404, "has no parent in this search"),
+        ("grandparent", 422, "neither"),
+    ):
+        refused = page.get(f"/trials/{other.id}", params={"against": against})
+        assert refused.status_code == status
+        assert words in text_of(refused.text)
+
+
+def test_outcomes_that_failed_say_what_and_where(stage: Stage, page: httpx.Client) -> None:
+    failed, wrong, both = trials(stage, 2)
+    assert "No source was stored" in text_of(shown(page, f"/trials/{failed}"))
+    for trial in (failed, wrong, both):
+        html = shown(page, f"/trials/{trial}")
+        assert "Not run." in html
+        assert HOSTILE not in html
+        assert "&lt;script&gt;alert(1)" in html
+    assert "not finite ≤ 1e-05" in text_of(shown(page, f"/trials/{wrong}")).replace("&le;", "≤")
+    measured = text_of(shown(page, f"/trials/{both}"))
+    assert "Cold" in measured
+    assert "registers 96" in measured
+    assert "✕ failed" in measured
+
+
+def test_files_are_downloads_and_never_pages(stage: Stage, page: httpx.Client) -> None:
+    files = stage.trials(1)[0].artefacts
+    log = page.get(f"/artefacts/{files['compiler.log']}/compiler.log")
+    assert log.headers["content-type"].startswith("text/plain")
+    assert log.headers["content-disposition"] == "attachment"
+    assert log.headers["x-content-type-options"] == "nosniff"
+    assert HOSTILE in log.text
+    assert page.get(f"/artefacts/{files['binary']}/x.html").headers["content-type"] == "application/octet-stream"
+    assert page.get(f"/artefacts/{'0' * 64}/x").status_code == 404
+
+
+def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client) -> None:
+    ordered = sorted(stage.trials(1), key=lambda each: each.time_us or 0)
+    fast, slow = ordered[0].id, ordered[-1].id
+    text = text_of(shown(page, f"/compare?left={fast}&right={slow}"))
+    for expected in ("The left one looks", "Indicative only", "Hedges", "Mann-Whitney", "differs", "lines added"):
+        assert expected in text, expected
+    assert "The reports are equal" in text
+    mixed = shown(page, f"/compare?left={fast}&right={trials(stage, 2)[2]}&view=unified")
+    assert "They are of different devices" in text_of(mixed)
+    assert "registers" in mixed
+    assert HOSTILE not in mixed
+    assert "compared with another one" in text_of(shown(page, f"/compare?left={fast}&right={fast}"))
+    assert page.get(f"/compare?left={fast}&right=9999").status_code == 404
+
+
+def test_a_champions_evidence_is_there_rule_by_rule(stage: Stage, page: httpx.Client) -> None:
+    (champion,) = stage.champions()
+    html = shown(page, f"/champions/{champion.id}")
+    text = text_of(html)
+    verdict = champion.evidence.verdict
+    assert all(f"{rule.name}" in text and rule.text in text for rule in verdict.rules)
+    for expected in ("current", "Promoted: the first champion.", "champion again", "library", "l2_hit_rate", "Export"):
+        assert expected in text, expected
+    assert page.get("/champions/99").status_code == 404
+
+
+def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
+    (champion,) = stage.champions()
+    packed = page.get(f"/champions/{champion.id}/export.zip")
+    assert packed.headers["content-disposition"] == f'attachment; filename="champion-{champion.id}.zip"'
+    with zipfile.ZipFile(io.BytesIO(packed.content)) as archive:
+        names = {name.partition("/")[2] for name in archive.namelist()}
+        config = json.loads(archive.read("toy-champion-1/config.json"))
+    assert names == {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
+    assert config["build"].startswith("cc -O3 -march=native")
+    report = page.get(f"/champions/{champion.id}/report.html")
+    assert report.headers["content-disposition"].startswith("attachment")
+    outline = Outline(report.text.replace("<!doctype html>", ""))
+    assert not [tag for tag, attributes in outline.tags if tag in ("script", "link") or "src" in attributes]
+    assert "Promoted: the first champion." in report.text
+    assert "# toy: champion 1" in page.get(f"/champions/{champion.id}/report.md").text
+    evidence = page.get(f"/champions/{champion.id}/evidence.json").json()
+    assert len(evidence["report"]["challenger"]["samples_us"]) == 10
+
+
+def test_figures_of_rules_have_their_units() -> None:
+    rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
+    assert figure_text(rule, rule.figure) == "3.10%"
+    assert figure_text(replace(rule, name="intervals"), 812.3) == "812.3 µs"
+    assert figure_text(replace(rule, name="significance"), 3e-9) == "3e-09"
+    assert figure_text(replace(rule, name="correct"), 0.0) == "0"
+
+
+def test_a_confirmation_counts_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:
+    (champion,) = stage.champions()
+    assert "confirm done" in text_of(shown(page, f"/trials/{champion.trial_id}"))

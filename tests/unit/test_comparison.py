@@ -1,0 +1,49 @@
+"""Two separate measurements beside each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evo.comparison import Comparison, compare
+from evo.timing import Timing
+
+
+def series(median_us: float, count: int, seed: int) -> Timing:
+    noise = np.random.default_rng(seed).normal(1.0, 0.01, count)
+    return Timing(samples_us=tuple(median_us * noise))
+
+
+def compared(left: Timing, right: Timing) -> Comparison:
+    found = compare(left, right, 0.95, np.random.default_rng(1))
+    assert found is not None
+    return found
+
+
+def test_a_clear_difference_is_told_with_its_direction() -> None:
+    found = compared(series(100.0, 40, 1), series(110.0, 60, 2))
+    assert found.speedup.low < 1.1 < found.speedup.high
+    assert found.left.high < found.right.low
+    assert found.effect > 5
+    assert found.p_value < 1e-6
+    assert found.summary.startswith("The left one looks 1")
+    turned = compared(series(110.0, 60, 2), series(100.0, 40, 1))
+    assert turned.summary.startswith("The right one looks 1")
+    assert turned.effect == pytest.approx(-found.effect)
+
+
+def test_equal_kernels_are_not_told_apart() -> None:
+    found = compared(series(100.0, 40, 1), series(100.0, 40, 2))
+    assert found.p_value > 0.05
+    assert found.summary == "The samples do not tell the two apart."
+
+
+def test_what_cannot_be_compared_is_not() -> None:
+    rng, one = np.random.default_rng(1), series(100.0, 40, 1)
+    assert compare(one, replace(one, samples_us=(100.0, 101.0)), 0.95, rng) is None
+    assert compare(one, replace(one, protocol=one.protocol + 1), 0.95, rng) is None
+
+
+def test_series_without_spread_are_compared_too() -> None:
+    found = compared(Timing(samples_us=(10.0,) * 5), Timing(samples_us=(20.0,) * 5))
+    assert found.speedup.estimate == 2.0

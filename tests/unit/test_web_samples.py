@@ -1,0 +1,57 @@
+"""Samples as a drawing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.web.axis import Axis, round_step
+from api.web.samples import BINS, BOTTOM, HALF, LEFT, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
+from evo.timing import Timing
+
+SERIES = st.lists(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=30), min_size=1, max_size=4)
+
+
+@given(SERIES)
+def test_everything_lies_inside(series: list[list[float]]) -> None:
+    drawn = drawing({str(place): Timing(samples_us=tuple(samples)) for place, samples in enumerate(series)})
+    assert drawn is not None
+    for each, samples in zip(drawn.series, series, strict=True):
+        assert len(each.points) == len(samples) == each.count
+        assert all(LEFT <= point.x <= HALF - RIGHT for point in each.points)
+        assert all(TOP <= point.y <= TRACE_HEIGHT - BOTTOM for point in each.points)
+        assert sum(point.outlying for point in each.points) == each.outlying
+        assert all(LEFT <= bar.x <= HALF - RIGHT for bar in each.bins)
+        assert len(each.bins) <= BINS
+    assert 1 <= len(drawn.time_marks) <= 12
+
+
+def test_nothing_is_no_drawing() -> None:
+    assert drawing({}) is None
+
+
+def test_an_interrupted_sample_does_not_flatten_the_rest() -> None:
+    drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * place for place in range(40)), 5000.0))})
+    assert drawn is not None
+    (series,) = drawn.series
+    assert series.outlying == 1
+    assert series.points[-1].outlying
+    heights = [point.y for point in series.points[:-1]]
+    assert max(heights) - min(heights) > 100
+    assert drawn.summary == "k: median 10.2 µs, 41 samples from 10 µs to 5 ms."
+
+
+def test_long_series_stay_light() -> None:
+    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(5000)))})
+    assert drawn is not None
+    assert len(drawn.series[0].points) <= MOST_POINTS
+    assert drawn.series[0].count == 5000
+
+
+@pytest.mark.parametrize(("least", "step"), [(0.011, 0.02), (1.0, 1.0), (3.0, 5.0), (600.0, 1000.0)])
+def test_steps_are_round(least: float, step: float) -> None:
+    assert round_step(least) == pytest.approx(step)
+
+
+def test_a_range_of_no_width_has_one_mark() -> None:
+    axis = Axis(low=2.0, high=2.0, start=0.0, end=10.0)
+    assert [(mark.at, mark.label) for mark in axis.marks(5, str)] == [(5.0, "2.0")]
