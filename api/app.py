@@ -23,12 +23,14 @@ from api.access.throttle import Rate
 from api.conductor import Conductor
 from api.deps import Service
 from api.feed import Feed
+from api.idempotency import Idempotency
 from api.logs import RequestLog
 from api.origin import OwnOrigin, is_loopback
 from api.routes import (
     artefacts,
     champions,
     document,
+    editing,
     events,
     families,
     health,
@@ -85,13 +87,27 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
     )
+    app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OwnOrigin, host=settings.host)
     app.add_middleware(CarefulHeaders)
     app.add_middleware(RequestLog)
     errors.install(app)
-    every = (health, families, workers, searches, trials, leases, artefacts, champions, events, tokens, document)
+    every = (
+        health,
+        families,
+        workers,
+        searches,
+        editing,
+        trials,
+        leases,
+        artefacts,
+        champions,
+        events,
+        tokens,
+        document,
+    )
     for routes in every:
         app.include_router(routes.router, prefix=PREFIX)
     pages.install(app)

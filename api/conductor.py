@@ -71,7 +71,7 @@ class Conductor:
         with self.database.write() as session:
             archive = Archive(session)
             for row in archive.searches(states=UNFINISHED):
-                self.roster.add(row.id)
+                self.roster.add(row.id, row.priority)
                 if row.active_since is not None:
                     last_seen = archive.last_event(row.id) or row.active_since
                     row.active_s += max(0.0, (last_seen - row.active_since).total_seconds())
@@ -96,7 +96,7 @@ class Conductor:
             session.flush()
             Leases(session).queue(row.id, Baseline(), now=now)
             Events(session).search_changed(row.id)
-        self.roster.add(row.id)
+        self.roster.add(row.id, row.priority)
         log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
         self._on_work()
         return row.id
@@ -116,6 +116,10 @@ class Conductor:
                 log.info("search commanded", search=search_id, command=command)
                 self._obey(active, command)
         self._on_work()
+
+    def prefer(self, search_id: int, priority: int) -> None:
+        """From now on workers serve this search before those of lower priority; the database knows already."""
+        self.roster.prefer(search_id, priority)
 
     def _obey(self, active: ActiveSearch, command: Command) -> None:
         reason = {"stop": endgame.STOPPED, "cancel": "cancelled"}.get(command)

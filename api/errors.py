@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from api.etag import Outdated
 from db.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 
@@ -36,7 +37,13 @@ CONTENT: dict[str, Any] = {
 }
 """What every route may answer instead of its result."""
 
-STATUS: Mapping[type[EvoError], int] = {InvalidInput: 422, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+STATUS: Mapping[type[EvoError], int] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    Outdated: 412,
+    Conflict: 409,
+    StoreUnavailable: 503,
+}
 """The first base of an error found here gives its status; any other `EvoError` is a 500."""
 
 

@@ -2,9 +2,11 @@
 
 import base64
 import json
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
 
 from api.schemas import MAX_INTEGER
 from evo.errors import InvalidInput
@@ -17,18 +19,30 @@ class PageQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cursor: str | None = Field(default=None, max_length=200, description="`next` of the page before")
+    cursor: str | None = Field(default=None, max_length=500, description="`next` of the page before")
     limit: int = Field(default=50, ge=1, le=500, description="items of one page")
 
 
 Place = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Text = Annotated[str, Field(max_length=200)]
 NUMBER: TypeAdapter[int] = TypeAdapter(Place)
 RANK: TypeAdapter[tuple[float, int]] = TypeAdapter(tuple[FiniteFloat, Place])
+ID: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Place])
+TEXT: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Text])
+SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
+    "newest": ID,
+    "oldest": ID,
+    "priority": TypeAdapter(tuple[int, Place]),
+    "fastest": TypeAdapter(tuple[FiniteFloat, Place]),
+    "seen": TypeAdapter(tuple[AwareDatetime, Text]),
+    "id": TEXT,
+}
+"""The shape of a place in a list, by what it is sorted by."""
 
 
 def to_cursor(place: object) -> str:
     """The cursor of the page that begins after this place."""
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(place, default=datetime.isoformat).encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
@@ -44,3 +58,9 @@ def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
         return shape.validate_json(base64.urlsafe_b64decode(padded.encode()))
     except ValueError as error:
         raise InvalidInput("cursor", "is not one of this list: give `next` of the page before, unchanged") from error
+
+
+def page_of(rows: Sequence[T], limit: int, place: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
+    """One page of rows, of which one more than that was asked for, and the cursor of the next, if another follows."""
+    more = len(rows) > limit
+    return rows[:limit], to_cursor(place(rows[limit - 1])) if more else None

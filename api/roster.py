@@ -27,23 +27,32 @@ class Roster:
         self._catalogue = catalogue
         self._clock = clock
         self._searches: dict[int, ActiveSearch | None] = {}
+        self._priorities: dict[int, int] = {}
         self._loading = threading.RLock()
 
-    def add(self, search_id: int) -> None:
+    def add(self, search_id: int, priority: int = 0) -> None:
         """Take up an unfinished search; it is read from the database when first needed."""
         with self._loading:
             self._searches.setdefault(search_id, None)
+            self._priorities[search_id] = priority
+
+    def prefer(self, search_id: int, priority: int) -> None:
+        """Change the order in which workers serve the searches."""
+        with self._loading:
+            if search_id in self._searches:
+                self._priorities[search_id] = priority
 
     def remove(self, search_id: int) -> None:
         """Let go of a search that has ended."""
         with self._loading:
             self._searches.pop(search_id, None)
+            self._priorities.pop(search_id, None)
 
     @property
     def ids(self) -> list[int]:
-        """The searches taken up, oldest first."""
+        """The searches taken up, those of higher priority first, of equal ones the oldest."""
         with self._loading:
-            return sorted(self._searches)
+            return sorted(self._searches, key=lambda search_id: (-self._priorities[search_id], search_id))
 
     @contextmanager
     def held(self, search_id: int) -> Iterator[ActiveSearch | None]:

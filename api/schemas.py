@@ -34,6 +34,8 @@ TrialState: TypeAlias = Literal[
     "cancelled",
 ]
 """A kind of `evo.outcome.Outcome`, or that there is none yet."""
+Priority = Annotated[int, Field(ge=-1000, le=1000)]
+MAX_NOTES = 20_000
 MAX_COUNT = 10**9
 """Trials of one search: more than any takes, and few enough to count with."""
 
@@ -59,8 +61,9 @@ def _bounded(budget: Budget) -> Budget:
     for name in ("trials", "stagnation"):
         if (getattr(budget, name) or 0) > MAX_COUNT:
             raise InvalidInput(f"budget.{name}", f"at most {MAX_COUNT}; leave it out for no limit")
-    if not math.isfinite(budget.minutes or 0.0):
-        raise InvalidInput("budget.minutes", "must be a finite number; leave it out for no limit")
+    for name in ("minutes", "cost", "cost_per_hour"):
+        if not math.isfinite(getattr(budget, name) or 0.0):
+            raise InvalidInput(f"budget.{name}", "must be a finite number; leave it out for no limit")
     return budget
 
 
@@ -82,6 +85,23 @@ class WorkerBody(Body):
     devices: tuple[Device, ...]
 
 
+class WarmStart(Body):
+    """Configs that did well elsewhere, the best one first; those that do not fit the space are left out, and counted.
+
+    `source` says where they were recorded. A tunable that was not recorded gets its default.
+    """
+
+    source: Name
+    configs: list[dict[str, Value]] = Field(min_length=1, max_length=10_000)
+
+
+class Webhook(Body):
+    """Who is told when the search ends; messages are signed with `secret`, or with the service's own."""
+
+    url: str = Field(min_length=1, max_length=2000)
+    secret: str | None = Field(default=None, min_length=16, max_length=200)
+
+
 class SearchRequest(Body):
     """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one."""
 
@@ -94,6 +114,18 @@ class SearchRequest(Body):
     seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
     budget: Annotated[Budget, _only_known(Budget), AfterValidator(_bounded)] = Budget()
     policy: dict[str, Any] | str = "default"
+    priority: Priority = 0
+    notes: str = Field(default="", max_length=MAX_NOTES)
+    warm_start: WarmStart | None = None
+    webhook: Webhook | None = None
+
+
+class SearchPatch(Body):
+    """What to change of a search; what is left out stays as it is."""
+
+    notes: Annotated[str, Field(max_length=MAX_NOTES)] | None = None
+    priority: Priority | None = None
+    archived: bool | None = None
 
 
 class LeaseRequest(Body):
@@ -157,6 +189,13 @@ class Receipt(BaseModel):
 
     accepted: bool = True
     repeated: bool = False
+
+
+class Restore(Body):
+    """Why, and which champion is the current one now, as far as the caller knows; None: there is none."""
+
+    reason: str = Field(min_length=1, max_length=2000)
+    over: Id | None
 
 
 class Rollback(Body):

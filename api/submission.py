@@ -1,13 +1,13 @@
 """From a request to the terms of a search: everything is checked here, once, before anything is stored."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from api.catalogue import Catalogue
-from api.schemas import SearchRequest
+from api.schemas import SearchRequest, WarmStart
 from db.archive import Archive
 from db.champions import Champions
 from db.fleet import Fleet
@@ -23,11 +23,15 @@ from evo.roofline import Roofline, device_roofline
 from evo.space import Space
 from evo.strategy.base import Context
 from evo.trial import Config
+from evo.view import WarmStartView
 
 PREFERENCE = ("cuda", "cpu", "replay")
 """Which kind of device ``auto`` takes, among those the family runs on and a worker offers."""
 
 MAX_WARM_STARTS = 5
+MAX_IMPORTED = 20
+"""Recorded configs tried first: they are the best of another day, and the search has to have its own say."""
+
 OTHER_MODEL = 2.0
 """How far a champion of another device model counts as away, in doublings of one problem field."""
 
@@ -58,11 +62,16 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         policy=policy_from(request.policy),
         state="running",
         active_s=0.0,
+        priority=request.priority,
+        notes=request.notes,
     )
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
     row.roofline = _roofline(family, row)
     row.warm_starts = warm_starts(space, row, Champions(session).champions(family=family.name))
+    if request.warm_start is not None:
+        row.warm_start, recorded = imported(space, request.warm_start)
+        row.warm_starts = unique(space, [*recorded, *row.warm_starts])
     try:
         strategy.build(request.strategy, Context(space=space, warm_starts=row.warm_starts))
     except NotFound as error:
@@ -113,11 +122,21 @@ def warm_starts(space: Space, search: SearchRow, champions: Sequence[ChampionRow
     """Configs worth trying first: champions of the nearest problems, then the family's default; valid ones."""
     nearest = sorted(champions, key=lambda champion: (_distance(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
-    unique: list[Config] = []
-    for config in (*configs, space.default()):
-        if config not in unique:
-            unique.append(config)
-    return unique
+    return unique(space, [*configs, space.default()])
+
+
+def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
+    """The best of recorded configs that are in the space, and how many of them are not."""
+    completed = [{**space.default(), **config} for config in given.configs]
+    valid = [config for config in completed if config in space]
+    used = unique(space, valid)[:MAX_IMPORTED]
+    counts = {"used": len(used), "invalid": len(completed) - len(valid), "spare": len(valid) - len(used)}
+    return WarmStartView(source=given.source, **counts), used
+
+
+def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
+    """The same without repetitions, each where it first stands."""
+    return list({space.key(config): config for config in configs}.values())
 
 
 def _distance(search: SearchRow, champion: ChampionRow) -> float:

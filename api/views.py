@@ -23,6 +23,7 @@ from evo.view import (
     SlotView,
     SpaceView,
     TrialView,
+    WebhookView,
     WorkerView,
 )
 
@@ -72,6 +73,12 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
         finished_at=row.finished_at,
         elapsed_s=elapsed_s(row, now),
         overhead_ms=statistics.median(overheads) if overheads else None,
+        priority=row.priority,
+        notes=row.notes,
+        archived=row.archived_at is not None,
+        cost=row.budget.spent(elapsed_s(row, now)),
+        warm_start=row.warm_start,
+        webhook=None if row.webhook is None else WebhookView(url=row.webhook.url),
     )
 
 

@@ -59,6 +59,28 @@ class Champions:
         Events(self.session).search_changed(champion.search_id)
         return earlier
 
+    def restore(self, champion_id: int, *, over: int | None, reason: str, now: datetime) -> ChampionRow:
+        """Make an earlier champion the current one of its key again, provided the current one is still `over`.
+
+        Raises:
+            IncumbentChanged: it is not.
+        """
+        champion = self.champion(champion_id)
+        current = self._current(*_key(champion))
+        if current is champion:
+            return champion
+        if (None if current is None else current.id) != over:
+            what = "there is none" if current is None else f"it is champion {current.id}"
+            raise IncumbentChanged(f"the current champion of this problem is another than you say: {what}")
+        if current is not None:
+            if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}"):
+                raise IncumbentChanged(f"champion {over} is no longer the current one")
+            self.session.refresh(current)
+        champion.current, champion.retired_at, champion.retired_reason, champion.rolled_back = True, None, None, False
+        self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
+        return champion
+
     def champion(self, champion_id: int) -> ChampionRow:
         if (row := self.session.get(ChampionRow, champion_id)) is None:
             raise NotFound(f"there is no champion {champion_id}: GET /champions lists them")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, String, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from db.columns import Document, Moment
@@ -20,6 +20,7 @@ from evo.promotion import Verdict
 from evo.roofline import Roofline
 from evo.search import Budget
 from evo.trial import Config, Proposal, Value
+from evo.view import WarmStartView
 
 JobState: TypeAlias = Literal["queued", "leased", "done", "abandoned", "cancelled"]
 AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "released", "cancelled"]
@@ -31,6 +32,14 @@ class SpaceSize:
 
     product_size: int
     valid_count: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """Who is told when a search ends, and the key its message is signed with."""
+
+    url: str
+    secret: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +100,11 @@ class SearchRow(Base):
     finished_at: Mapped[datetime | None]
     active_s: Mapped[float] = mapped_column(default=0.0)
     active_since: Mapped[datetime | None]
+    priority: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    notes: Mapped[str] = mapped_column(default="", server_default=text("''"))
+    archived_at: Mapped[datetime | None]
+    warm_start: Mapped[WarmStartView | None] = mapped_column(Document(WarmStartView))
+    webhook: Mapped[Webhook | None] = mapped_column(Document(Webhook))
 
     family: Mapped[FamilyRow] = relationship(lazy="raise")
 
@@ -298,3 +312,35 @@ class SessionRow(Base):
     token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id"), index=True)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+
+
+class DeliveryRow(Base):
+    """A message that a search ended; due at `next_at`, which is None once it was delivered or given up."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (Index(None, "next_at"), Index(None, "search_id"))
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int]
+    url: Mapped[str]
+    secret: Mapped[str]
+    message: Mapped[str]
+    created_at: Mapped[datetime]
+    attempts: Mapped[int] = mapped_column(default=0)
+    next_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    error: Mapped[str | None]
+
+
+class AnswerRow(Base):
+    """What was answered to a request with an idempotency key; no status: it is being worked on, or was interrupted."""
+
+    __tablename__ = "answers"
+    __table_args__ = (Index(None, "asked_at"),)
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    asked_at: Mapped[datetime]
+    status: Mapped[int | None]
+    headers: Mapped[list[tuple[str, str]] | None] = mapped_column(Document(list[tuple[str, str]]))
+    body: Mapped[bytes | None] = mapped_column(LargeBinary)

@@ -14,7 +14,7 @@ from evo.space import Space
 from evo.strategy.base import Strategy
 from evo.trial import Trial
 
-StopReason: TypeAlias = Literal["trials", "minutes", "exhausted", "stagnation"]
+StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]
 
 CHALLENGERS = 3
 """How many of the elites may challenge the incumbent: a lucky measurement at the top does not shut out the next."""
@@ -28,17 +28,27 @@ class Budget:
         trials: trials asked for, however they end.
         minutes: of running, by the clock of whoever owns the search.
         stagnation: trials that ended since the best one did.
+        cost: of running, in whatever money `cost_per_hour` is in; needs that rate.
+        cost_per_hour: what the machines that work for the search cost together.
     """
 
     trials: int | None = None
     minutes: float | None = None
     stagnation: int | None = None
+    cost: float | None = None
+    cost_per_hour: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trials", "minutes", "stagnation"):
+        for name in ("trials", "minutes", "stagnation", "cost", "cost_per_hour"):
             limit = getattr(self, name)
             if limit is not None and limit <= 0:
                 raise InvalidInput(f"budget.{name}", f"{limit} is not above 0; leave it out for no limit")
+        if self.cost is not None and self.cost_per_hour is None:
+            raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
+
+    def spent(self, elapsed_s: float) -> float | None:
+        """What so many seconds of running cost; None where no rate is known."""
+        return None if self.cost_per_hour is None else self.cost_per_hour * elapsed_s / 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +144,8 @@ class Search:
             return "trials"
         if budget.minutes is not None and elapsed_s >= 60 * budget.minutes:
             return "minutes"
+        if budget.cost is not None and (budget.spent(elapsed_s) or 0.0) >= budget.cost:
+            return "cost"
         if budget.stagnation is not None and self.stagnant >= budget.stagnation:
             return "stagnation"
         return None

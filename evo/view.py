@@ -79,6 +79,37 @@ class ChallengeView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmStartView:
+    """Recorded results that a search begins with.
+
+    Attributes:
+        source: where they were recorded, as the submitter calls it.
+        used: configs that are tried first; `invalid` are not in the space, and `spare` were more than can be used.
+    """
+
+    source: str
+    used: int
+    invalid: int
+    spare: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookView:
+    """Who is told when a search ends.
+
+    Attributes:
+        attempts: deliveries tried so far; `error` is what the last one met with.
+        given_up: it was tried for the last time.
+    """
+
+    url: str
+    attempts: int = 0
+    delivered_at: datetime | None = None
+    error: str | None = None
+    given_up: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchView:
     """One search.
 
@@ -88,6 +119,10 @@ class SearchView:
         speedup: of the best trial over the fastest baseline.
         elapsed_s: of running, pauses left out.
         overhead_ms: median over trials of all but compiling, verifying and measuring.
+        priority: workers serve a search of higher priority first; of equal ones the older.
+        cost: of running so far, where the budget gives a rate.
+        warm_start: what of recorded results it was given to begin with.
+        webhook: who is told when it ends, and whether that worked.
     """
 
     id: int
@@ -118,6 +153,12 @@ class SearchView:
     finished_at: datetime | None
     elapsed_s: float
     overhead_ms: float | None
+    priority: int = 0
+    notes: str = ""
+    archived: bool = False
+    cost: float | None = None
+    warm_start: WarmStartView | None = None
+    webhook: WebhookView | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,15 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
-from api.paging import NUMBER, PageQuery, place_of, to_cursor
-from api.schemas import Id, Rollback
+from api.etag import IfMatch, champion_tag, require
+from api.paging import SORTED, PageQuery, page_of, place_of
+from api.schemas import Id, Restore, Rollback
 from api.views import champion_view
+from db import listing
 from db.champions import Champions
+from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from evo.problem import split_assignments
 from evo.view import ChampionView, Page
 
@@ -24,38 +27,53 @@ class ChampionQuery(PageQuery):
     problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
     history: bool = Field(default=False, description="also those that were replaced or rolled back")
+    sort: ChampionOrder = "newest"
 
 
 @router.get("")
 @allow("viewer")
 def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep) -> Page[ChampionView]:
-    """Champions, newest first."""
+    """Champions, newest first unless sorted otherwise."""
+    wanted = ChampionFilter(
+        family=query.family,
+        problem=split_assignments(query.problem, "problem"),
+        device=query.device,
+        current_only=not query.history,
+    )
     with service.database.read() as session:
-        rows = Champions(session).champions(
-            family=query.family,
-            problem=split_assignments(query.problem, "problem"),
-            device=query.device,
-            current_only=not query.history,
-            before=place_of(query.cursor, NUMBER),
-            limit=query.limit + 1,
-        )
-    items = tuple(champion_view(row) for row in rows[: query.limit])
-    return Page(items=items, next=to_cursor(items[-1].id) if len(rows) > query.limit else None)
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_champions(session, wanted, query.sort, after=after, limit=query.limit + 1)
+    rows, following = page_of(found, query.limit, CHAMPION_ORDERS[query.sort].place)
+    return Page(items=tuple(map(champion_view, rows)), next=following)
 
 
 @router.get("/{champion_id}")
 @allow("viewer")
-def get_champion(champion_id: Id, service: ServiceDep) -> ChampionView:
-    """One champion with its evidence."""
+def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> ChampionView:
+    """One champion with its evidence. Its `ETag` says whether it is the current one."""
     with service.database.read() as session:
-        return champion_view(Champions(session).champion(champion_id))
+        row = Champions(session).champion(champion_id)
+    response.headers["etag"] = champion_tag(row)
+    return champion_view(row)
 
 
 @router.post("/{champion_id}/rollback")
 @allow("submitter")
-def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep) -> ChampionView:
+def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
     """Retire the current champion; the one it replaced is current again. Returns the retired one."""
     with service.database.write() as session:
         champions = Champions(session)
+        require(if_match, champion_tag(champions.champion(champion_id)))
         champions.roll_back(champion_id, reason=body.reason, now=service.conductor.clock())
         return champion_view(champions.champion(champion_id))
+
+
+@router.post("/{champion_id}/promote")
+@allow("submitter")
+def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
+    """Make an earlier champion the current one again, on the evidence it has, in place of the one named `over`."""
+    with service.database.write() as session:
+        champions = Champions(session)
+        require(if_match, champion_tag(champions.champion(champion_id)))
+        row = champions.restore(champion_id, over=body.over, reason=body.reason, now=service.conductor.clock())
+        return champion_view(row)

@@ -1,19 +1,28 @@
 """Kernel families as registered by those who submit searches."""
 
 import re
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
+from pydantic import Field
 
 from api.access.rule import allow
 from api.catalogue import parsed
 from api.deps import ServiceDep
+from api.paging import TEXT, PageQuery, page_of, place_of
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
+from db import listing
 from db.archive import Archive
 from evo.errors import InvalidInput, NotFound
 from evo.view import FamilyView, Page
 
 router = APIRouter(prefix="/families", tags=["families"])
+
+
+class FamilyQuery(PageQuery):
+    text: str | None = Field(default=None, max_length=200, description="occurs in the name")
+
 
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -38,10 +47,14 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 
 @router.get("")
 @allow("viewer")
-def list_families(service: ServiceDep) -> Page[FamilyView]:
-    """The latest version of each family."""
+def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
+    """The latest version of each family, by name."""
     with service.database.read() as session:
-        return Page(items=tuple(family_view(row) for row in Archive(session).families()))
+        after = place_of(query.cursor, TEXT)
+        name = None if after is None else after[0]
+        found = listing.list_families(session, text=query.text, after=name, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, lambda row: (row.name,))
+        return Page(items=tuple(map(family_view, rows)), next=following)
 
 
 @router.get("/{name}")

@@ -3,20 +3,24 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
-from api.paging import NUMBER, RANK, PageQuery, place_of, to_cursor
+from api.etag import IfMatch, require, search_tag
+from api.paging import NUMBER, RANK, SORTED, PageQuery, page_of, place_of, to_cursor
 from api.schemas import Id, SearchRequest, TrialState
 from api.views import search_view, search_views, trial_views
+from db import listing
 from db.archive import Archive, rank_key
 from db.leases import Leases
+from db.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
 from db.models import TrialRow
 from evo.errors import NotFound
 from evo.job import EvaluateReport
 from evo.lifecycle import Command, State
+from evo.problem import split_assignments
 from evo.view import Page, SearchView, TrialView
 
 router = APIRouter(prefix="/searches", tags=["searches"])
@@ -24,6 +28,12 @@ router = APIRouter(prefix="/searches", tags=["searches"])
 
 class SearchQuery(PageQuery):
     state: State | None = None
+    family: str | None = None
+    problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
+    device: str | None = Field(default=None, description="a device model")
+    archived: Literal["false", "true", "any"] = "false"
+    text: str | None = Field(default=None, max_length=200, description="occurs in notes, family or problem")
+    sort: SearchOrder = "newest"
 
 
 class TrialQuery(PageQuery):
@@ -41,49 +51,57 @@ def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
 @router.get("")
 @allow("viewer")
 def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
-    """Searches, newest first."""
+    """Searches, newest first unless sorted otherwise; those in the archive only when asked for."""
+    wanted = SearchFilter(
+        state=query.state,
+        family=query.family,
+        problem=split_assignments(query.problem, "problem"),
+        device=query.device,
+        archived=None if query.archived == "any" else query.archived == "true",
+        text=query.text,
+    )
     with service.database.read() as session:
-        rows = Archive(session).searches(
-            states=None if query.state is None else {query.state},
-            before=place_of(query.cursor, NUMBER),
-            limit=query.limit + 1,
-        )
-        items = search_views(session, rows[: query.limit], service.conductor.clock())
-    return Page(items=items, next=to_cursor(items[-1].id) if len(rows) > query.limit else None)
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_searches(session, wanted, query.sort, after=after, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, SEARCH_ORDERS[query.sort].place)
+        return Page(items=search_views(session, rows, service.conductor.clock()), next=following)
 
 
 @router.get("/{search_id}")
 @allow("viewer")
-def get_search(search_id: Id, service: ServiceDep) -> SearchView:
-    return _view(service, search_id)
+def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
+    """One search. Its `ETag` stands for its state and what people decided, not for its trials."""
+    with service.database.read() as session:
+        response.headers["etag"] = search_tag(Archive(session).search(search_id))
+        return search_view(session, search_id, service.conductor.clock())
 
 
 @router.post("/{search_id}/pause")
 @allow("submitter")
-def pause_search(search_id: Id, service: ServiceDep) -> SearchView:
+def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
     """Hand out no more work until it is resumed; what runs may end."""
-    return _commanded(service, search_id, "pause")
+    return _commanded(service, search_id, "pause", if_match)
 
 
 @router.post("/{search_id}/resume")
 @allow("submitter")
-def resume_search(search_id: Id, service: ServiceDep) -> SearchView:
+def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
     """Go on after a pause."""
-    return _commanded(service, search_id, "resume")
+    return _commanded(service, search_id, "resume", if_match)
 
 
 @router.post("/{search_id}/stop")
 @allow("submitter")
-def stop_search(search_id: Id, service: ServiceDep) -> SearchView:
+def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
     """Ask for no more trials; let what runs end, confirm the best, and finish."""
-    return _commanded(service, search_id, "stop")
+    return _commanded(service, search_id, "stop", if_match)
 
 
 @router.post("/{search_id}/cancel")
 @allow("submitter")
-def cancel_search(search_id: Id, service: ServiceDep) -> SearchView:
+def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
     """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
-    return _commanded(service, search_id, "cancel")
+    return _commanded(service, search_id, "cancel", if_match)
 
 
 @router.get("/{search_id}/trials")
@@ -121,7 +139,10 @@ def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> Evalua
     return report
 
 
-def _commanded(service: ServiceDep, search_id: int, command: Command) -> SearchView:
+def _commanded(service: ServiceDep, search_id: int, command: Command, if_match: str | None) -> SearchView:
+    if if_match is not None:
+        with service.database.read() as session:
+            require(if_match, search_tag(Archive(session).search(search_id)))
     service.conductor.command(search_id, command)
     return _view(service, search_id)
 

@@ -2,14 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.paging import SORTED, PageQuery, page_of, place_of
 from api.schemas import Heartbeat, Reason, WorkerBody
 from api.views import worker_view
+from db import listing
 from db.events import Events
 from db.fleet import Fleet, clear, quarantine
+from db.listing import WORKER_ORDERS, WorkerOrder
 from evo.job import HeartbeatReply
 from evo.view import Page, WorkerView
 
@@ -17,6 +21,13 @@ router = APIRouter(prefix="/workers", tags=["workers"])
 
 WorkerId = Annotated[str, Path(min_length=1, max_length=200)]
 DeviceId = Annotated[str, Path(min_length=1, max_length=200)]
+
+
+class WorkerQuery(PageQuery):
+    """Which workers; `seen` moves those heard of to the front, so read many pages sorted by `id`."""
+
+    device: str | None = Field(default=None, description="a kind, or a device model")
+    sort: WorkerOrder = "seen"
 
 
 @router.put("/{worker_id}")
@@ -29,10 +40,13 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
 
 @router.get("")
 @allow("viewer")
-def list_workers(service: ServiceDep) -> Page[WorkerView]:
-    """Every worker, the one heard of last first."""
+def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) -> Page[WorkerView]:
+    """Every worker, the one heard of last first unless sorted otherwise."""
     with service.database.read() as session:
-        return Page(items=tuple(worker_view(row, row.devices) for row in Fleet(session).workers()))
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].place)
+        return Page(items=tuple(worker_view(row, row.devices) for row in rows), next=following)
 
 
 @router.delete("/{worker_id}", status_code=204)

@@ -26,6 +26,7 @@ ROOFLINE_SHOWN = 0.05
 REASONS = {
     "trials": "every trial of its budget has ended",
     "minutes": "its time was over",
+    "cost": "its money was spent",
     "exhausted": "every valid config was tried",
     "stagnation": "nothing better came for long enough",
     "stopped": "it was stopped by hand",

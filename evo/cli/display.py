@@ -58,6 +58,7 @@ def budget_text(view: SearchView) -> str:
     parts = [
         None if budget.minutes is None else duration_text(60 * budget.minutes),
         None if budget.trials is None else count_text(budget.trials, "trial"),
+        None if budget.cost is None else f"{budget.cost:,.2f} of money",
         None if budget.stagnation is None else f"{count_text(budget.stagnation, 'trial')} without a better one",
     ]
     limits = ", or ".join(part for part in parts if part)
@@ -70,6 +71,7 @@ def share_done(view: SearchView) -> float:
     """How much of the budget is used, 0 to 1; the part that is furthest counts."""
     used = [
         view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
+        (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,
         view.finished / view.budget.trials if view.budget.trials else 0.0,
         view.finished / view.space.valid_count if view.space.valid_count else 0.0,
     ]

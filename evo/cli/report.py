@@ -29,6 +29,7 @@ REASONS = {
     "stopped": "you stopped it",
     "trials": "all trials of the budget are done",
     "minutes": "its time is over",
+    "cost": "its money is spent",
     "exhausted": "every valid config was tried",
     "stagnation": "nothing better came for long enough",
 }

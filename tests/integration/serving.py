@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.server import address, listen
@@ -22,20 +23,26 @@ PATIENCE_S = 60.0
 @contextmanager
 def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
     """The address of a service in this process, which believes to serve `host` and listens on this machine alone."""
-    app = create_app(Settings(db=database, lease_s=lease_s, host=host))
-    listening = listen("127.0.0.1", 0)
+    with listening(create_app(Settings(db=database, lease_s=lease_s, host=host))) as url:
+        yield url
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The address of an application that is served by a thread of the test."""
+    socket = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     try:
         wait_until(lambda: server.started or not thread.is_alive())
         assert server.started
-        yield address(listening)
+        yield address(socket)
     finally:
         app.state.service.wakeup.notify()
         server.should_exit = True
         thread.join(PATIENCE_S)
-        listening.close()
+        socket.close()
     assert not thread.is_alive()
 
 

@@ -1,0 +1,142 @@
+"""``Idempotency-Key``: a POST that is sent again, because its answer got lost, is carried out once.
+
+The answer to a request that did something is kept for 24 hours, and given again. One that was refused (4xx) did nothing
+and may be sent again. Where the service failed or was killed in the middle nobody knows what it did: the same key is
+refused from then on.
+"""
+
+import hashlib
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.access.caller import caller
+from api.deps import Service
+from api.errors import problem
+from db.answers import Answer, Answers
+
+HEADER = "idempotency-key"
+LONGEST_KEY = 255
+MOST_BYTES = 8 << 20
+"""Bodies are read as a whole to be compared; a larger one has no need of a key (artefacts are PUT)."""
+
+KEPT_HEADERS = {"content-type", "location", "etag"}
+
+
+class Idempotency:
+    """Stands behind whatever checks who is asking: keys are told apart by caller."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if (given := headers.get(HEADER)) is None:
+            await self.app(scope, receive, send)
+            return
+        if not 0 < len(given) <= LONGEST_KEY:
+            reason = f"must have 1 to {LONGEST_KEY} characters"
+            await problem(422, f"{HEADER}: {reason}", field=HEADER)(scope, receive, send)
+            return
+        body = await _whole_body(receive)
+        if body is None:
+            await problem(413, "a body this large cannot have an Idempotency-Key: leave it out")(scope, receive, send)
+            return
+        await self._once(scope, _once_more(body, receive), send, given, body)
+
+    async def _once(self, scope: Scope, receive: Receive, send: Send, given: str, body: bytes) -> None:
+        service: Service = scope["app"].state.service
+        answers, now = Answers(service.database), service.conductor.clock()
+        who = caller()
+        key = _digest(who.token_id or who.name, given)
+        fingerprint = _digest(scope["path"], scope["query_string"], body)
+        known = await run_in_threadpool(answers.begin, key, fingerprint, now)
+        if known is None:
+            await self._carry_out(scope, receive, send, answers, key)
+        elif not known.same:
+            way_out = "use a new key for each new request"
+            await problem(422, f"{HEADER}: was used with another request: {way_out}", field=HEADER)(
+                scope, receive, send
+            )
+        elif known.answer is None:
+            way_out = "ask again in a while; should it stay so, see what is there, and use a new key"
+            await problem(409, f"a request with this {HEADER} is under way, or was interrupted: {way_out}")(
+                scope, receive, send
+            )
+        else:
+            await _repeat(known.answer, send)
+
+    async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: Answers, key: str) -> None:
+        """The answer is stored before it is sent: whoever has it may rely on its being given again."""
+        held: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            held.append(message)
+
+        try:
+            await self.app(scope, receive, hold)
+        finally:
+            if held and (answer := _answer(held)).status < 400:
+                await run_in_threadpool(answers.end, key, answer)
+            elif held and answer.status < 500:
+                await run_in_threadpool(answers.forget, key)
+            for message in held:
+                await send(message)
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """The body, or None when it is too large to be kept."""
+    parts: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+        if sum(map(len, parts)) > MOST_BYTES:
+            return None
+    return b"".join(parts)
+
+
+def _once_more(body: bytes, receive: Receive) -> Receive:
+    """Give the body that was read already, then whatever follows."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _answer(messages: list[Message]) -> Answer:
+    start, *rest = messages
+    pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]]
+    return Answer(
+        status=start["status"],
+        headers=tuple(pair for pair in pairs if pair[0] in KEPT_HEADERS),
+        body=b"".join(message.get("body", b"") for message in rest),
+    )
+
+
+async def _repeat(answer: Answer, send: Send) -> None:
+    headers = [*answer.headers, ("idempotency-replayed", "true"), ("content-length", str(len(answer.body)))]
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _digest(*parts: str | bytes) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        whole.update(len(raw).to_bytes(8, "big") + raw)
+    return whole.hexdigest()

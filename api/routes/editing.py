@@ -1,0 +1,52 @@
+"""What people decide about a search beside its course: priority, notes, archive, and that it goes."""
+
+from fastapi import APIRouter, Response
+
+from api.access.rule import allow
+from api.deps import ServiceDep
+from api.etag import IfMatch, require, search_tag
+from api.schemas import Id, SearchPatch
+from api.views import search_view
+from db.archive import Archive
+from db.events import Events
+from db.removal import remove_search
+from evo.errors import Conflict
+from evo.lifecycle import TERMINAL
+from evo.view import SearchView
+
+router = APIRouter(prefix="/searches", tags=["searches"])
+
+
+@router.patch("/{search_id}")
+@allow("submitter")
+def edit_search(
+    search_id: Id, body: SearchPatch, service: ServiceDep, response: Response, if_match: IfMatch = None
+) -> SearchView:
+    """Change notes or priority, or put an ended search into the archive; what is left out stays as it is."""
+    now = service.conductor.clock()
+    with service.database.write() as session:
+        row = Archive(session).search(search_id)
+        require(if_match, search_tag(row))
+        if body.archived and row.state not in TERMINAL:
+            raise Conflict(f"search {search_id} is {row.state}: only one that has ended goes into the archive")
+        if body.notes is not None:
+            row.notes = body.notes
+        if body.priority is not None:
+            row.priority = body.priority
+        if body.archived is not None:
+            row.archived_at = (row.archived_at or now) if body.archived else None
+        Events(session).search_changed(search_id)
+    if body.priority is not None:
+        service.conductor.prefer(search_id, body.priority)
+    with service.database.read() as session:
+        response.headers["etag"] = search_tag(Archive(session).search(search_id))
+        return search_view(session, search_id, now)
+
+
+@router.delete("/{search_id}", status_code=204)
+@allow("submitter")
+def delete_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> None:
+    """Delete an ended search with its trials; refused while a champion's evidence rests on it."""
+    with service.database.write() as session:
+        require(if_match, search_tag(Archive(session).search(search_id)))
+        remove_search(session, search_id)

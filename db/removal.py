@@ -1,0 +1,32 @@
+"""Taking a search out of the database, with all that belongs to it and to nothing else."""
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from db.archive import Archive
+from db.events import Events
+from db.models import AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow
+from evo.errors import Conflict
+from evo.lifecycle import TERMINAL
+
+
+def remove_search(session: Session, search_id: int) -> None:
+    """Delete a search with its trials, jobs, attempts and messages. Artefacts stay until they are collected.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: it has not ended, or a champion rests on it.
+    """
+    search = Archive(session).search(search_id)
+    if search.state not in TERMINAL:
+        raise Conflict(f"search {search_id} is {search.state}: cancel it, or let it end, before you delete it")
+    champions = session.scalars(select(ChampionRow.id).where(ChampionRow.search_id == search_id)).all()
+    if champions:
+        listed = ", ".join(map(str, champions))
+        raise Conflict(f"the evidence of champion {listed} rests on search {search_id}: archive it instead")
+    jobs = select(JobRow.id).where(JobRow.search_id == search_id)
+    session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
+    for table in (JobRow, TrialRow, DeliveryRow):
+        session.execute(delete(table).where(table.search_id == search_id))
+    session.execute(delete(SearchRow).where(SearchRow.id == search_id))
+    Events(session).search_changed(search_id)

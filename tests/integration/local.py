@@ -1,0 +1,29 @@
+"""A service in this process, at whose parts a test may get."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from api.app import create_app
+from api.deps import Service
+from api.settings import Settings
+from tests.integration.serving import client_of, listening
+from tests.integration.test_api import Rest
+
+
+class Local(Rest):
+    """The sequences of `Rest` on a service at hand."""
+
+    def __init__(self, client: httpx.Client, service: Service) -> None:
+        super().__init__(client)
+        self.service = service
+
+
+@contextmanager
+def local(database: Path, **settings: Any) -> Iterator[Local]:
+    app = create_app(Settings(db=database, **settings))
+    with listening(app) as url, client_of(url) as client:
+        yield Local(client, app.state.service)

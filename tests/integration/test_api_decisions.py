@@ -1,0 +1,203 @@
+"""What people decide about searches and champions: guarded, kept, listed, and carried out once."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.local import Local, local
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Local]:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        yield rest
+
+
+def problem_of(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def ended(rest: Local, **terms: Any) -> int:
+    search = rest.submit(**{"budget": {"trials": 1}, **terms})["id"]
+    rest.play()
+    return int(search)
+
+
+def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
+    """A whole list, read in pages of two."""
+    found: list[Any] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = rest.http.get(path, params={"limit": 2, **query, **cursor})
+        assert page.status_code == 200, page.text
+        found += [item[key] for item in page.json()["items"]]
+        if page.json()["next"] is None:
+            return found
+        cursor = {"cursor": page.json()["next"]}
+
+
+def test_notes_priority_and_archive(rest: Local) -> None:
+    search = rest.submit(notes="first idea", priority=2)
+    assert (search["notes"], search["priority"], search["archived"]) == ("first idea", 2, False)
+    path = f"/searches/{search['id']}"
+    problem_of(rest.http.patch(path, json={"archived": True}), 409)
+    changed = rest.http.patch(path, json={"notes": "<b>better</b>"}).json()
+    assert (changed["notes"], changed["priority"]) == ("<b>better</b>", 2)
+    for body, field in (({"priority": 1001}, "priority"), ({"note": "x"}, "note"), ({"notes": "x" * 20_001}, "notes")):
+        assert problem_of(rest.http.patch(path, json=body), 422)["field"] == field
+    rest.http.post(f"{path}/cancel")
+    assert rest.http.patch(path, json={"archived": True}).json()["archived"]
+    assert listed(rest, "/searches") == []
+    assert listed(rest, "/searches", archived="true") == listed(rest, "/searches", archived="any") == [search["id"]]
+    assert not rest.http.patch(path, json={"archived": False}).json()["archived"]
+    assert listed(rest, "/searches") == [search["id"]]
+
+
+def test_work_goes_to_the_higher_priority_first_then_to_the_older_search(rest: Local) -> None:
+    old, new, urgent = rest.submit()["id"], rest.submit(seed=1)["id"], rest.submit(seed=2, priority=5)["id"]
+    assert rest.claim()[0].terms.search_id == urgent
+    rest.http.patch(f"/searches/{new}", json={"priority": 6})
+    assert rest.claim()[0].terms.search_id == new
+    for search in (new, urgent):
+        rest.http.patch(f"/searches/{search}", json={"priority": 0})
+    assert rest.claim()[0].terms.search_id == old
+    assert listed(rest, "/searches", sort="priority") == [old, new, urgent]
+
+
+def test_a_search_is_deleted_unless_it_runs_or_a_champion_rests_on_it(rest: Local) -> None:
+    running = rest.submit(problem="N=32")["id"]
+    assert "cancel it" in problem_of(rest.http.delete(f"/searches/{running}"), 409)["detail"]
+    rest.claim()
+    rest.http.post(f"/searches/{running}/cancel")
+    crowned = ended(rest)
+    assert "champion 1 rests" in problem_of(rest.http.delete(f"/searches/{crowned}"), 409)["detail"]
+    assert rest.http.delete(f"/searches/{running}").status_code == 204
+    for path in (f"/searches/{running}", f"/searches/{running}/trials", f"/searches/{running}/events"):
+        problem_of(rest.http.get(path), 404)
+    problem_of(rest.http.delete(f"/searches/{running}"), 404)
+    assert listed(rest, "/searches") == [crowned]
+    assert rest.submit()["id"] > running
+
+
+def test_decisions_on_what_has_changed_are_refused(rest: Local) -> None:
+    search = rest.submit()["id"]
+    path = f"/searches/{search}"
+    seen = rest.http.get(path).headers["etag"]
+    rest.report(rest.claim()[0])
+    assert rest.http.get(path).headers["etag"] == seen
+    edited = rest.http.patch(path, json={"notes": "mine"}, headers={"If-Match": f'"other", {seen}'})
+    assert edited.status_code == 200
+    for method, where in (("PATCH", path), ("POST", f"{path}/cancel"), ("DELETE", path)):
+        body = {"notes": "theirs"} if method == "PATCH" else None
+        problem_of(rest.http.request(method, where, json=body, headers={"If-Match": seen}), 412)
+    assert rest.http.get(path).json()["notes"] == "mine"
+    now = {"If-Match": rest.http.get(path).headers["etag"]}
+    assert rest.http.post(f"{path}/cancel", headers=now).json()["state"] == "cancelled"
+    assert rest.http.delete(path, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_champions_are_rolled_back_and_restored_only_by_who_knows_them(rest: Local) -> None:
+    ended(rest)
+    first = rest.http.get("/champions/1")
+    ended(rest, seed=1, budget={"trials": 14})
+    (current,) = rest.http.get("/champions").json()["items"]
+    assert current["id"] == 2
+    outdated = {"If-Match": first.headers["etag"]}
+    problem_of(rest.http.post("/champions/1/rollback", json={"reason": "x"}, headers=outdated), 412)
+    promote = {"reason": "measured elsewhere", "over": None}
+    problem_of(rest.http.post("/champions/1/promote", json=promote), 409)
+    known = {"If-Match": rest.http.get("/champions/1").headers["etag"]}
+    restored = rest.http.post("/champions/1/promote", json={**promote, "over": 2}, headers=known)
+    assert (restored.status_code, restored.json()["current"]) == (200, True)
+    assert "champion 1 was restored" in rest.http.get("/champions/2").json()["retired_reason"]
+    assert rest.http.post("/champions/1/promote", json={**promote, "over": 2}).json()["current"]
+    assert listed(rest, "/champions", history=True, sort="fastest") == [2, 1]
+    assert listed(rest, "/champions", history=True, sort="oldest") == [1, 2]
+
+
+def test_lists_are_filtered_and_sorted(rest: Local) -> None:
+    small, large = ended(rest, problem="N=32", notes="what of 100%?"), ended(rest, problem="N=64")
+    running = rest.submit(problem="N=32", priority=-1)["id"]
+    assert listed(rest, "/searches") == [running, large, small]
+    assert listed(rest, "/searches", sort="oldest") == [small, large, running]
+    assert listed(rest, "/searches", problem="N=32") == [running, small]
+    assert listed(rest, "/searches", state="finished", device="Toy CPU", family="toy") == [large, small]
+    assert listed(rest, "/searches", device="Another") == listed(rest, "/searches", family="softmax") == []
+    assert listed(rest, "/searches", text="100%") == [small]
+    assert listed(rest, "/searches", text="%") == [small]
+    problem_of(rest.http.get("/searches", params={"sort": "best"}), 422)
+    devices = rest.http.get("/workers").json()["items"][0]["devices"]
+    for name in ("w3", "w2"):
+        rest.http.put(f"/workers/{name}", json={"name": name, "host": "here", "devices": devices})
+    rest.http.put("/workers/w4", json={"name": "w4", "host": "here", "devices": []})
+    assert listed(rest, "/workers") == ["w4", "w2", "w3", "w1"]
+    assert listed(rest, "/workers", sort="id", device="cpu") == ["w1", "w2", "w3"]
+    assert listed(rest, "/families", "name", text="TOY") == ["toy"]
+    assert listed(rest, "/families", "name", text="_") == []
+
+
+def test_a_post_sent_again_is_carried_out_once(rest: Local) -> None:
+    key = {"Idempotency-Key": "a try"}
+    first = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
+    again = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
+    assert (again.status_code, again.content) == (first.status_code, first.content) == (201, first.content)
+    assert again.headers["content-type"] == first.headers["content-type"]
+    assert "idempotency-replayed" in again.headers
+    assert "idempotency-replayed" not in first.headers
+    assert listed(rest, "/searches") == [first.json()["id"]]
+    other = rest.http.post("/searches", json={"family_digest": "ab" * 32, "seed": 1}, headers=key)
+    assert problem_of(other, 422)["field"] == "idempotency-key"
+    problem_of(rest.http.post("/searches/1/pause", headers=key), 422)
+    for bad in ("", "x" * 256):
+        assert problem_of(rest.http.post("/searches", json={}, headers={"Idempotency-Key": bad}), 422)["field"]
+
+
+def test_what_was_refused_may_be_sent_again_and_what_was_interrupted_may_not(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, key = {"family_digest": "cd" * 32}, {"Idempotency-Key": "k"}
+    problem_of(rest.http.post("/searches", json=body, headers=key), 404)
+    problem_of(rest.http.post("/searches", json={}, headers=key), 422)
+    known = {"family_digest": "ab" * 32}
+    with monkeypatch.context() as broken:
+        broken.setattr("api.routes.searches.search_view", lambda *_: 1 / 0)
+        rest.http.headers["connection"] = "close"
+        problem_of(rest.http.post("/searches", json=known, headers=key), 500)
+    refused = problem_of(rest.http.post("/searches", json=known, headers=key), 409)
+    assert "use a new key" in refused["detail"]
+    assert listed(rest, "/searches") == [1]
+
+
+def test_keys_are_forgotten_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}
+    rest.http.post("/searches", json=body, headers=key)
+    monkeypatch.setattr("db.answers.KEPT", -1 * timedelta(seconds=1))
+    assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
+
+
+def test_recorded_configs_are_tried_first_and_those_that_do_not_fit_are_counted(rest: Local) -> None:
+    configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
+    view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
+    assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1}
+    rest.report(rest.claim()[0])
+    assert vars(rest.claim()[0].job)["config"] == {"BLOCK": 8, "UNROLL": 1}
+
+
+def test_money_ends_a_search_as_time_does(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = rest.http.post("/searches", json={"family_digest": "ab" * 32, "budget": {"cost": 1.0}})
+    assert problem_of(wrong, 422)["field"] == "budget.cost_per_hour"
+    search = rest.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0})["id"]
+    rest.report(rest.claim()[0])
+    clock = rest.service.conductor.clock
+    monkeypatch.setattr(rest.service.conductor, "clock", lambda: clock() + timedelta(seconds=2))
+    rest.play()
+    view = rest.http.get(f"/searches/{search}").json()
+    assert view["reason"] == "cost"
+    assert view["cost"] >= 1.0
