@@ -16,6 +16,7 @@ import structlog
 
 from evo.device import Device, DeviceKind
 from evo.errors import EvoError
+from workers.admission import own_token
 from workers.client import Client
 from workers.devices import driver
 from workers.families import Families
@@ -45,7 +46,8 @@ class Settings:
     """How a worker runs.
 
     Attributes:
-        url, token: of the service.
+        url: of the service.
+        token: the worker's own, or a join token, which is exchanged for one that is kept in `data`.
         data: where its identity and undelivered results are kept.
         cache: where binaries and references are kept; losing it is harmless.
         kinds: of devices to offer.
@@ -73,8 +75,22 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
     stopping = stopping or threading.Event()
     sweep_scratch()
     worker_id = settings.worker_id or claim_identity(settings.data).worker_id
-    with _owning_the_process(stopping), Client(settings.url, token=settings.token) as client, scratch() as folder:
+    with _owning_the_process(stopping), scratch() as folder, _admitted(settings, worker_id, stopping) as client:
         Worker(settings, client=client, worker_id=worker_id, folder=folder, stopping=stopping).run()
+
+
+def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
+    """A client with the token of this worker, which a join token is exchanged for as soon as the service is there."""
+    kept = settings.data / f"{worker_id}.token"
+    while True:
+        with Client(settings.url, token=settings.token) as first:
+            try:
+                token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name or worker_id))
+                return Client(settings.url, token=token)
+            except ServiceUnreachable as error:
+                if stopping.wait(AWAY_S):
+                    raise
+                _LOG.warning("service.away", reason=str(error))
 
 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:

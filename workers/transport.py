@@ -96,7 +96,8 @@ def checked(response: httpx.Response) -> httpx.Response:
     problem = _problem(response)
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
-        raise AccessDenied(f"{detail}: give the service's token with --token or KERNEL_EVO_TOKEN")
+        told = status == 403 or "--token" in detail
+        raise AccessDenied(detail if told else f"{detail}: give a token with --token or KERNEL_EVO_TOKEN")
     if status == 404:
         raise NotFound(detail)
     if status == 409:

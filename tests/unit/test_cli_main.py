@@ -36,7 +36,8 @@ def test_all_commands_are_there() -> None:
     wanted = "search searches trials watch pause resume stop cancel measure render new families serve worker doctor"
     champion = [f"champion {each}" for each in ("show", "export", "rollback")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
-    assert {" ".join(command) for command in commands()} == {*wanted.split(), *champion, *workers}
+    tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
+    assert {" ".join(command) for command in commands()} == {*wanted.split(), *champion, *workers, *tokens}
 
 
 @pytest.mark.parametrize(
