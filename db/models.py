@@ -163,12 +163,15 @@ class JobRow(Base):
     trial: Mapped[TrialRow | None] = relationship(lazy="raise")
 
 
+_LIVE = text("state = 'live'")
+
+
 class AttemptRow(Base):
     """One lease of one job; a report is taken only with its `token`, and only once."""
 
     __tablename__ = "attempts"
     __table_args__ = (
-        Index("uq_attempts_live_job", "job_id", unique=True, sqlite_where=text("state = 'live'")),
+        Index("uq_attempts_live_job", "job_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         Index(None, "state", "expires_at"),
         Index(None, "worker_id", "state"),
     )
@@ -230,6 +233,7 @@ class ChampionRow(Base):
             *("family", "problem_key", "device_model", "objective_key"),
             unique=True,
             sqlite_where=text("current"),
+            postgresql_where=text("current"),
         ),
     )
 

@@ -139,6 +139,7 @@ def upgrade() -> None:
         ["family", "problem_key", "device_model", "objective_key"],
         unique=True,
         sqlite_where=sa.text("current"),
+        postgresql_where=sa.text("current"),
     )
     op.create_table(
         "jobs",
@@ -181,7 +182,14 @@ def upgrade() -> None:
     op.create_index("ix_attempts_job_id", "attempts", ["job_id"])
     op.create_index("ix_attempts_state_expires_at", "attempts", ["state", "expires_at"])
     op.create_index("ix_attempts_worker_id_state", "attempts", ["worker_id", "state"])
-    op.create_index("uq_attempts_live_job", "attempts", ["job_id"], unique=True, sqlite_where=sa.text("state = 'live'"))
+    op.create_index(
+        "uq_attempts_live_job",
+        "attempts",
+        ["job_id"],
+        unique=True,
+        sqlite_where=sa.text("state = 'live'"),
+        postgresql_where=sa.text("state = 'live'"),
+    )
 
 
 def downgrade() -> None:

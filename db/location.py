@@ -1,0 +1,60 @@
+"""Where a database is: a file of SQLite, or the URL of a PostgreSQL server."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Union
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from evo.errors import InvalidInput
+
+SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Printed anywhere it shows no password: neither the URL's own nor one among its parameters.
+
+    Attributes:
+        file: of SQLite; None for PostgreSQL.
+        server: the URL of a PostgreSQL database; None for SQLite.
+    """
+
+    file: Path | None = None
+    server: URL | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, given: Union[str, Path, "Location"]) -> "Location":
+        """What a user named: a path, or a URL that begins with ``postgresql://``.
+
+        Raises:
+            InvalidInput: it begins as such a URL, and is none.
+        """
+        if isinstance(given, Location):
+            return given
+        if isinstance(given, Path) or not given.startswith(SCHEMES):
+            return cls(file=Path(given).expanduser().absolute())
+        try:
+            url = make_url(given).set(drivername="postgresql+psycopg")
+        except (ArgumentError, ValueError):
+            raise InvalidInput("db", "this is no URL of a database; write postgresql://USER@HOST:5432/NAME") from None
+        if not url.database:
+            raise InvalidInput("db", "the URL names no database; write postgresql://USER@HOST:5432/NAME")
+        return cls(server=url)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several service processes may serve it at once."""
+        return self.server is not None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file, where what belongs to it lies."""
+        return None if self.file is None else self.file.parent
+
+    def __str__(self) -> str:
+        if self.server is None:
+            return str(self.file)
+        shown = {name: "***" if "password" in name else value for name, value in self.server.query.items()}
+        return self.server.set(drivername="postgresql", query=shown).render_as_string(hide_password=True)

@@ -1,0 +1,141 @@
+"""PostgreSQL: one database, any number of service processes."""
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import psycopg
+import structlog
+from sqlalchemy import URL, Connection, Engine, create_engine, inspect, text
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError, TimeoutError
+from sqlalchemy.orm import Session
+
+from db.location import Location
+from db.signals import Topic
+from db.sqlite import refuse_foreign
+from db.store import StoreUnavailable
+from evo.errors import EvoError, InvalidInput
+
+log = structlog.get_logger("database")
+
+CHANNEL = "kernel_evo"
+UPGRADE_LOCK = 0x6B65726E656C
+"""Key of the advisory lock that processes take to bring the schema up to date."""
+CONNECTIONS = 12
+"""Of one process at most, beside the one that listens: a few processes fit a server's default of 100."""
+STALLED_S = 20
+"""A process that stops within a transaction (paused, swapped out) keeps others from a search for no longer."""
+LOCK_WAIT_S = 10
+"""How long a statement waits for a row that another process holds."""
+CONNECT_S = 5
+RECONNECT_S = 1.0
+
+
+class PostgreSQL:
+    """See `db.store.Store`. Readers see one state, that of their first statement."""
+
+    reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ"}  # noqa: RUF012 — the protocol's plain attribute
+    writes: dict[str, Any] = {}  # noqa: RUF012
+    one_writer = False
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._url = cast(URL, location.server)
+        self._me = uuid.uuid4().hex[:12]
+
+    def engine(self) -> Engine:
+        limits = {
+            "idle_in_transaction_session_timeout": STALLED_S,
+            "lock_timeout": LOCK_WAIT_S,
+            "statement_timeout": 60,
+        }
+        options = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
+        return create_engine(
+            self._url,
+            connect_args={**_CONNECT, "options": f"{options} -c timezone=UTC"},
+            pool_size=CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=LOCK_WAIT_S,
+            query_cache_size=500,
+        )
+
+    def before_upgrade(self, connection: Connection) -> None:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+        refuse_foreign(str(self.location), inspect(connection).get_table_names())
+
+    def explained(self, error: SQLAlchemyError) -> EvoError | None:
+        if isinstance(error, TimeoutError):
+            return StoreUnavailable(f"database {self.location}: all its {CONNECTIONS} connections are busy: try again")
+        if isinstance(error, DataError) and "NUL" in str(error.orig):
+            return InvalidInput("body", "a text contains a NUL character, which the database cannot hold")
+        if not isinstance(error, DBAPIError):
+            return None
+        way_out = _way_out(error)
+        reason = str(error.orig).strip().partition("\n")[0]
+        return None if way_out is None else StoreUnavailable(f"database {self.location}: {way_out} ({reason})")
+
+    def publish(self, session: Session, topics: Sequence[Topic]) -> None:
+        for topic in topics:
+            session.execute(_NOTIFY, {"channel": CHANNEL, "payload": f"{self._me} {topic}"})
+
+    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+        """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._hear, args=(hearer, stopping), name="listener", daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            stopping.set()
+            thread.join(CONNECT_S)
+
+        return stop
+
+    def _hear(self, hearer: Callable[[Topic], None], stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                self._hear_once(hearer, stopping)
+            except psycopg.Error as error:
+                log.warning("database away", reason=str(error).strip().partition("\n")[0])
+                stopping.wait(RECONNECT_S)
+
+    def _hear_once(self, hearer: Callable[[Topic], None], stopping: threading.Event) -> None:
+        parameters = self._url.translate_connect_args(username="user", database="dbname") | dict(self._url.query)
+        with psycopg.connect(**parameters, **_CONNECT, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            while not stopping.is_set():
+                for notice in connection.notifies(timeout=0.5, stop_after=1):
+                    sender, _, topic = notice.payload.partition(" ")
+                    if sender != self._me:
+                        hearer(topic)
+
+
+_CONNECT: dict[str, Any] = {
+    "application_name": "kernel-evo",
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+
+
+_WAYS_OUT = {
+    "28": "it refuses this user: check user and password in its URL (or ~/.pgpass)",
+    "3D": "there is no such database on that server: make it (CREATE DATABASE), or use another --db",
+    "53": "the server has run out of connections, memory or disk: free some and try again",
+    "55": "another process holds what is needed, longer than usual: try again",
+    "57": "the server is shutting down, or ended this connection: try again",
+    "40": "two processes were in each other's way: try again",
+    "25P03": "this process stood still for too long within a transaction, which was undone: try again",
+    "42501": "this user may not do that: let it own the database",
+}
+"""By the beginning of PostgreSQL's error code."""
+
+
+def _way_out(error: DBAPIError) -> str | None:
+    code = getattr(error.orig, "sqlstate", None)
+    if code is None:
+        lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
+        return "the server does not answer: is it running, and is the address right?" if lost else None
+    return next((text for sign, text in _WAYS_OUT.items() if code.startswith(sign)), None)

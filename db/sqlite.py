@@ -1,0 +1,110 @@
+"""SQLite: one file, one process that serves it."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from db.location import Location
+from db.signals import Topic
+from db.store import StoreUnavailable
+from evo.errors import EvoError
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a statement waits for another process that writes to the same file."""
+
+
+class SQLite:
+    """See `db.store.Store`. Readers never wait for writers (write-ahead log)."""
+
+    reads: dict[str, Any] = {}  # noqa: RUF012 — the protocol's plain attribute
+    writes: dict[str, Any] = {"begin": "IMMEDIATE"}  # noqa: RUF012
+    one_writer = True
+
+    def __init__(self, location: Location) -> None:
+        self.path = cast(Path, location.file)
+
+    def engine(self) -> Engine:
+        """The pool; its file's folder is made where it is missing.
+
+        Raises:
+            StoreUnavailable: it cannot be made.
+            EvoError: another program keeps its tables in that file.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"no folder for it ({error.strerror})"
+            raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
+        self._refuse_foreign()
+        engine = create_engine(
+            f"sqlite:///{self.path}",
+            connect_args={"timeout": BUSY_TIMEOUT_S},
+            pool_size=8,
+            max_overflow=32,
+            query_cache_size=500,
+        )
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def before_upgrade(self, connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA user_version = 1")  # a write, so that a read-only file shows
+
+    def explained(self, error: SQLAlchemyError) -> EvoError | None:
+        reason = str(error.orig if isinstance(error, DBAPIError) else error)
+        way_out = next((text for sign, text in _WAYS_OUT.items() if sign in reason.lower()), None)
+        return None if way_out is None else StoreUnavailable(f"database {self.path}: {way_out} ({reason})")
+
+    def publish(self, session: Session, topics: Sequence[Topic]) -> None:
+        """There is no other process."""
+
+    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def _refuse_foreign(self) -> None:
+        """Look into a file that exists, without writing to it, before it is opened for good."""
+        if not self.path.exists():
+            return
+        read_only = f"{self.path.as_uri()}?mode=ro"
+        engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(read_only, uri=True), poolclass=NullPool)
+        with engine.connect() as connection:
+            refuse_foreign(str(self.path), inspect(connection).get_table_names())
+
+
+def refuse_foreign(location: str, tables: Sequence[str]) -> None:
+    """Leave the tables of another program alone.
+
+    Raises:
+        EvoError: that is what these are.
+    """
+    if tables and "alembic_version" not in tables:
+        raise EvoError(
+            f"database {location}: it is not a kernel-evo database (it holds {', '.join(sorted(tables)[:3])}): "
+            "nothing was written to it; use another --db"
+        )
+
+
+def _configure(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # the driver's own idea of when to begin would keep writers from queueing
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
+
+
+_WAYS_OUT = {
+    "locked": "another process holds it: end that process, or use another --db",
+    "readonly": "it is read-only here: make the file and its folder writable, or use another --db",
+    "unable to open": "it cannot be opened or created: check that its folder is writable, or use another --db",
+    "not a database": "it is not a kernel-evo database: move the file away, or use another --db",
+    "malformed": "it is damaged: restore a backup, or use another --db",
+    "full": "the disk is full: free some space and start again; nothing that was acknowledged is lost",
+    "disk i/o": "the disk refuses to read or write it: check the disk, or use another --db",
+}

@@ -1,0 +1,57 @@
+"""What differs between the engines, as `db.session` needs it; one implementation each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from db.location import Location
+from db.signals import Topic
+from evo.errors import EvoError
+
+
+class StoreUnavailable(EvoError, OSError):
+    """The database cannot be read or written now; the message names it and the way out."""
+
+
+class Store(Protocol):
+    """One engine's ways. `db.sqlite` and `db.postgresql` implement it."""
+
+    reads: dict[str, Any]
+    """Execution options of a transaction that only reads."""
+    writes: dict[str, Any]
+    """Execution options of one that writes."""
+    one_writer: bool
+    """Whether writers of this process should queue for each other, since the engine lets in one at a time."""
+
+    def engine(self) -> Engine:
+        """A pool of connections; none is opened yet.
+
+        Raises:
+            EvoError: the location cannot be used.
+        """
+
+    def before_upgrade(self, connection: Connection) -> None:
+        """Keep other processes from upgrading at the same time, until the transaction ends."""
+
+    def explained(self, error: SQLAlchemyError) -> EvoError | None:
+        """The error in the user's words; None for one that is a bug of ours."""
+
+    def publish(self, session: Session, topics: Sequence[Topic]) -> None:
+        """Tell other processes when the session's transaction is committed."""
+
+    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+        """Hear what other processes publish; returns what ends that."""
+
+
+def store_of(location: Location) -> Store:
+    """The engine of a location."""
+    if location.server is not None:
+        from db.postgresql import PostgreSQL
+
+        return PostgreSQL(location)
+    from db.sqlite import SQLite
+
+    return SQLite(location)
