@@ -55,12 +55,17 @@ MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
 
+<<<<<<< HEAD
 BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
 )
 """Only tells the OpenAPI document; `api.access.door` has looked at it long before."""
 
 Opened: TypeAlias = tuple[Ownership, Database]
+=======
+Opened: TypeAlias = tuple[Ownership | None, Database]
+"""A database, and what keeps others from serving it: of SQLite only."""
+>>>>>>> 6d24119 (db: PostgreSQL beside SQLite, one conformance suite)
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents; lists come in pages, "
@@ -115,17 +120,18 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Become the one service of the database, and open it.
+    """Open the database; of a file of SQLite, become its one service first.
 
     Raises:
-        Conflict: another service runs on it.
+        Conflict: another service runs on that file.
         EvoError: it cannot be used.
     """
-    ownership = Ownership.take(settings.db)
+    ownership = None if settings.db.file is None else Ownership.take(settings.db.file)
     try:
         return ownership, Database.open(settings.db)
     except BaseException:
-        ownership.release()
+        if ownership is not None:
+            ownership.release()
         raise
 
 
@@ -135,8 +141,12 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     wakeup = Wakeup()
     wakeup.attach()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
+<<<<<<< HEAD
     artefacts = Artefacts(database.path.parent / "artefacts")
     gate = Gate(database, key=ensure_key(settings.db), local=is_loopback(settings.host), clock=conductor.clock)
+=======
+    artefacts = Artefacts(settings.artefact_folder)
+>>>>>>> 6d24119 (db: PostgreSQL beside SQLite, one conformance suite)
     feed = Feed(database, conductor.clock)
     app.state.service = service = Service(
         database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed, gate=gate
@@ -151,7 +161,8 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     finally:
         service.end_waits()
         database.close()
-        ownership.release()
+        if ownership is not None:
+            ownership.release()
 
 
 async def _sweep(conductor: Conductor, every_s: float) -> None:

@@ -50,7 +50,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         listening = listen(settings.host, settings.port)
     except BaseException:
         database.close()
-        ownership.release()
+        if ownership is not None:
+            ownership.release()
         raise
     with listening:
         url = address(listening)
@@ -110,8 +111,9 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _listening(ownership: Ownership, url: str, announce: Callable[[str], None]) -> None:
-    ownership.announce(url)
+def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], None]) -> None:
+    if ownership is not None:
+        ownership.announce(url)
     log.info("listening", url=url)
     announce(url)
 

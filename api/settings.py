@@ -1,11 +1,13 @@
 """How a service runs: from the environment (``KERNEL_EVO_…``) or from whoever composes the program."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from platformdirs import user_data_path
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from db.location import Location
 
 DEFAULT_PORT = 8765
 
@@ -15,7 +17,9 @@ class Settings(BaseSettings):
 
     Attributes:
         port: 0 takes any free port; the announcement beside the database says which.
-        db: the SQLite database; artefacts, lock and announcement lie beside it.
+        db: a file of SQLite, with lock and announcement beside it, or the URL of a PostgreSQL database.
+        artefacts: folder of what workers upload, by default beside the file or in the user's data directory; service
+            processes of one PostgreSQL database share it.
         lease_s: seconds a worker may be silent before its work is given to another.
         requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
         trusted_proxies: addresses of proxies, with commas, whose X-Forwarded-For and -Proto are believed; ``*``: any.
@@ -27,13 +31,23 @@ class Settings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
-    db: Path = Field(
-        default_factory=lambda: user_data_path("kernel-evo", appauthor=False) / "kernel-evo.db",
+    db: Annotated[InstanceOf[Location], BeforeValidator(Location.of)] = Field(
+        default_factory=lambda: Location.of(_data_folder() / "kernel-evo.db"),
         validation_alias=AliasChoices("KERNEL_EVO_DB", "KERNEL_EVO_DATABASE"),
     )
+    artefacts: Path | None = None
     lease_s: float = Field(default=60.0, gt=0)
     requests_per_s: float = Field(default=100.0, gt=0)
     trusted_proxies: str = ""
     allow_family_upload: bool = False
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def artefact_folder(self) -> Path:
+        """Where artefacts are kept."""
+        return self.artefacts or (self.db.folder or _data_folder()) / "artefacts"
+
+
+def _data_folder() -> Path:
+    return user_data_path("kernel-evo", appauthor=False)

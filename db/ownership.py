@@ -98,7 +98,10 @@ def _taken(database: Path) -> str:
     if owner is None or owner.url is None:
         who = "another service" if owner is None else f"another service (process {owner.pid}, still starting)"
         return f"{who} already runs on {database}: use it, end it, or use another --db"
-    return f"a service already runs on {database}: {owner.url} (process {owner.pid}); use it with --url, or end it"
+    return (
+        f"a service already runs on {database}: {owner.url} (process {owner.pid}); use it with --url, or end it. "
+        "SQLite serves one process; several need PostgreSQL (--db postgresql://…)"
+    )
 
 
 def _announcement_path(database: Path) -> Path:

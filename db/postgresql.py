@@ -1,5 +1,7 @@
 """PostgreSQL: one database, any number of service processes."""
 
+import os
+import selectors
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -81,33 +83,50 @@ class PostgreSQL:
 
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
-        stopping = threading.Event()
-        thread = threading.Thread(target=self._hear, args=(hearer, stopping), name="listener", daemon=True)
-        thread.start()
+        return Listener(self._url, self._me, hearer).stop
 
-        def stop() -> None:
-            stopping.set()
-            thread.join(CONNECT_S)
 
-        return stop
+class Listener:
+    """A thread with a connection of its own, and a pipe that ends it."""
 
-    def _hear(self, hearer: Callable[[Topic], None], stopping: threading.Event) -> None:
-        while not stopping.is_set():
+    def __init__(self, url: URL, me: str, hearer: Callable[[Topic], None]) -> None:
+        self._parameters = url.translate_connect_args(username="user", database="dbname") | dict(url.query)
+        self._me = me
+        self._hearer = hearer
+        self._stopping = threading.Event()
+        self._woken, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Hear nothing from now on."""
+        self._stopping.set()
+        os.write(self._wake, b".")
+        self._thread.join(CONNECT_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
             try:
-                self._hear_once(hearer, stopping)
+                with psycopg.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self._listen(connection)
             except psycopg.Error as error:
                 log.warning("database away", reason=str(error).strip().partition("\n")[0])
-                stopping.wait(RECONNECT_S)
+                self._stopping.wait(RECONNECT_S)
+        os.close(self._woken)
+        os.close(self._wake)
 
-    def _hear_once(self, hearer: Callable[[Topic], None], stopping: threading.Event) -> None:
-        parameters = self._url.translate_connect_args(username="user", database="dbname") | dict(self._url.query)
-        with psycopg.connect(**parameters, **_CONNECT, autocommit=True) as connection:
-            connection.execute(f"LISTEN {CHANNEL}")
-            while not stopping.is_set():
-                for notice in connection.notifies(timeout=0.5, stop_after=1):
-                    sender, _, topic = notice.payload.partition(" ")
+    def _listen(self, connection: "psycopg.Connection[Any]") -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                selector.select()
+                connection.pgconn.consume_input()
+                while (notice := connection.pgconn.notifies()) is not None:
+                    sender, _, topic = notice.extra.decode().partition(" ")
                     if sender != self._me:
-                        hearer(topic)
+                        self._hearer(topic)
 
 
 _CONNECT: dict[str, Any] = {

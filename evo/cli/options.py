@@ -29,6 +29,15 @@ Db = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+ServedDb = Annotated[
+    str | None,
+    typer.Option(
+        help="Database: a file, or postgresql://USER@HOST/NAME; by default a file in your user data directory.",
+        envvar="KERNEL_EVO_DB",
+        metavar="FILE|URL",
+        rich_help_panel=_WHERE,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int, typer.Argument(metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists.")

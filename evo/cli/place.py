@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from evo.errors import NotFound
+from evo.errors import InvalidInput, NotFound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,14 @@ class Place:
 
     @classmethod
     def of(cls, database: Path | None) -> "Place":
-        """The database a user named, or the default one in the user's data directory."""
+        """The database a user named, or the default one in the user's data directory.
+
+        Raises:
+            InvalidInput: the user named a server's, which only a service opens.
+        """
+        if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
+            way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
+            raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {way_out}")
         if database is not None:
             return cls(database.expanduser().absolute())
         return cls(data_folder() / "kernel-evo.db")

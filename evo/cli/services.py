@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.options import Db, Token, examples
+from evo.cli.options import ServedDb, Token, examples
 
 if TYPE_CHECKING:
     from evo.device import DeviceKind
@@ -15,7 +15,11 @@ ParentPid = Annotated[int | None, typer.Option(help="End when this parent proces
 
 def register(app: typer.Typer) -> None:
     app.command(
-        epilog=examples("kernel-evo serve", "kernel-evo serve --host 0.0.0.0 --port 8080 --db /srv/evo/kernel-evo.db")
+        epilog=examples(
+            "kernel-evo serve",
+            "kernel-evo serve --host 0.0.0.0 --port 8080 --db /srv/evo/kernel-evo.db",
+            "kernel-evo serve --db postgresql://evo@db.example.org/evo",
+        )
     )(serve)
     app.command(
         epilog=examples(
@@ -31,18 +35,25 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
     ] = 8765,
-    db: Db = None,
+    db: ServedDb = None,
     parent_pid: ParentPid = None,
 ) -> None:
-    """Run the service: REST API and leaderboard, until Ctrl-C. One service at a time owns a database."""
+    """Run the service: REST API and leaderboard, until Ctrl-C.
+
+    A file of SQLite is served by one process at a time; a PostgreSQL database by as many as one likes.
+    """
     from api.server import serve as serve_until_told
     from api.settings import Settings
+    from db.location import Location
     from evo.cli.output import console
     from evo.cli.parent import follow_parent
     from evo.cli.place import Place
 
     follow_parent(parent_pid)
-    settings = Settings(host=host, port=port, db=Place.to_begin(db).database)
+    location = Location.of(db or Place.of(None).database)
+    if location.file is not None:
+        location = Location.of(Place.to_begin(location.file).database)
+    settings = Settings(host=host, port=port, db=location)
     serve_until_told(settings, lambda url: console().print(f"kernel-evo serves {settings.db} at [bold]{url}[/]"))
 
 

@@ -1,10 +1,45 @@
-"""Quiet logs: a test that needs one looks at its own process."""
+"""Quiet logs, and the databases that the suites run on."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 from api.logs import configure
+from db.location import Location
+from tests import postgresql as postgresql_server
+from tests.integration.stage import Stage
+
+ENGINES = ("sqlite", "postgresql")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:
+    """A test that needs a log looks at its own process."""
     configure("console", "error")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgresql_server.Server]:
+    """One server for all tests; started by the first that needs it."""
+    with postgresql_server.server() as server:
+        yield server
+
+
+@pytest.fixture(params=ENGINES)
+def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Location]:
+    """Gives empty databases of one engine; what is tested with them holds on every engine."""
+    if request.param == "sqlite":
+        numbers = count(1)
+        return lambda: Location.of(tmp_path / f"evo{next(numbers)}.db")
+    server: postgresql_server.Server = request.getfixturevalue("postgresql")
+    return server.fresh
+
+
+@pytest.fixture
+def stage(locations: Callable[[], Location]) -> Iterator[Stage]:
+    """A service without HTTP, on every engine."""
+    stage = Stage(locations())
+    yield stage
+    stage.database.close()

@@ -11,6 +11,7 @@ from api.schemas import LeaseReply, SearchRequest
 from api.views import search_view, trial_views
 from db.archive import Archive
 from db.champions import Champions
+from db.location import Location
 from db.models import ChampionRow
 from db.session import Database
 from evo.device import Ceilings, Device
@@ -95,7 +96,7 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
 class Stage:
     """One service without HTTP. `restart` is what a kill -9 and a new process amount to."""
 
-    path: Path
+    location: Location | Path
     lease_s: float = 60.0
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     woken: int = 0
@@ -106,7 +107,7 @@ class Stage:
         self.open()
 
     def open(self) -> None:
-        self.database = Database.open(self.path)
+        self.database = Database.open(self.location)
         self.conductor = Conductor(self.database, lease_s=self.lease_s, clock=lambda: self.now, on_work=self._wake)
         self.conductor.start()
 

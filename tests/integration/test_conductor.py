@@ -1,7 +1,6 @@
 """A search from its first job to its champion, without HTTP and without a device."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,6 @@ from evo.job import Baseline, Confirm, ConfirmReport, Evaluate, EvaluateReport
 from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, TimedOut
 from evo.trial import Config
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path / "evo.db")
 
 
 def test_a_search_runs_to_its_champion(stage: Stage) -> None:

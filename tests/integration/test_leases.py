@@ -1,6 +1,6 @@
 """Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -8,17 +8,13 @@ from sqlalchemy.exc import IntegrityError
 from api import claims
 from api.schemas import SearchRequest
 from db.leases import StaleLease
+from db.location import Location
 from db.session import StoreUnavailable
 from evo.errors import NotFound
 from evo.job import Confirm, Evaluate
 from evo.outcome import Abandoned, Measured
 from evo.trial import Config
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path / "evo.db")
 
 
 def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
@@ -159,8 +155,8 @@ def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("strategy", ["random", "portfolio"])
-def test_restarts_change_nothing(tmp_path: Path, strategy: str) -> None:
-    undisturbed, restarted = Stage(tmp_path / "one.db"), Stage(tmp_path / "two.db")
+def test_restarts_change_nothing(locations: Callable[[], Location], strategy: str) -> None:
+    undisturbed, restarted = Stage(locations()), Stage(locations())
     terms = {"seed": 7, "strategy": strategy, "policy": policy(challenge_every=4)}
     one, two = undisturbed.submit(**terms), restarted.submit(**terms)
     kinds = [lease.job.kind for lease in undisturbed.play()]
@@ -173,6 +169,8 @@ def test_restarts_change_nothing(tmp_path: Path, strategy: str) -> None:
     assert again == kinds
     assert log_of(restarted, two) == log_of(undisturbed, one)
     assert restarted.champions()[0].config == undisturbed.champions()[0].config
+    for stage in (undisturbed, restarted):
+        stage.database.close()
 
 
 def test_work_in_flight_survives_a_restart(stage: Stage) -> None:
