@@ -55,17 +55,13 @@ MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
 
-<<<<<<< HEAD
 BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
 )
 """Only tells the OpenAPI document; `api.access.door` has looked at it long before."""
 
-Opened: TypeAlias = tuple[Ownership, Database]
-=======
 Opened: TypeAlias = tuple[Ownership | None, Database]
 """A database, and what keeps others from serving it: of SQLite only."""
->>>>>>> 6d24119 (db: PostgreSQL beside SQLite, one conformance suite)
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents; lists come in pages, "
@@ -141,12 +137,9 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     wakeup = Wakeup()
     wakeup.attach()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
-<<<<<<< HEAD
-    artefacts = Artefacts(database.path.parent / "artefacts")
-    gate = Gate(database, key=ensure_key(settings.db), local=is_loopback(settings.host), clock=conductor.clock)
-=======
     artefacts = Artefacts(settings.artefact_folder)
->>>>>>> 6d24119 (db: PostgreSQL beside SQLite, one conformance suite)
+    key = ensure_key(settings.db.file or settings.artefact_folder)
+    gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     app.state.service = service = Service(
         database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed, gate=gate
