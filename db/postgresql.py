@@ -140,8 +140,6 @@ _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 _WAYS_OUT = {
-    "28": "it refuses this user: check user and password in its URL (or ~/.pgpass)",
-    "3D": "there is no such database on that server: make it (CREATE DATABASE), or use another --db",
     "53": "the server has run out of connections, memory or disk: free some and try again",
     "55": "another process holds what is needed, longer than usual: try again",
     "57": "the server is shutting down, or ended this connection: try again",
@@ -156,5 +154,5 @@ def _way_out(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
-        return "the server does not answer: is it running, and is the address right?" if lost else None
+        return "it cannot be reached: check the server, and address, user and name in the URL" if lost else None
     return next((text for sign, text in _WAYS_OUT.items() if code.startswith(sign)), None)

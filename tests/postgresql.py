@@ -16,6 +16,7 @@ import psycopg
 from sqlalchemy import URL, make_url
 
 from db.location import Location
+from db.models import Base
 from db.session import Database
 
 VARIABLE = "KERNEL_EVO_TEST_DATABASE_URL"
@@ -26,32 +27,41 @@ FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class Server:
-    """Gives away empty databases of its own."""
+    """Lends empty databases of its own."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
-        self._template: str | None = None
+        self._spare: list[Location] = []
 
-    def fresh(self, *, migrated: bool = True) -> Location:
-        """A new database; with the present schema already in it, unless the test is about that."""
-        if migrated and self._template is None:
-            self._template = self._create()
-            Database.open(self._at(self._template)).close()
-        return self._at(self._create(template=self._template if migrated else None))
+    def lend(self) -> Location:
+        """An empty database with the present schema; who gives it back spares the next one the making of another."""
+        if self._spare:
+            return self._spare.pop()
+        location = self.create()
+        Database.open(location).close()
+        return location
+
+    def take_back(self, location: Location) -> None:
+        """End whatever is still connected to it, and empty its tables."""
+        assert location.server is not None
+        name = location.server.database
+        self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        tables = ", ".join(Base.metadata.tables)
+        with psycopg.connect(**_parameters(location.server), autocommit=True) as connection:
+            connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+        self._spare.append(location)
+
+    def create(self) -> Location:
+        """A new database without any table."""
+        name = f"evo_{uuid.uuid4().hex[:12]}"
+        self.run(f"CREATE DATABASE {name}")
+        return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement as the server's owner, outside any transaction."""
         with psycopg.connect(**_parameters(self._url), autocommit=True) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
-
-    def _create(self, template: str | None = None) -> str:
-        name = f"evo_{uuid.uuid4().hex[:12]}"
-        self.run(f"CREATE DATABASE {name}" + (f" TEMPLATE {template} STRATEGY file_copy" if template else ""))
-        return name
-
-    def _at(self, name: str) -> Location:
-        return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
 
 @contextmanager
@@ -82,6 +92,12 @@ def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
     with (data / "postgresql.conf").open("a") as file:
         file.writelines(f"{name} = {value}\n" for name, value in settings.items())
     yield installed
+
+
+def parameters(location: Location) -> dict[str, Any]:
+    """What `psycopg.connect` takes."""
+    assert location.server is not None
+    return _parameters(location.server)
 
 
 def _parameters(url: URL) -> dict[str, Any]:

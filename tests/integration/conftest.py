@@ -28,13 +28,22 @@ def postgresql() -> Iterator[postgresql_server.Server]:
 
 
 @pytest.fixture(params=ENGINES)
-def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Location]:
+def locations(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Location]]:
     """Gives empty databases of one engine; what is tested with them holds on every engine."""
     if request.param == "sqlite":
         numbers = count(1)
-        return lambda: Location.of(tmp_path / f"evo{next(numbers)}.db")
+        yield lambda: Location.of(tmp_path / f"evo{next(numbers)}.db")
+        return
     server: postgresql_server.Server = request.getfixturevalue("postgresql")
-    return server.fresh
+    lent: list[Location] = []
+
+    def lend() -> Location:
+        lent.append(server.lend())
+        return lent[-1]
+
+    yield lend
+    for location in lent:
+        server.take_back(location)
 
 
 @pytest.fixture

@@ -2,40 +2,56 @@
 
 import hashlib
 import os
+import queue
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 
+from api.settings import Settings
 from db.archive import Archive, Ended
 from db.artefacts import Artefacts
+from db.location import Location
 from db.models import Base, SearchRow, TrialRow, WorkerRow
 from db.ownership import Announcement, Ownership, running_service
 from db.session import Database, StoreUnavailable
+from db.signals import announce
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.outcome import CompileFailed, Measured
 from evo.search import Logged
 from evo.timing import Timing
 from evo.trial import Proposal, Trial
 from tests.integration.stage import Stage
+from tests.postgresql import Server, parameters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(locations: Callable[[], Location]) -> Iterator[Database]:
+    """An empty one, on every engine."""
+    database = Database.open(locations())
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Database]:
+    """One of SQLite."""
     database = Database.open(tmp_path / "evo.db")
     yield database
     database.close()
@@ -62,8 +78,8 @@ def test_opening_again_keeps_everything(tmp_path: Path) -> None:
     second.close()
 
 
-def test_sqlite_is_set_up_for_a_service(database: Database) -> None:
-    with database.engine.connect() as connection:
+def test_sqlite_is_set_up_for_a_service(file: Database) -> None:
+    with file.engine.connect() as connection:
         pragmas = {name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in PRAGMAS}
     assert pragmas == PRAGMAS
 
@@ -71,7 +87,85 @@ def test_sqlite_is_set_up_for_a_service(database: Database) -> None:
 PRAGMAS = {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 5000}
 
 
+def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
+    location = postgresql.create()
+    opened: list[Database] = []
+    threads = [threading.Thread(target=lambda: opened.append(Database.open(location))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for database in opened:
+        database.close()
+
+
+def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgresql: Server) -> None:
+    location = postgresql.lend()
+    one, other = Database.open(location), Database.open(location)
+    heard, mine = queue.Queue[str](), queue.Queue[str]()
+    other.signals.subscribe(heard.put)
+    one.signals.subscribe(mine.put)
+    with pytest.raises(KeyError), one.write() as session:
+        announce(session, "undone")
+        raise KeyError
+    deadline = time.monotonic() + 20
+    while heard.empty() and time.monotonic() < deadline:  # it may not listen yet
+        with one.write() as session:
+            announce(session, "done")
+        time.sleep(0.05)
+    assert heard.get(timeout=1) == mine.get(timeout=1) == "done"
+    one.close()
+    other.close()
+    postgresql.take_back(location)
+
+
 # Ways of being unusable
+
+
+def test_no_password_is_ever_shown() -> None:
+    location = Location.of("postgresql://me:secret@db.example.org/evo?sslpassword=hidden")
+    shown = f"{location} {location!r} {Settings(db=location)!r}"
+    assert "secret" not in shown
+    assert "hidden" not in shown
+    assert "db.example.org/evo" in str(location)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@host", "postgresql://host:port/evo"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="postgresql://USER@HOST:5432/NAME"):
+        Location.of(url)
+
+
+def test_a_server_that_is_away_is_named() -> None:
+    with pytest.raises(StoreUnavailable, match=r"postgresql://me:\*\*\*@127.0.0.1:1/evo.*cannot be reached"):
+        Database.open("postgresql://me:secret@127.0.0.1:1/evo")
+
+
+def test_a_database_the_server_does_not_have_is_named(postgresql: Server) -> None:
+    location = postgresql.lend()
+    assert location.server is not None
+    missing = location.server.set(database="missing").render_as_string(hide_password=False)
+    with pytest.raises(StoreUnavailable, match="cannot be reached.*does not exist"):
+        Database.open(missing)
+    postgresql.take_back(location)
+
+
+def test_the_tables_of_another_program_on_a_server_are_left_alone(postgresql: Server) -> None:
+    location = postgresql.create()
+    with psycopg.connect(**parameters(location), autocommit=True) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    with pytest.raises(EvoError, match=r"not a kernel-evo database \(it holds recipes\)"):
+        Database.open(location)
+
+
+def test_text_that_the_server_cannot_hold_is_refused(postgresql: Server) -> None:
+    location = postgresql.lend()
+    database = Database.open(location)
+    with pytest.raises(InvalidInput, match="NUL"), database.write() as session:
+        session.add(worker("w\0"))
+    database.close()
+    postgresql.take_back(location)
 
 
 def test_the_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
@@ -114,7 +208,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("db.session.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("db.sqlite.BUSY_TIMEOUT_S", 0.1)
     path = tmp_path / "evo.db"
     Database.open(path).close()
     other = sqlite3.connect(path, isolation_level=None)
@@ -170,8 +264,8 @@ def test_a_read_only_database_is_named(folder_too: bool) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_an_error_while_it_runs_is_named(database: Database) -> None:
-    with pytest.raises(StoreUnavailable, match="read-only"), database.write() as session:
+def test_an_error_while_it_runs_is_named(file: Database) -> None:
+    with pytest.raises(StoreUnavailable, match="read-only"), file.write() as session:
         session.execute(text("PRAGMA query_only = ON"))
         session.add(worker("w1"))
 
@@ -212,14 +306,13 @@ def test_what_a_killed_owner_left_behind_does_not_count(tmp_path: Path) -> None:
 # What it keeps
 
 
-def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "evo.db")
+def test_documents_come_back_as_they_were(stage: Stage) -> None:
     search_id = stage.submit(problem="N=100", budget={"trials": 1, "minutes": 2.5})
     list(stage.play())
     with stage.database.read() as session:
         row = Archive(session).search(search_id)
         trial = Archive(session).numbered(search_id, 0)
-    again = Database.open(tmp_path / "evo.db")
+    again = Database.open(stage.location)
     with again.read() as session:
         other = Archive(session).search(search_id)
         for name in (
@@ -248,8 +341,7 @@ def test_moments_are_kept_in_utc(database: Database) -> None:
     assert (row.seen_at, row.seen_at.tzinfo) == (NOW, UTC)
 
 
-def test_related_rows_are_never_loaded_by_accident(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "evo.db")
+def test_related_rows_are_never_loaded_by_accident(stage: Stage) -> None:
     stage.submit()
     with stage.database.read() as session:
         row = session.scalars(select(SearchRow)).one()
@@ -282,8 +374,7 @@ def test_writers_in_many_threads_all_succeed(database: Database) -> None:
 
 
 @pytest.mark.parametrize("clash", [{"number": 0}, {"config_key": "1,1"}, {"finished_seq": 0}])
-def test_unique_constraints_settle_races(tmp_path: Path, clash: dict[str, Any]) -> None:
-    stage = Stage(tmp_path / "evo.db")
+def test_unique_constraints_settle_races(stage: Stage, clash: dict[str, Any]) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1", finished_seq=0))
@@ -291,8 +382,7 @@ def test_unique_constraints_settle_races(tmp_path: Path, clash: dict[str, Any]) 
         session.add(trial_row(search_id, **{"number": 1, "config_key": "1,2", "finished_seq": 1, **clash}))
 
 
-def test_a_trial_has_one_outcome(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "evo.db")
+def test_a_trial_has_one_outcome(stage: Stage) -> None:
     search_id = stage.submit()
     with stage.database.write() as session:
         session.add(trial_row(search_id, number=0, config_key="1,1"))
@@ -304,8 +394,7 @@ def test_a_trial_has_one_outcome(tmp_path: Path) -> None:
         Archive(session).end_trial(search_id, ended)
 
 
-def test_the_ranking_puts_what_has_no_time_last(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "evo.db")
+def test_the_ranking_puts_what_has_no_time_last(stage: Stage) -> None:
     search_id = stage.submit()
     times = [5.0, None, 3.0, 5.0]
     with stage.database.write() as session:
@@ -323,42 +412,42 @@ def test_the_ranking_puts_what_has_no_time_last(tmp_path: Path) -> None:
 # Artefacts
 
 
-def test_artefacts_are_whole_or_not_there(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artefacts_are_whole_or_not_there(file: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     with monkeypatch.context() as context:
         context.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(StoreUnavailable, match="No space left"), database.write() as session:
+        with pytest.raises(StoreUnavailable, match="No space left"), file.write() as session:
             store.put(session, digest, content, media_type="text/plain", now=NOW)
     assert [path for path in (tmp_path / "artefacts").rglob("*") if path.is_file()] == []
-    with database.read() as session, pytest.raises(NotFound):
+    with file.read() as session, pytest.raises(NotFound):
         store.get(session, digest)
-    with database.write() as session:
+    with file.write() as session:
         store.put(session, digest, content, media_type="text/plain", now=NOW)
         store.put(session, digest, content, media_type="text/plain", now=NOW)
-    with database.read() as session:
+    with file.read() as session:
         row, found = store.get(session, digest)
     assert (row.size, found) == (6, content)
 
 
-def test_a_lost_file_is_stored_again(database: Database, tmp_path: Path) -> None:
+def test_a_lost_file_is_stored_again(file: Database, tmp_path: Path) -> None:
     store, content = Artefacts(tmp_path / "artefacts"), b"kernel"
     digest = hashlib.sha256(content).hexdigest()
     for _ in range(2):
-        with database.write() as session:
+        with file.write() as session:
             store.put(session, digest, content, media_type="text/plain", now=NOW)
-        with database.read() as session:
+        with file.read() as session:
             assert store.get(session, digest)[1] == content
         (tmp_path / "artefacts" / digest[:2] / digest[2:]).unlink()
-    with database.read() as session, pytest.raises(NotFound, match="removed"):
+    with file.read() as session, pytest.raises(NotFound, match="removed"):
         store.get(session, digest)
 
 
-def test_a_digest_is_no_path(database: Database, tmp_path: Path) -> None:
+def test_a_digest_is_no_path(file: Database, tmp_path: Path) -> None:
     store = Artefacts(tmp_path / "artefacts")
-    with pytest.raises(InvalidInput, match="SHA-256"), database.write() as session:
+    with pytest.raises(InvalidInput, match="SHA-256"), file.write() as session:
         store.put(session, "../../evil", b"x", media_type="text/plain", now=NOW)
-    with database.read() as session, pytest.raises(NotFound):
+    with file.read() as session, pytest.raises(NotFound):
         store.get(session, "../evo.db")
 
 
