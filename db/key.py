@@ -25,6 +25,7 @@ def ensure_key(database: Path) -> str:
     """
     path = _path(database)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:

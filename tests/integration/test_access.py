@@ -293,19 +293,20 @@ def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:
 
 
 def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> None:
-    settings = Settings(db=tmp_path / "evo.db", host="0.0.0.0")
-    database = Database.open(settings.db)
+    path = tmp_path / "evo.db"
+    settings = Settings(db=path, host="0.0.0.0")
+    database = Database.open(path)
     with pytest.raises(OpenNetwork, match="kernel-evo token create"):
         refuse_open_network(settings, database)
-    refuse_open_network(Settings(db=tmp_path / "evo.db", host="::1"), database)
+    refuse_open_network(Settings(db=path, host="::1"), database)
     database.close()
-    with serving(settings.db, host="0.0.0.0") as service:
+    with serving(path, host="0.0.0.0") as service:
         assert service.client().get(f"{API}/searches").status_code == 401, "even if it came to run"
         assert service.client().get(f"{API}/health").status_code == 200
-        key = local_key(settings.db)
+        key = local_key(path)
         assert key is not None
         assert service.client(key).post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).status_code == 201
-    database = Database.open(settings.db)
+    database = Database.open(path)
     refuse_open_network(settings, database)
     database.close()
 
