@@ -146,7 +146,7 @@ def test_a_database_the_server_does_not_have_is_named(postgresql: Server) -> Non
     location = postgresql.lend()
     assert location.server is not None
     missing = location.server.set(database="missing").render_as_string(hide_password=False)
-    with pytest.raises(StoreUnavailable, match="cannot be reached.*does not exist"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be reached.*does not exist"):
         Database.open(missing)
     postgresql.take_back(location)
 
