@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu openapi clean
+.PHONY: help search test test-gpu check bench bench-gpu bench-strategy openapi clean
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -27,6 +27,9 @@ bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side i
 bench-gpu: .venv/.bench     ## the same for this machine's GPU
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
 
+bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
+	$(BIN)/python -m tests.bench.strategy $(ARGS)
+
 openapi: .venv/.installed   ## write docs/reference/openapi.json from the code
 	$(BIN)/python -m api.openapi
 
@@ -40,6 +43,6 @@ clean:          ## remove the environment and every cache
 	$(BIN)/pip install -q -c constraints.txt -e .
 	@touch $@
 
-.venv/.test .venv/.check .venv/.bench: .venv/.%: .venv/.installed
+.venv/.test .venv/.check .venv/.bench .venv/.bench-strategy: .venv/.%: .venv/.installed
 	$(BIN)/pip install -q -c constraints.txt --group $*
 	@touch $@

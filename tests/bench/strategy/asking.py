@@ -1,0 +1,129 @@
+"""What asking costs as the log grows: ours on spaces of twelve tunables, beside Optuna's TPE."""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from evo.expression import Expression
+from evo.history import History
+from evo.outcome import CompileFailed, Measured, Outcome
+from evo.space import Constraint, Space, Tunable
+from evo.strategy import Context, build
+from evo.timing import Timing
+from evo.trial import Proposal, Trial
+
+LENGTHS = (100, 300, 1_000, 3_000, 10_000)
+ASKS = 200
+"""Asks timed at each length, each followed by its result."""
+
+STOCK_ASKS = 20
+FAILING = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Processor time of one ask when so many trials have ended; the least of it includes telling the last result."""
+
+    trials: int
+    median_ms: float
+    p99_ms: float
+
+
+def listed() -> Space:
+    """839,808 valid configs, all in memory."""
+    sizes = (4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3)
+    constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="it has to fit")
+    return Space([Tunable(name=f"T{place}", values=range(size)) for place, size in enumerate(sizes)], [constraint])
+
+
+def drawn() -> Space:
+    """10^12 points, a third of them valid: too many to list."""
+    constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="it has to fit")
+    return Space([Tunable(name=f"T{place}", values=range(10)) for place in range(12)], [constraint])
+
+
+SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn}
+
+
+def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost]:
+    """Our strategy on logs of configs drawn at random, some of them failed."""
+    rng = np.random.default_rng(0)
+    configs = space.sample(rng, lengths[-1] + ASKS * len(lengths))
+    strategy, history = build(name, Context(space=space)), History()
+    costs = []
+    for length in lengths:
+        while len(history.finished) < length:
+            key_config = configs[len(history.asked)]
+            _end(history, history.ask(Proposal(config=key_config, origin="random")), space)
+        strategy.propose(history, np.random.default_rng(0))  # reads the log
+        costs.append(_timed(length, ASKS, partial(_asked, strategy, history, space)))
+    return costs
+
+
+def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
+    """Optuna's TPE on as many trials of twelve whole numbers."""
+    import optuna
+    from optuna.distributions import IntDistribution
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions = {f"T{place}": IntDistribution(0, 9) for place in range(12)}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+    rng = np.random.default_rng(0)
+    costs = []
+    for length in lengths:
+        missing = length - len(study.get_trials(deepcopy=False))
+        rows = rng.integers(10, size=(max(0, missing), 12)).tolist()
+        study.add_trials(
+            optuna.create_trial(
+                params=dict(zip(distributions, row, strict=True)), distributions=distributions, value=_time_us(row)
+            )
+            for row in rows
+        )
+
+        def ask() -> None:
+            trial = study.ask(distributions)
+            study.tell(trial, _time_us(list(trial.params.values())))
+
+        ask()
+        costs.append(_timed(length, STOCK_ASKS, ask))
+    return costs
+
+
+def growth(costs: Sequence[Cost]) -> float:
+    """The exponent of the median from 1,000 trials on: 1 is linear."""
+    late = [cost for cost in costs if cost.trials >= 1_000]
+    x, y = (np.log([getattr(cost, name) for cost in late]) for name in ("trials", "median_ms"))
+    return float(np.polyfit(x, y, 1)[0]) if len(late) > 1 else math.nan
+
+
+def _timed(trials: int, asks: int, ask: Callable[[], None]) -> Cost:
+    spent_ms = []
+    gc.collect()
+    for _ in range(asks):
+        begun = time.process_time()
+        ask()
+        spent_ms.append(1e3 * (time.process_time() - begun))
+    return Cost(trials=trials, median_ms=float(np.median(spent_ms)), p99_ms=float(np.quantile(spent_ms, 0.99)))
+
+
+def _asked(strategy: object, history: History, space: Space) -> None:
+    proposal = strategy.propose(history, np.random.default_rng((1, len(history.asked))))  # type: ignore[attr-defined]
+    assert proposal is not None
+    _end(history, history.ask(proposal), space)
+
+
+def _end(history: History, trial: Trial, space: Space) -> None:
+    ranks = space.encode(trial.config).tolist()
+    failed = hash(tuple(ranks)) % 1000 < 1000 * FAILING
+    outcome: Outcome = CompileFailed(log="") if failed else Measured(timing=Timing(samples_us=(_time_us(ranks),)))
+    history.tell(Trial(number=trial.number, proposal=trial.proposal, outcome=outcome))
+
+
+def _time_us(ranks: Sequence[int]) -> float:
+    """A bowl off the centre, with two tunables that depend on each other."""
+    return 10.0 + sum((rank - 2) ** 2 for rank in ranks) + 3 * abs(ranks[0] - ranks[1])

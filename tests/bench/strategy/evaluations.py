@@ -1,0 +1,91 @@
+"""The evaluation axis: how near the optimum is, counted in evaluations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.bench.strategy.baseline import horizon_s
+from tests.bench.strategy.field import Effort, Field, gather
+from tests.bench.strategy.ground import Floats, Ground
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course
+from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_over_spaces
+
+BUDGET = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One contestant.
+
+    Attributes:
+        p100, p200: the score after 100 and 200 evaluations, mean over the spaces.
+        p200_by_space: in the order of the spaces.
+        ratios: best/optimum after 50, 100 and 200 evaluations, the median over all runs.
+        mean_ratio: the mean over all runs after 200.
+        harsh_ratio: the mean over the spaces of the median after 200.
+        least_distinct: distinct valid evaluations of the shortest run, 200 at most.
+        asks: proposals for each evaluation.
+        draws: resampled values of p200.
+    """
+
+    seeds: int
+    p100: Figure
+    p200: Figure
+    p200_by_space: Sequence[float]
+    ratios: Sequence[float]
+    mean_ratio: float
+    harsh_ratio: float
+    least_distinct: int
+    asks: float
+    draws: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CourseOf:
+    """200 evaluations, and on until random search would have covered the share: the time axis uses the same runs."""
+
+    share: float
+
+    def __call__(self, ground: Ground) -> Course:
+        return Course(workers=1, trials=BUDGET, until_s=horizon_s(ground, 1, self.share))
+
+
+def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
+    """Play and score; the runs are handed back for the time axis."""
+    field = gather(effort, contestants, CourseOf(share=effort.share))
+    return field, {each.name: standing(field, each.name) for each in contestants}
+
+
+def standing(field: Field, name: str) -> Standing:
+    curves = field.curves(name, lambda place, run: run.best_us(field.grounds[place], BUDGET))
+    draws: dict[str, Floats] = {}
+    figures = {}
+    for upto in (100, BUDGET):
+        rng = np.random.default_rng(0)
+        figures[upto], draws[f"p{upto}"] = mean_over_spaces(
+            curves, lambda place, each, upto=upto: by_evaluations(field.grounds[place], each, upto), rng
+        )
+    ratios = [each / ground.optimum_us for each, ground in zip(curves, field.grounds, strict=True)]
+    pooled = np.concatenate(ratios)
+    runs = [run for space in field.runs[name] for run in space]
+    scores = [by_evaluations(ground, each, BUDGET) for ground, each in zip(field.grounds, curves, strict=True)]
+    return Standing(
+        seeds=len(curves[0]),
+        p100=figures[100],
+        p200=figures[BUDGET],
+        p200_by_space=scores,
+        ratios=[float(np.median(pooled[:, count - 1])) for count in (50, 100, BUDGET)],
+        mean_ratio=float(pooled[:, -1].mean()),
+        harsh_ratio=float(np.mean([np.median(each[:, -1]) for each in ratios])),
+        least_distinct=min(min(BUDGET, len(set(run.places))) for run in runs),
+        asks=float(np.mean([run.asks / max(1, len(run.places)) for run in runs])),
+        draws=draws,
+    )
+
+
+def lead(ours: Standing, theirs: Standing, score: str = "p200") -> Figure:
+    """How far one is ahead of the other, with the interval of the difference."""
+    estimate = getattr(ours, score).estimate - getattr(theirs, score).estimate
+    return figure(estimate, ours.draws[score] - theirs.draws[score])

@@ -1,0 +1,65 @@
+"""The runs of one question, gathered: curves by contestant and space, ready to be scored."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.bench.strategy.archive import Archive
+from tests.bench.strategy.ground import Floats, Ground, load
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.tournament import Match, play
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is played, and where it is kept.
+
+    Attributes:
+        seeds: repetitions of each contestant on each space; slow contestants play their share of them.
+        share: of the way to the optimum that random search covers until the time axis ends.
+    """
+
+    archive: Archive
+    paths: Sequence[Path]
+    seeds: int
+    processes: int
+    share: float
+
+    @property
+    def grounds(self) -> list[Ground]:
+        return [load(path) for path in self.paths]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Runs by contestant, then by space in the order of `grounds`."""
+
+    grounds: Sequence[Ground]
+    runs: Mapping[str, Sequence[Sequence[Run]]]
+
+    def curves(self, name: str, curve: Callable[[int, Run], Floats]) -> list[Floats]:
+        """One array a space, seeds first; `curve` gets the space's position and a run."""
+        return [np.array([curve(place, run) for run in runs]) for place, runs in enumerate(self.runs[name])]
+
+
+def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
+    """Play what is missing and read everything back."""
+    seeds = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
+    play(
+        effort.archive,
+        [
+            Match(contestant=each.name, path=path, course=course(load(path)), seeds=seeds[each.name])
+            for each in contestants
+            for path in effort.paths
+        ],
+        effort.processes,
+    )
+    runs: dict[str, list[list[Run]]] = {each.name: [] for each in contestants}
+    for each in contestants:
+        for ground in effort.grounds:
+            kept = effort.archive.runs(each, ground, course(ground))
+            runs[each.name].append([kept[seed] for seed in seeds[each.name]])
+    return Field(grounds=effort.grounds, runs=runs)

@@ -1,0 +1,92 @@
+"""A recorded space as arrays: what a contestant may try, and what every try costs and brings."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.outcome import Measured
+from evo.recording import Entry, Recording, config_key
+from evo.space import Space, Tunable
+from evo.trial import Config
+from templates.registry import find
+
+SPACES = Path(__file__).parent.parent.parent / "data" / "spaces"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ground:
+    """One recorded space; a *place* is the position of a config in the recording.
+
+    Attributes:
+        digest: of the recording's content.
+        entries, keys: by place.
+        places: key → place.
+        times_us: by place; infinite for a failed config.
+        costs_s: compile, verify and benchmark time together, by place.
+        falling_us: the times of all measured configs, slowest first.
+    """
+
+    name: str
+    digest: str
+    space: Space
+    entries: list[Entry]
+    keys: list[str]
+    places: dict[str, int]
+    times_us: Floats
+    costs_s: Floats
+    falling_us: Floats
+
+    @property
+    def optimum_us(self) -> float:
+        return float(self.falling_us[-1])
+
+    @property
+    def mean_cost_s(self) -> float:
+        """What one evaluation costs on average, failed ones included."""
+        return float(self.costs_s.mean())
+
+    def place(self, config: Config) -> int | None:
+        """Where a config stands in the recording; None when it breaks the space's constraints."""
+        return self.places.get(config_key(config))
+
+
+def of(recording: Recording, digest: str) -> Ground:
+    """The arrays of a recording."""
+    entries, keys = list(recording.entries.values()), list(recording.entries)
+    tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
+    times_us = np.array([_time_us(entry) for entry in entries])
+    return Ground(
+        name=recording.name,
+        digest=digest,
+        space=Space(tunables, valid_keys=keys),
+        entries=entries,
+        keys=keys,
+        places={key: place for place, key in enumerate(keys)},
+        times_us=times_us,
+        costs_s=np.array([entry.costs.total_s for entry in entries]),
+        falling_us=np.sort(times_us[np.isfinite(times_us)])[::-1],
+    )
+
+
+@lru_cache(maxsize=16)
+def load(path: Path) -> Ground:
+    """Read a recording file, once a process."""
+    package = find(str(path))
+    assert package.recording is not None
+    return of(package.recording, hashlib.sha256(path.read_bytes()).hexdigest()[:12])
+
+
+def paths(folder: Path = SPACES) -> Iterator[Path]:
+    """The recording files of a folder, in order."""
+    yield from sorted(folder.glob("*.json.gz"))
+
+
+def _time_us(entry: Entry) -> float:
+    return entry.outcome.timing.median_us if isinstance(entry.outcome, Measured) else float("inf")

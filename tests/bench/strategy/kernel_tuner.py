@@ -1,0 +1,213 @@
+"""Kernel Tuner's own strategies on a runner that replays, as its simulation mode does, on any number of workers.
+
+Its simulation mode itself is not used because it reads the cache file anew for each run and evaluates nothing side by
+side; strategies, cost function, search space and budget are Kernel Tuner's. A strategy that hands over several configs
+at once has them evaluated side by side, as its parallel runner does; the others use one worker.
+"""
+
+import hashlib
+import heapq
+import random
+import time
+from contextlib import suppress
+from functools import lru_cache, partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.simulate import PROTOCOL
+
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "adaptive_tabu_greywolf": {},
+    "hybrid_vndx": {},
+    "genetic_algorithm": {"popsize": 20},
+    "simulated_annealing": {},
+}
+"""By name, with options that differ from their defaults; all of them repeat exactly when seeded."""
+
+PARALLEL = ("genetic_algorithm",)
+"""Those that hand over several configs at once."""
+
+PLANNED = 200
+MOST_ASKS = 20_000
+"""Proposals, repeats included, after which a strategy is taken to have come to its end."""
+
+
+def contestants() -> list[Contestant]:
+    """None when Kernel Tuner is not installed."""
+    if not find_spec("kernel_tuner"):
+        return []
+    source = Path(__file__).read_bytes()
+    digest = hashlib.sha256(f"{PROTOCOL} kernel_tuner {version('kernel_tuner')} ".encode() + source).hexdigest()[:12]
+    return [
+        Contestant(name=f"Kernel Tuner {name}", digest=digest, play=partial(_play, name), parallel=name in PARALLEL)
+        for name in STRATEGIES
+    ]
+
+
+def planned(course: Course) -> int:
+    """The budget a strategy is told, by which some plan their cooling."""
+    return max(course.trials, PLANNED)
+
+
+def _play(name: str, ground: Ground, seed: int, course: Course) -> Run:
+    import kernel_tuner.interface as tuner
+    from kernel_tuner.util import StopCriterionReached
+
+    random.seed(seed)
+    np.random.seed(seed)
+    replay = Replay(ground, course)
+    options = tuner.Options(
+        objective=["time"],
+        objective_higher_is_better=[False],
+        strategy_options=tuner.Options({**STRATEGIES[name], "max_fevals": planned(course)}),
+        budget=Budget(replay),
+        verbose=False,
+        seed=seed,
+        cache={},
+        tune_params=_searchspace(ground).tune_params,
+    )
+    replay.resume()
+    with suppress(StopCriterionReached):
+        tuner.strategy_map[name].tune(_searchspace(ground), replay, options)
+    return replay.played()
+
+
+class Replay:
+    """In a runner's place: looks results up, and keeps the simulated time."""
+
+    def __init__(self, ground: Ground, course: Course) -> None:
+        self._ground = ground
+        self._course = course
+        self._now_s = 0.0
+        self._since = 0.0
+        self._known: set[int] = set()
+        self._done: list[tuple[float, int]] = []
+        self._asking_s: list[float] = []
+        self._asks = 0
+
+    def resume(self) -> None:
+        """The strategy thinks from now on."""
+        self._since = time.process_time()
+
+    def played(self) -> Run:
+        """What was evaluated so far."""
+        done = sorted(self._done)
+        return Run(
+            places=[place for _, place in done],
+            ended_s=[ended_s for ended_s, _ in done],
+            asking_s=self._asking_s,
+            asks=self._asks,
+        )
+
+    def run(self, elements: Any, options: Any) -> list[dict[str, Any] | None]:
+        """What Kernel Tuner's runners do: evaluate a batch; None for what the budget no longer allows."""
+        self._think()
+        results = [self._result(tuple(element), options) for element in self._side_by_side(elements)]
+        self.resume()
+        return results
+
+    def add_strategy_time(self, seconds: float) -> None:
+        """Kept here by processor time instead."""
+
+    def available_parallelism(self) -> int:
+        return self._course.workers
+
+    @property
+    def over(self) -> bool:
+        course, count = self._course, len(self._done)
+        if course.goal is not None and count and self._hit(course.goal):
+            return True
+        return self._asks > MOST_ASKS or (count >= course.trials and self._now_s >= course.until_s)
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, len(self._done) / planned(self._course))
+
+    def _think(self) -> None:
+        spent_s = time.process_time() - self._since
+        self._asking_s.append(spent_s)
+        if self._course.clock == "recorded":
+            self._now_s += spent_s
+
+    def _side_by_side(self, elements: Any) -> Any:
+        """Hand out the elements; the clock then stands at the end of the last one."""
+        self._idle = [self._now_s] * self._course.workers
+        yield from elements
+        self._now_s = max(self._now_s, *self._idle)
+
+    def _result(self, element: tuple[Any, ...], options: Any) -> dict[str, Any] | None:
+        from kernel_tuner.util import InvalidConfig, RuntimeFailedConfig
+
+        if self.over:
+            return None
+        self._asks += 1
+        result = dict(zip(self._ground.space.names, element, strict=True))
+        place = self._ground.place(result)
+        if place is None:
+            return {**result, "__error__": InvalidConfig()}
+        if place not in self._known:
+            self._evaluate(place)
+        time_us = float(self._ground.times_us[place])
+        if np.isfinite(time_us):
+            return {**result, "time": time_us / 1e3}
+        return {**result, "__error__": RuntimeFailedConfig()}
+
+    def _evaluate(self, place: int) -> None:
+        self._known.add(place)
+        cost_s = 1.0 if self._course.clock == "steps" else float(self._ground.costs_s[place])
+        ended_s = heapq.heappop(self._idle) + cost_s
+        heapq.heappush(self._idle, ended_s)
+        self._done.append((ended_s, place))
+        if self._course.workers == 1:
+            self._now_s = ended_s
+
+    def _hit(self, goal: float) -> bool:
+        return bool(self._ground.times_us[self._done[-1][1]] <= goal * self._ground.optimum_us)
+
+
+class Budget:
+    """In the place of Kernel Tuner's: the course decides when it is spent."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        self.time_limit = None
+        self.max_fevals = planned(replay._course)
+
+    def is_done(self) -> bool:
+        return self._replay.over
+
+    def raise_exception_if_done(self) -> None:
+        from kernel_tuner.util import StopCriterionReached
+
+        if self._replay.over:
+            raise StopCriterionReached("the course is over")
+
+    def get_fraction_consumed(self) -> float:
+        return self._replay.fraction
+
+    def get_evaluations_spent(self) -> int:
+        return len(self._replay._done)
+
+    def get_evaluations_remaining(self) -> int:
+        return max(0, self.max_fevals - len(self._replay._done))
+
+    def add_evaluations(self, n: int = 1) -> None:
+        """Counted by the runner."""
+
+
+@lru_cache(maxsize=8)
+def _searchspace(ground: Ground) -> Any:
+    from kernel_tuner.searchspace import Searchspace
+
+    document = {
+        "tune_params": {each.name: list(each.values) for each in ground.space.tunables},
+        "cache": {key: dict(entry.config) for key, entry in zip(ground.keys, ground.entries, strict=True)},
+    }
+    return Searchspace(None, None, None, from_cache=document)

@@ -1,0 +1,144 @@
+"""Samplers of Optuna on a plain study, as somebody would use them who knows which configs are valid only by asking.
+
+What breaks the space's constraints, or was asked before, costs no evaluation and brings nothing: the sampler is told
+and asked again. A violation is told as a time 1.5 times the worst one so far, since most samplers go on proposing what
+they are told as failed; a repeat either likewise or as its time, and both ways are compared.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evo.space import Tunable
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.simulate import PROTOCOL, Simulation
+
+if TYPE_CHECKING:
+    from optuna import Trial
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+
+PENALTY = 1.5
+FIRST_PENALTY = 1e9
+"""Microseconds told of a rejection before anything was measured."""
+
+PATIENCE = 300
+"""Rejections in a row after which a sampler is taken to have come to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant:
+    """A sampler and how it is used.
+
+    Attributes:
+        sampler: from a seed.
+        by_rank: numbers are sampled by their rank instead of as a choice; for samplers that need an order.
+        repeats_cost: a repeat is told as a violation is.
+    """
+
+    sampler: "Callable[[int], BaseSampler]"
+    by_rank: bool = True
+    repeats_cost: bool = True
+
+
+class StudyPlayer:
+    """One study."""
+
+    def __init__(self, ground: Ground, entrant: Entrant, seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._ground = ground
+        self._repeats_cost = entrant.repeats_cost
+        self._study = optuna.create_study(sampler=entrant.sampler(seed))
+        self._distributions = {each.name: _distribution(each, entrant.by_rank) for each in ground.space.tunables}
+        self._known: set[int] = set()
+        self._pending: dict[int, Trial] = {}
+        self._worst_us: float | None = None
+        self.asks = 0
+
+    def ask(self) -> int | None:
+        for _ in range(PATIENCE):
+            self.asks += 1
+            trial = self._study.ask(self._distributions)
+            config = {each.name: each.values[int(trial.params[each.name])] for each in self._ground.space.tunables}
+            place = self._ground.place(config)
+            if place is not None and place not in self._known:
+                self._known.add(place)
+                self._pending[place] = trial
+                return place
+            again = place is not None and place not in self._pending and not self._repeats_cost
+            self._study.tell(trial, self._value(place) if again else self._value(None))
+        return None
+
+    def tell(self, place: int) -> None:
+        time_us = float(self._ground.times_us[place])
+        if time_us < float("inf"):
+            self._worst_us = max(self._worst_us or 0.0, time_us)
+        self._study.tell(self._pending.pop(place), self._value(place))
+
+    def _value(self, place: int | None) -> float:
+        """What is told of a config; None: of one that brought nothing."""
+        time_us = float("inf") if place is None else float(self._ground.times_us[place])
+        if time_us < float("inf"):
+            return time_us
+        return FIRST_PENALTY if self._worst_us is None else PENALTY * self._worst_us
+
+
+def contestants() -> list[Contestant]:
+    """Those whose requirements are installed; the share of the seeds by what a run takes."""
+    found = [
+        _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False), 0.3),
+        _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False), 0.3),
+    ]
+    if find_spec("cmaes"):
+        found.append(_contestant("Optuna CMA-ES", Entrant(sampler=_cma_es), 0.3))
+    if find_spec("torch"):
+        found.append(_contestant("Optuna GP", Entrant(sampler=_gp), 0.02, parallel=False))
+    return found
+
+
+def _tpe(seed: int) -> "BaseSampler":
+    from optuna.samplers import TPESampler
+
+    return TPESampler(seed=seed)
+
+
+def _cma_es(seed: int) -> "BaseSampler":
+    from optuna.samplers import CmaEsSampler
+
+    return CmaEsSampler(seed=seed)
+
+
+def _gp(seed: int) -> "BaseSampler":
+    from optuna.samplers import GPSampler
+
+    return GPSampler(seed=seed)
+
+
+def _distribution(tunable: Tunable, by_rank: bool) -> "BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    ranks = range(len(tunable.values))
+    return IntDistribution(0, len(ranks) - 1) if by_rank and tunable.ordinal else CategoricalDistribution(ranks)
+
+
+def _contestant(name: str, entrant: Entrant, share: float, *, parallel: bool = True) -> Contestant:
+    source = Path(__file__).read_bytes()
+    digest = hashlib.sha256(f"{PROTOCOL} optuna {version('optuna')} ".encode() + source).hexdigest()[:12]
+    return Contestant(name=name, digest=digest, play=partial(_play, entrant), share=share, parallel=parallel)
+
+
+def _play(entrant: Entrant, ground: Ground, seed: int, course: Course) -> Run:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # experimental samplers, and independent sampling of one-valued tunables
+        return Simulation(ground, StudyPlayer(ground, entrant, seed), course).play()

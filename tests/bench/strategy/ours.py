@@ -1,0 +1,75 @@
+"""The strategies of `evo.strategy`, and what is left of the default when one of its pieces is taken out."""
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import evo
+from evo.policy import Policy
+from evo.search import Budget, Search
+from evo.strategy import STRATEGIES, Context, Strategy
+from evo.trial import Trial
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.simulate import PROTOCOL, Simulation
+from tests.bench.strategy.variants import VARIANTS
+
+DECIDES = ("strategy", "space", "history.py", "search.py", "trial.py")
+"""What of `evo` a proposal depends on."""
+
+
+class OurPlayer:
+    """A `Search` in memory."""
+
+    def __init__(self, ground: Ground, factory: Callable[[Context], Strategy], seed: int) -> None:
+        strategy = factory(Context(space=ground.space))
+        self._ground = ground
+        self._search = Search(space=ground.space, strategy=strategy, budget=Budget(), policy=Policy(), seed=seed)
+        self._pending: dict[int, Trial] = {}
+        self.asks = 0
+
+    def ask(self) -> int | None:
+        trial = self._search.ask()
+        if trial is None:
+            return None
+        self.asks += 1
+        place = self._ground.places[self._ground.space.key(trial.config)]
+        self._pending[place] = trial
+        return place
+
+    def tell(self, place: int) -> None:
+        trial = self._pending.pop(place)
+        outcome = self._ground.entries[place].outcome
+        self._search.tell(Trial(number=trial.number, proposal=trial.proposal, outcome=outcome))
+
+
+def contestants() -> list[Contestant]:
+    """Each strategy by its name, and each variant as ``portfolio, …``."""
+    return [_contestant(name, factory) for name, factory in STRATEGIES.items()]
+
+
+def variants() -> list[Contestant]:
+    """The default with a piece taken out or put in."""
+    return [_contestant(name, factory) for name, factory in VARIANTS.items()]
+
+
+def _contestant(name: str, factory: Callable[[Context], Strategy]) -> Contestant:
+    return Contestant(name=name, digest=_digest(), play=partial(_play, factory))
+
+
+def _play(factory: Callable[[Context], Strategy], ground: Ground, seed: int, course: Course) -> Run:
+    return Simulation(ground, OurPlayer(ground, factory, seed), course).play()
+
+
+def _digest() -> str:
+    whole = hashlib.sha256(f"{PROTOCOL} numpy {np.__version__}".encode())
+    root = Path(evo.__path__[0])
+    for part in DECIDES:
+        found = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
+        for path in [*found, Path(__file__).with_name("variants.py")]:
+            whole.update(path.name.encode() + path.read_bytes())
+    return whole.hexdigest()[:12]

@@ -1,0 +1,112 @@
+"""Asks the questions one after the other; the tables become a page, the figures a JSON document."""
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from evo.strategy import STRATEGIES
+from tests.bench.strategy import asking, bars, crowd, evaluations, moments, ours, tables
+from tests.bench.strategy.field import Effort
+from tests.bench.strategy.player import Contestant
+from workers.devices.machine import processor_model
+
+DEFAULT = next(iter(STRATEGIES))
+PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch")
+
+
+@dataclass(kw_only=True)
+class Report:
+    """Filled question by question.
+
+    Attributes:
+        page: Markdown.
+        figures: what JSON keeps.
+        missed: what must hold and does not.
+    """
+
+    tell: Callable[[str], None]
+    page: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self.page.append(text)
+        self.tell(text)
+
+    def note(self, name: str, found: Mapping[str, Any]) -> None:
+        self.figures[name] = {key: plain(value) for key, value in found.items()}
+
+    def hold(self, missed: Iterable[str]) -> None:
+        self.missed += missed
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it; resampled draws are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: plain(each) for key, each in asdict(value).items() if key != "draws"}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return round(float(value), 6) if np.isfinite(value) else None
+    return value
+
+
+def heading(report: Report, effort: Effort) -> None:
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    report.add(
+        f"{processor_model()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; {platform.system()}, "
+        f"Python {platform.python_version()}, {versions}. {len(effort.paths)} spaces, {effort.seeds} seeds unless the "
+        f"table says fewer.\n"
+    )
+
+
+def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant]) -> None:
+    """The evaluation axis and, from the same runs, the time axis."""
+    runs, found = evaluations.compare(effort, contestants)
+    others = [each.name for each in contestants if each.name not in STRATEGIES]
+    report.add(f"### By evaluations\n\n{tables.standings(found)}")
+    report.add(tables.by_space(found, effort.grounds))
+    report.add(tables.leads(found, DEFAULT))
+    report.note("evaluations", found)
+    report.hold(bars.standing(found, DEFAULT, [*others, "random"]))
+    timed = moments.compare(effort, runs, contestants)
+    report.add(f"### By time\n\n{tables.timings(timed)}")
+    report.note("time", timed)
+    report.hold(bars.timing(timed, DEFAULT, others))
+
+
+def ask_crowd(report: Report, effort: Effort) -> None:
+    chosen = [each for each in ours.contestants() if each.name in (DEFAULT, "random")]
+    found = crowd.compare(effort, chosen)
+    report.add(f"### Many workers at once\n\n{tables.crowding(found, effort.grounds)}")
+    report.note("crowd", found)
+    report.hold(bars.crowding(found, DEFAULT))
+
+
+def ask_costs(report: Report, lengths: tuple[int, ...]) -> None:
+    found = {f"{DEFAULT}, {name} space": asking.ours(DEFAULT, make(), lengths) for name, make in asking.SPACES.items()}
+    found["Optuna TPE"] = asking.stock(lengths)
+    report.add(f"### What asking costs\n\n{tables.asking(found)}")
+    report.note("asking", found)
+    report.hold(bars.asking(found, DEFAULT))
+
+
+def ask_ablation(report: Report, effort: Effort) -> None:
+    whole = [each for each in ours.contestants() if each.name == DEFAULT]
+    if not ours.variants():
+        return
+    _, found = evaluations.compare(effort, [*whole, *ours.variants()])
+    report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
+    report.note("ablation", found)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,91 @@
+"""The score of a strategy: how much of the way from random search to the optimum it covers. 0 = random, 1 = at once.
+
+P(M) = (S(M) - F(M)) / (S(M) - optimum), with S the calculated random search and F the median best over the seeds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.bench.strategy.baseline import SHARE, evaluations_until, expected_us
+from tests.bench.strategy.ground import Floats, Ground
+
+FROM = 10
+"""Evaluations before which nobody is compared."""
+
+POINTS = 50
+"""Equidistant moments of the time axis."""
+
+RESAMPLED = 500
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """An estimate with its bootstrap interval over the seeds."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def improvement(random_us: Floats, found_us: Floats, optimum_us: float) -> Floats:
+    """P at each point; never having found anything counts like the slowest that random search expects."""
+    found = np.where(np.isfinite(found_us), found_us, random_us[0])
+    room = random_us - optimum_us
+    return np.where(room > 0, (random_us - found) / np.where(room > 0, room, 1.0), 1.0)
+
+
+def by_evaluations(ground: Ground, curves_us: Floats, upto: int) -> float:
+    """The mean of P(10) … P(upto); curves of shape (seeds, at least upto)."""
+    points = np.arange(FROM, upto + 1)
+    random_us = expected_us(ground.falling_us, points.astype(float))
+    return float(improvement(random_us, _middle(curves_us[:, points - 1]), ground.optimum_us).mean())
+
+
+def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> float:
+    """The mean of P at the moments `moments_s` gives; curves of shape (seeds, POINTS)."""
+    random_us = expected_us(ground.falling_us, _evaluations(ground, share))
+    return float(improvement(random_us, _middle(curves_us), ground.optimum_us).mean())
+
+
+def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
+    """The equidistant points of the time axis, up to where random search has covered the share."""
+    moments: Floats = _evaluations(ground, share) * ground.mean_cost_s / workers
+    return moments
+
+
+def mean_over_spaces(
+    curves: Sequence[Floats], score: Callable[[int, Floats], float], rng: np.random.Generator
+) -> tuple[Figure, Floats]:
+    """The mean score over the spaces, and the resampled means it takes its interval from.
+
+    Args:
+        curves: of each space, seeds first.
+        score: of a space, by its position and (resampled) curves.
+    """
+    estimate = float(np.mean([score(place, each) for place, each in enumerate(curves)]))
+    draws = np.array(
+        [
+            np.mean([score(place, each[rng.integers(len(each), size=len(each))]) for place, each in enumerate(curves)])
+            for _ in range(RESAMPLED)
+        ]
+    )
+    return figure(estimate, draws), draws
+
+
+def figure(estimate: float, draws: Floats) -> Figure:
+    """The percentile interval of resampled estimates."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Figure(estimate=estimate, low=float(low), high=float(high))
+
+
+def _evaluations(ground: Ground, share: float) -> Floats:
+    end = evaluations_until(ground.falling_us, share)
+    return np.linspace(1.0, max(2.0, float(end)), POINTS)
+
+
+def _middle(curves_us: Floats) -> Floats:
+    middle: Floats = np.median(curves_us, axis=0)
+    return middle

@@ -1,0 +1,130 @@
+"""One Markdown table for each question."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tests.bench.strategy.asking import Cost, growth
+from tests.bench.strategy.crowd import Crowding
+from tests.bench.strategy.evaluations import Standing, lead
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.moments import Timing
+from tests.bench.strategy.scores import Figure
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column is text, the others are figures; padded so that it reads well in a terminal."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = [_line(header, widths), "| " + " | ".join(rule) + " |", *(_line(row, widths) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def standings(found: Mapping[str, Standing]) -> str:
+    header = ["", "seeds", "P100", "P200", "best/optimum @50", "@100", "@200", "mean @200", "distinct", "asks"]
+    rows = [
+        [
+            name,
+            str(each.seeds),
+            _interval(each.p100),
+            _interval(each.p200),
+            *(f"{ratio:.3f}" for ratio in each.ratios),
+            f"{each.mean_ratio:.3f}",
+            str(each.least_distinct),
+            f"{each.asks:.2f}",
+        ]
+        for name, each in _by_score(found)
+    ]
+    return table(header, rows)
+
+
+def by_space(found: Mapping[str, Standing], grounds: Sequence[Ground]) -> str:
+    header = ["P200 by space", *(ground.name for ground in grounds)]
+    return table(header, [[name, *(f"{p:.2f}" for p in each.p200_by_space)] for name, each in _by_score(found)])
+
+
+def leads(found: Mapping[str, Standing], ours: str) -> str:
+    rows = [
+        [name, *(_interval(lead(found[ours], each, score), sign="+") for score in ("p100", "p200"))]
+        for name, each in _by_score(found)
+        if name != ours
+    ]
+    return table([f"{ours} is ahead of", "P100", "P200"], rows)
+
+
+def timings(found: Mapping[str, Timing]) -> str:
+    rows = [
+        [
+            name,
+            _interval(each.alone),
+            _interval(each.together),
+            f"{each.asking_ms:.2f}",
+        ]
+        for name, each in sorted(found.items(), key=lambda item: -item[1].alone.estimate)
+    ]
+    return table(["", "1 worker", "8 workers", "asking, ms an evaluation"], rows)
+
+
+def crowding(found: Mapping[str, Crowding], grounds: Sequence[Ground]) -> str:
+    header = ["trials to 95 % of the optimum", *(ground.name for ground in grounds), "growth", "of the sum"]
+    rows = []
+    for name, each in found.items():
+        rows.append([f"{name}, 1 worker", *map(_trials, each.alone), "", ""])
+        rows.append(
+            [
+                f"{name}, 32 workers",
+                *map(_trials, each.together),
+                f"{each.growth:.2f}",
+                f"{each.total_growth:.2f}" if np.isfinite(each.total_growth) else "—",
+            ]
+        )
+    return table(header, rows)
+
+
+def asking(found: Mapping[str, Sequence[Cost]]) -> str:
+    lengths = [cost.trials for cost in next(iter(found.values()))]
+    header = ["ms an ask, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
+    rows = [
+        [name, *(f"{cost.median_ms:.1f} / {cost.p99_ms:.1f}" for cost in costs), f"{growth(costs):.2f}"]
+        for name, costs in found.items()
+    ]
+    return table(header, rows)
+
+
+def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
+    """What each piece is worth: the default less the variant without it."""
+    whole = found[ours]
+    rows = []
+    for name, each in found.items():
+        if name == ours:
+            continue
+        gains = np.array(whole.p200_by_space) - np.array(each.p200_by_space)
+        rows.append(
+            [
+                name,
+                *(_interval(lead(whole, each, score), sign="+") for score in ("p100", "p200")),
+                f"{int((gains > 0).sum())} of {len(grounds)}",
+                f"{each.mean_ratio:.3f}",
+            ]
+        )
+    return table(["variant", "whole − variant, P100", "P200", "helps on", "mean @200"], rows)
+
+
+def _by_score(found: Mapping[str, Standing]) -> list[tuple[str, Standing]]:
+    return sorted(found.items(), key=lambda item: -item[1].p200.estimate)
+
+
+def _interval(figure: Figure, sign: str = "") -> str:
+    return f"{figure.estimate:{sign}.3f} ({figure.low:{sign}.3f} … {figure.high:{sign}.3f})"
+
+
+def _trials(count: float) -> str:
+    return f"{count:g}" if np.isfinite(count) else "over 1,000"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cells[0].ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+    ]
+    return "| " + " | ".join(padded) + " |"

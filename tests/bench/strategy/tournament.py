@@ -1,0 +1,69 @@
+"""Plays what is not in the archive yet, on several processes."""
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.strategy import kernel_tuner, optuna_study, ours
+from tests.bench.strategy.archive import Archive
+from tests.bench.strategy.ground import load
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+
+CHUNK = 5
+"""Seeds that one process plays before it reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A contestant on a space, with so many seeds."""
+
+    contestant: str
+    path: Path
+    course: Course
+    seeds: tuple[int, ...]
+
+
+def contestants() -> dict[str, Contestant]:
+    """Everybody who can play here, by name: our strategies, their variants, Kernel Tuner's and Optuna's."""
+    everybody = [*ours.contestants(), *ours.variants(), *kernel_tuner.contestants(), *optuna_study.contestants()]
+    return {each.name: each for each in everybody}
+
+
+def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
+    """Fill the archive with these matches; tells on standard error how far it is."""
+    known = contestants()
+    chunks = [
+        Match(contestant=match.contestant, path=match.path, course=match.course, seeds=missing[start : start + CHUNK])
+        for match in matches
+        for missing in [_missing(archive, known[match.contestant], match)]
+        for start in range(0, len(missing), CHUNK)
+    ]
+    if not chunks:
+        return
+    begun = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=50) as pool:
+        for done, (match, runs) in enumerate(pool.imap_unordered(_played, chunks), 1):
+            archive.keep(known[match.contestant], load(match.path), match.course, runs)
+            _tell(f"{done}/{len(chunks)} after {time.monotonic() - begun:.0f} s: {match.contestant}, {match.path.stem}")
+    _tell("")
+
+
+def _missing(archive: Archive, contestant: Contestant, match: Match) -> tuple[int, ...]:
+    there = archive.runs(contestant, load(match.path), match.course)
+    return tuple(seed for seed in match.seeds if seed not in there)
+
+
+def _played(match: Match) -> tuple[Match, Sequence[tuple[int, Run]]]:
+    ground, contestant = load(match.path), contestants()[match.contestant]
+    return match, [(seed, contestant.play(ground, seed, match.course)) for seed in match.seeds]
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text:.110}", end="" if text else "\n", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)

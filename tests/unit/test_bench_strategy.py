@@ -1,0 +1,275 @@
+"""The instrument that compares strategies: baseline, score, simulated workers, archive, and the recordings it uses."""
+
+import gzip
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.outcome import Measured
+from evo.recording import parse_recording
+from tests.bench.strategy import asking, bars, crowd, ours, tables
+from tests.bench.strategy.archive import Archive
+from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
+from tests.bench.strategy.evaluations import lead, standing
+from tests.bench.strategy.field import Field
+from tests.bench.strategy.ground import SPACES, Ground, load, of, paths
+from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.run import Course, Run
+from tests.bench.strategy.scores import by_evaluations, by_time, improvement, mean_over_spaces, moments_s
+from tests.bench.strategy.simulate import Simulation
+
+FAILED = "RuntimeFailedConfig"
+
+
+def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
+    """Configs 0, 1, 2, … of one tunable; place = value."""
+    cache = {
+        str(x): {"x": x, "time": time, "compile_time": 400 * cost_s, "benchmark_time": 600 * cost_s}
+        for x, time in enumerate(times_ms)
+    }
+    document = {"tune_params_keys": ["x"], "tune_params": {"x": list(range(len(times_ms)))}, "cache": cache}
+    return of(parse_recording(json.dumps(document), "line"), "0")
+
+
+class Scripted:
+    """Asks for these places; remembers what it was told, and how often it had asked by then."""
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = iter(places)
+        self.told: list[tuple[int, int]] = []
+        self.asks = 0
+
+    def ask(self) -> int | None:
+        place = next(self._places, None)
+        self.asks += place is not None
+        return place
+
+    def tell(self, place: int) -> None:
+        self.told.append((place, self.asks))
+
+
+# The calculated random search
+
+
+def test_the_baseline_is_the_published_formula() -> None:
+    falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
+    # Rank round(M·6/(M+1)): 3, 4, 4 (4.5 to even), 5 → the last, 4.
+    assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
+    assert expected_us(falling, np.array([1.5])).tolist() == [15]
+
+
+def test_the_time_axis_ends_where_random_search_has_covered_its_share() -> None:
+    falling = np.linspace(1000, 1, 1000)
+    goal = 500.5 - 0.9 * 499.5
+    count = evaluations_until(falling, 0.9)
+    assert expected_us(falling, np.array([count]))[0] <= goal < expected_us(falling, np.array([count - 1.0]))[0]
+    space = ground([*range(1, 1001)], cost_s=2.0)
+    assert horizon_s(space, 4, 0.9) == pytest.approx(evaluations_until(space.falling_us, 0.9) * 2.0 / 4)
+    assert moments_s(space, 4, 0.9)[-1] == pytest.approx(horizon_s(space, 4, 0.9))
+
+
+# The score
+
+
+def test_improvement_is_zero_for_random_one_for_the_optimum_and_negative_below() -> None:
+    random_us = np.array([30.0, 20.0, 20.0, 20.0])
+    found = np.array([np.inf, 20.0, 10.0, 25.0])
+    assert improvement(random_us, found, 10.0).tolist() == [0.0, 0.0, 1.0, -0.5]
+
+
+def test_the_score_is_the_mean_improvement_of_the_median_run() -> None:
+    space = ground([float(time) for time in range(1, 301)])
+    rows = np.array([np.full(200, 1e3), np.full(200, 5e3), np.full(200, 1e6)])
+    expected = expected_us(space.falling_us, np.arange(10.0, 101.0))
+    assert by_evaluations(space, rows, 100) == pytest.approx(np.mean((expected - 5e3) / (expected - 1e3)))
+    assert by_evaluations(space, rows[:1], 200) == pytest.approx(1.0)
+    assert by_time(space, np.full((3, 50), 1e3)) == pytest.approx(1.0)
+
+
+def test_an_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
+    rng = np.random.default_rng(0)
+    narrow, wide = ([rng.normal(0.5, spread, (40, 1))] for spread in (0.01, 0.2))
+    figures = [mean_over_spaces(each, lambda _, runs: float(np.median(runs)), rng)[0] for each in (narrow, wide)]
+    assert all(each.low < each.estimate < each.high for each in figures)
+    assert figures[1].high - figures[1].low > 5 * (figures[0].high - figures[0].low)
+
+
+# Runs
+
+
+def test_the_best_so_far_by_evaluations_and_by_time() -> None:
+    space = ground([5.0, FAILED, 3.0, 4.0])
+    run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
+    assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
+    assert run.best_us_at(space, np.array([0.5, 1.0, 2.0, 2.9, 9.0])).tolist() == [np.inf, np.inf, 5000, 5000, 3000]
+    assert run.evaluations_to(space, 1.0) == 3
+    assert run.evaluations_to(space, 2.0) == 2
+    assert Run(places=[1], ended_s=[1.0], asking_s=[], asks=1).evaluations_to(space, 1.0) == float("inf")
+
+
+def test_one_worker_hears_of_each_result_before_it_asks_again() -> None:
+    player = Scripted([3, 1, 0, 2])
+    run = Simulation(ground([1.0, 2.0, 3.0, 4.0]), player, Course(trials=3)).play()
+    assert run.places == [3, 1, 0]
+    assert player.told == [(3, 1), (1, 2), (0, 3)]
+    assert run.ended_s == sorted(run.ended_s)
+    assert run.ended_s[-1] >= 3.0
+    assert len(run.asking_s) == 3
+
+
+def test_workers_in_step_ask_together_and_every_trial_ends() -> None:
+    player = Scripted(list(range(7)))
+    run = Simulation(ground([1.0] * 7), player, Course(workers=3, clock="steps", trials=7)).play()
+    assert run.ended_s == [1, 1, 1, 2, 2, 2, 3]
+    assert player.told == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
+
+
+def test_a_worker_that_is_done_earlier_asks_earlier() -> None:
+    space = ground([1.0] * 4)
+    space.costs_s[:] = [5.0, 1.0, 1.5, 9.0]
+    player = Scripted([0, 1, 2, 3])
+    run = Simulation(space, player, Course(workers=2, trials=0, until_s=2.6)).play()
+    assert run.places == [1, 2, 0, 3]
+    assert run.ended_s == pytest.approx([1.0, 2.5, 5.0, 11.5], abs=0.05)
+
+
+def test_a_course_to_a_goal_ends_there() -> None:
+    player = Scripted([2, 1, 0, 3])
+    run = Simulation(ground([1.0, 1.04, 3.0, 4.0]), player, Course(clock="steps", trials=4, goal=1.05)).play()
+    assert run.places == [2, 1]
+
+
+def test_our_strategies_replay_without_repeats_and_the_same_way_again() -> None:
+    space = load(next(path for path in paths() if "pnpoly" in path.name))
+    course = Course(workers=3, clock="steps", trials=40)
+    for contestant in ours.contestants():
+        first, again = (contestant.play(space, 7, course) for _ in range(2))
+        assert first.places == again.places
+        assert len(set(first.places)) == first.asks == 40
+    assert len({each.name for each in [*ours.contestants(), *ours.variants()]}) == len(
+        [*ours.contestants(), *ours.variants()]
+    )
+
+
+def test_optuna_pays_nothing_for_what_the_space_forbids() -> None:
+    from tests.bench.strategy import optuna_study
+
+    space = load(next(path for path in paths() if "convolution-RTX" in path.name))
+    tpe = optuna_study.contestants()[0]
+    run = tpe.play(space, 0, Course(clock="steps", trials=20))
+    assert len(set(run.places)) == len(run.places) == 20
+    assert run.asks > 20
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # of its simulated annealing
+def test_kernel_tuner_plays_on_replayed_results() -> None:
+    pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
+    from tests.bench.strategy import kernel_tuner
+
+    space = load(next(path for path in paths() if "pnpoly" in path.name))
+    for contestant in kernel_tuner.contestants():
+        first, again = (contestant.play(space, 3, Course(clock="steps", trials=50)) for _ in range(2))
+        assert first.places == again.places
+        assert len(set(first.places)) == len(first.places) == 50
+
+
+# Archive and tables
+
+
+def _contestant(name: str = "somebody") -> Contestant:
+    return Contestant(name=name, digest="d", play=partial(pytest.fail, "not to be played"))
+
+
+def test_the_archive_gives_back_what_it_kept_but_for_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    space, course, archive = ground([1.0, 2.0]), Course(), Archive(tmp_path)
+    run = Run(places=[1, 0], ended_s=[1.25, 2.5], asking_s=[0.001, 0.002], asks=3)
+    archive.keep(_contestant(), space, course, [(0, run), (5, run)])
+    (file,) = tmp_path.rglob("*.jsonl")
+    file.write_text(file.read_text() + '{"seed":9,"places":[1')
+    archive.keep(_contestant(), space, course, [(6, run)])
+    assert archive.runs(_contestant(), space, course) == {0: run, 5: run, 6: run}
+    assert archive.runs(_contestant(), space, Course(workers=8)) == {}
+    assert archive.runs(_contestant("else"), space, course) == {}
+
+
+def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None:
+    space = ground([float(time) for time in range(1, 301)])
+    paces = {"portfolio": 40, "random": 90}
+    runs = {name: [[_descending(space, pace + seed % 5) for seed in range(10)]] for name, pace in paces.items()}
+    found = {name: standing(Field(grounds=[space], runs=runs), name) for name in runs}
+    ahead = lead(found["portfolio"], found["random"])
+    assert 0 < ahead.low < ahead.estimate < ahead.high
+    assert not [text for text in bars.standing(found, "portfolio", ["random"]) if "ahead" in text]
+    assert [text for text in bars.standing(found, "random", ["portfolio"]) if "ahead" in text]
+    assert found["portfolio"].least_distinct == 200
+    assert "portfolio" in tables.standings(found).splitlines()[2]
+
+
+def _descending(space: Ground, pace: int) -> Run:
+    """Finds the optimum after `pace` evaluations."""
+    places = [*range(250, 250 - pace + 1, -1), 0, *range(1, 202 - pace)]
+    return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
+
+
+def test_crowding_is_the_ratio_of_the_trials() -> None:
+    crowding = crowd.Crowding(alone=[10.0, 40.0], together=[20.0, 20.0])
+    assert crowding.growth == pytest.approx(1.0)
+    assert crowding.total_growth == pytest.approx(0.8)
+    assert not list(bars.crowding({"x": crowding}, "x"))
+    assert list(bars.crowding({"x": crowd.Crowding(alone=[10.0], together=[16.0])}, "x"))
+    assert "over 1,000" in tables.crowding({"x": crowd.Crowding(alone=[10.0], together=[np.inf])}, [ground([1.0])])
+
+
+def test_the_growth_of_asking_is_the_exponent() -> None:
+    costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
+    assert asking.growth(costs) == pytest.approx(0.5)
+    assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
+    assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
+
+
+# Recordings
+
+
+def test_the_recordings_in_the_repository_are_those_its_page_lists() -> None:
+    rows = [line.split("|")[1:-1] for line in (SPACES / "README.md").read_text().splitlines() if " / " in line][1:]
+    listed = {row[0].strip(): [cell.strip().replace(",", "") for cell in row[1:]] for row in rows}
+    assert set(listed) == {path.name.removesuffix(".json.gz") for path in paths()}
+    for path in paths():
+        space = load(path)
+        median = float(np.median(space.falling_us))
+        near = int((space.falling_us <= 1.05 * space.optimum_us).sum())
+        facts = [
+            f"{len(space.entries)} / {len(space.falling_us)}",
+            str(space.space.product_size),
+            f"{median / space.optimum_us:.2f}",
+            str(near),
+        ]
+        assert facts == listed[space.name], space.name
+        assert (space.costs_s > 0).all()
+    assert sum(path.stat().st_size for path in paths()) < 6 << 20
+
+
+def test_a_recording_reads_the_same_as_t4_results() -> None:
+    path = next(path for path in paths() if "convolution-RTX" in path.name)
+    cache, text = load(path), gzip.decompress(path.read_bytes()).decode()
+    names = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime"}
+    results = [
+        {
+            "configuration": {name: result[name] for name in cache.space.names},
+            "times": {"compilation_time": result["compile_time"], "benchmark": result["benchmark_time"]},
+            "invalidity": names.get(result["time"], "correct"),
+            "measurements": [{"name": "time", "value": result["time"], "unit": "ms"}],
+            "objectives": ["time"],
+        }
+        for result in json.loads(text)["cache"].values()
+    ]
+    same = of(parse_recording(json.dumps({"results": results, "metadata": {}}), cache.name), "t4")
+    assert Counter(entry.outcome.kind for entry in same.entries) == Counter(e.outcome.kind for e in cache.entries)
+    assert same.keys == cache.keys
+    np.testing.assert_allclose(same.falling_us, cache.falling_us)
+    np.testing.assert_allclose(same.costs_s, cache.costs_s, atol=1e-6)
+    assert all(isinstance(entry.outcome, Measured) for entry in same.entries if entry.outcome.kind == "measured")
