@@ -111,6 +111,20 @@ class BaselineReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sanitized:
+    """What a tool that watches for forbidden behaviour found in one run of the challenger.
+
+    Attributes:
+        findings: one line each.
+        skipped: why it did not run or did not finish; None when it did.
+    """
+
+    tool: str
+    findings: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
     """Interleaved samples: entry i of every timing was taken in round i.
 
@@ -118,6 +132,7 @@ class ConfirmReport:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
         failure: set, and the timings None, when challenger or incumbent could not be measured.
         failed: which of the two it was.
+        sanitizers: tools the challenger ran under; empty where this kind of device has none.
     """
 
     challenger: Timing | None = None
@@ -125,6 +140,7 @@ class ConfirmReport:
     incumbent: Timing | None = None
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
+    sanitizers: tuple[Sanitized, ...] = ()
     failure: Outcome | None = None
     failed: Literal["challenger", "incumbent"] | None = None
     stages: Stages = field(default_factory=Stages)

@@ -27,6 +27,7 @@ class Policy:
         max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no gate.
         compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
         memory_limit_bytes: what a runner may allocate beyond what it holds when it starts.
+        require_sanitizers: refuse a promotion where a sanitizer did not run; what one finds always forbids it.
         max_candidate_faults: crashes and time-outs of one trial before it is final (a fault may be the machine's).
         max_worker_losses: lost workers before a trial is Abandoned.
         seeds: input seeds each nominal correctness case is repeated with.
@@ -50,6 +51,7 @@ class Policy:
     verify_timeout_s: float = 30.0
     measure_timeout_s: float = 60.0
     memory_limit_bytes: int = 4 << 30
+    require_sanitizers: bool = False
     max_candidate_faults: int = 1
     max_worker_losses: int = 3
     seeds: int = 3
@@ -134,5 +136,5 @@ def _fits(value: object, annotation: Any) -> bool:
 
 
 def _describe(annotation: Any) -> str:
-    words = {int: "a whole number", float: "a number", str: "text", type(None): "null (no gate)"}
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null (no gate)"}
     return " or ".join(words[kind] for kind in get_args(annotation) or (annotation,))

@@ -82,7 +82,7 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
             _gain_rule(gain, policy),
             _noise_rule(gain, noise),
         )
-    rules = (*_correctness_rule(report), *rules, *_baseline_rule(fastest, against))
+    rules = (*_correctness_rule(report), _sanitizer_rule(report, policy), *rules, *_baseline_rule(fastest, against))
     promote = all(rule.passed for rule in rules if rule.required)
     return Verdict(
         promote=promote,
@@ -126,6 +126,20 @@ def _correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     if wrong:
         text = f"{len(wrong)} of {len(report.cases)} correctness checks failed on fresh inputs, first {wrong[0].case}."
     return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
+
+
+def _sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
+    ran = [each for each in report.sanitizers if each.skipped is None]
+    findings = [f"{each.tool}: {finding}" for each in report.sanitizers for finding in each.findings]
+    if findings:
+        text = f"Sanitizers found {len(findings)} fault{'s' * (len(findings) > 1)}, first {findings[0]}."
+    elif ran:
+        text = f"Sanitizers found nothing: {', '.join(each.tool for each in ran)}."
+    else:
+        reasons = "; ".join(f"{each.tool}: {each.skipped}" for each in report.sanitizers) or "this device has none"
+        text = f"No sanitizer ran ({reasons})."
+    required, passed = bool(ran) or policy.require_sanitizers, bool(ran) and not findings
+    return Rule(name="sanitizers", passed=passed, figure=len(findings), threshold=0.0, text=text, required=required)
 
 
 def _intervals_rule(challenger: Interval, incumbent: Interval, policy: Policy) -> Rule:
@@ -188,7 +202,7 @@ def _baseline_rule(fastest: str | None, against: dict[str, Interval]) -> tuple[R
 
 def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name == "correct"):
+    if failed and (speedup is None or failed[0].name in ("correct", "sanitizers")):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."

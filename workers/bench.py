@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from evo.outcome import CaseError
 from evo.timing import Timing
 from workers import confinement
@@ -13,7 +15,7 @@ from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
 from workers.devices import Argument, Buffers, Driver, Session, Timer, driver
 from workers.golden import Golden, Reference
-from workers.protocol import Compare, Compared, KernelFile, Measure, Open, Sampled, Verified, Verify
+from workers.protocol import Compare, Compared, KernelFile, Measure, Open, Sampled, Save, Saved, Verified, Verify
 from workers.timing import WARM_US, Beside, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 
@@ -103,6 +105,12 @@ class Bench:
             unavailable=baselines.unavailable,
             environment=self.session.environment(),
         )
+
+    def save(self, request: Save) -> Saved:
+        """Write a case's inputs for a program that is not ours."""
+        for name, values in self.golden[request.case][0].inputs.items():
+            (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
+        return Saved()
 
     @property
     def _nominal(self) -> Golden:

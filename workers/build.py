@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ class Built:
         uncovered: cases the config has no kernel for, with the reason.
         digest: of all binaries and how they are launched: candidates of equal digest behave the same.
         source, binary: of the searched problem.
+        sources: by case name.
         log: what the compiler said, of all cases.
     """
 
@@ -45,6 +46,7 @@ class Built:
     uncovered: Mapping[str, str] = field(default_factory=dict)
     digest: str | None = None
     source: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
     binary: bytes | None = None
     log: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class _Build:
             uncovered=self.uncovered,
             digest=None if refusal else self._digest(),
             source=self.source,
+            sources={} if refusal else self._sources(kernels),
             binary=nominal.artefact.binary if nominal else None,
             log="\n".join(filter(None, self.logs)),
             resources=nominal.resources.figures() if nominal else {},
@@ -215,6 +218,10 @@ class _Build:
         if candidate.launch is None:
             return None
         return Launch(**vars(candidate.launch), programmatic=self.terms.objective.launch == "pdl")
+
+    def _sources(self, covered: Collection[str]) -> dict[str, str]:
+        problems = {each.case.name: each.problem for each in self.cases if each.problem is not None}
+        return {case: self.compiled[problem_key(problems[case])].source for case in covered}
 
     def _digest(self) -> str:
         parts = [

@@ -20,6 +20,7 @@ from evo.job import (
     EvaluateReport,
     Job,
     Report,
+    Sanitized,
     SearchTerms,
     Stages,
 )
@@ -32,8 +33,10 @@ from workers.cache import Cache
 from workers.child import Child
 from workers.devices import driver
 from workers.families import Assignment
-from workers.protocol import Compare, Compared, Measure, Sampled, Verified, Verify
+from workers.protocol import Compare, Compared, Measure, Sampled, Save, Saved, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.sanitizers import Subject
+from workers.scratch import scratch
 
 Side: TypeAlias = Literal["challenger", "incumbent"]
 Role: TypeAlias = Literal["candidate", "challenger", "incumbent"]
@@ -86,14 +89,16 @@ class Ladder:
 
     Args:
         folder: the worker's cache.
-        scratch: for files of this process.
+        place: for files of this process.
         raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot needs an outcome.
     """
 
-    def __init__(self, kind: DeviceKind, folder: Path, scratch: Path, *, raise_trouble: bool = False) -> None:
+    def __init__(self, kind: DeviceKind, folder: Path, place: Path, *, raise_trouble: bool = False) -> None:
         self._raise_trouble = raise_trouble
         self._cache = Cache(folder)
-        self._builder = Builder(driver(kind).compiler(), self._cache, scratch)
+        chosen = driver(kind)
+        self._sanitizer = chosen.sanitizer()
+        self._builder = Builder(chosen.compiler(), self._cache, place)
         self._runners = Runners(folder)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
@@ -173,6 +178,8 @@ class Ladder:
                 suspect = sides[0]
                 with watch.stage("measure_s"):
                     compared = _compare(child, request, terms)
+                with watch.stage("verify_s"):
+                    sanitized = self._sanitized(child, work, built["challenger"])
         except (CandidateFault, TroubleError) as error:
             failure = error.outcome if isinstance(error, CandidateFault) else LaunchFailed(reason=str(error))
             return ConfirmReport(failure=failure, failed=suspect, stages=watch.stages)
@@ -183,9 +190,29 @@ class Ladder:
             incumbent=compared.series.get("incumbent"),
             baselines=compared.baselines,
             cases=cases["challenger"],
+            sanitizers=sanitized,
             stages=watch.stages,
             environment={**compared.environment, **left_out},
         )
+
+    def _sanitized(self, child: Child, work: Assignment, built: Built) -> tuple[Sanitized, ...]:
+        """What the device's sanitizer says of a candidate's smallest case; last, for it keeps the cores busy."""
+        if self._sanitizer is None:
+            return ()
+        implementation = work.copy.family.implementation(work.terms.device.kind)
+        limit_s = work.terms.policy.verify_timeout_s
+        case = min(built.kernels, key=lambda name: sum(each.elements for each in built.kernels[name].arguments))
+        with scratch() as folder:
+            ask(child, Save(case=case, folder=str(folder)), Saved, stage="verify", limit_s=limit_s)
+            subject = Subject(
+                source=built.sources[case],
+                entry=implementation.entry,
+                flags=implementation.flags,
+                arguments=built.kernels[case].arguments,
+                inputs=folder,
+                threads=work.terms.objective.threads,
+            )
+            return tuple(self._sanitizer.examine(subject, timeout_s=limit_s))
 
     def interrupt(self) -> None:
         """Kill what runs on the device now, from another thread; its job ends as if it had crashed."""

@@ -110,7 +110,16 @@ class Compare:
     kind: Literal["compare"] = "compare"
 
 
-Request: TypeAlias = Open | Verify | Measure | Compare
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """Write the first inputs of a case into a folder, each as its bytes in ``NAME.bin``."""
+
+    case: str
+    folder: str
+    kind: Literal["save"] = "save"
+
+
+Request: TypeAlias = Open | Verify | Measure | Compare | Save
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +160,13 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The inputs lie in the folder."""
+
+    kind: Literal["saved"] = "saved"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refused:
     """The candidate's fault."""
 
@@ -166,7 +182,7 @@ class Trouble:
     kind: Literal["trouble"] = "trouble"
 
 
-Reply: TypeAlias = Ready | Verified | Sampled | Compared | Refused | Trouble
+Reply: TypeAlias = Ready | Verified | Sampled | Compared | Saved | Refused | Trouble
 
 REQUESTS: TypeAdapter[Request] = TypeAdapter(Request, config={"defer_build": True})
 REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config={"defer_build": True})

@@ -12,7 +12,20 @@ from evo.outcome import Crashed, LaunchFailed
 from workers import confinement
 from workers.bench import Bench
 from workers.devices import DeviceLostError, LaunchError
-from workers.protocol import REPLIES, REQUESTS, Compare, Measure, Open, Ready, Refused, Reply, Request, Trouble, encode
+from workers.protocol import (
+    REPLIES,
+    REQUESTS,
+    Compare,
+    Measure,
+    Open,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    Save,
+    Trouble,
+    encode,
+)
 from workers.verify import WrongAnswerError
 
 
@@ -48,6 +61,8 @@ class Runner:
             return self._bench.measure(request)
         if isinstance(request, Compare):
             return self._bench.compare(request)
+        if isinstance(request, Save):
+            return self._bench.save(request)
         return self._bench.verify(request)
 
 

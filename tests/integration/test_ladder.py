@@ -332,6 +332,19 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     assert [len(timing.samples_us) for timing in series] == [QUICK.confirm_samples] * 4
     assert {case.case for case in report.cases} == {"nominal", "tail"}
     assert "baseline absent" in report.environment
+    memory, threads = report.sanitizers
+    assert (memory.skipped, memory.findings) == (None, ())
+    assert threads.skipped == "the kernel runs on one thread"
+
+
+def test_what_only_a_sanitizer_sees_is_found_on_the_smallest_case(workshop: Workshop) -> None:
+    job = Confirm(challenger=config("read"), incumbent=None, seed=5)
+    work = workshop.work()
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert all(case.passed for case in report.cases), "reading past the end changes no result"
+    (finding,) = report.sanitizers[0].findings
+    assert "heap-buffer-overflow" in finding
+    assert "kernel.c" in finding
 
 
 @pytest.mark.parametrize(

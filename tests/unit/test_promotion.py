@@ -1,15 +1,18 @@
 """The verdict's rules one by one, and its error rates on simulated noise (fixed seeds, so these counts are exact)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport
+from evo.job import ConfirmReport, Sanitized
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
 from evo.promotion import Rule, Verdict, judge
 from evo.timing import Timing
 
 POLICY = Policy()
+CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread"))
 
 
 def noisy_round(rng: np.random.Generator, *times_us: float, rounds: int = 100) -> list[Timing]:
@@ -32,6 +35,7 @@ def confirmation(
         challenger_again=again,
         incumbent=None if incumbent_us is None else incumbent,
         baselines=dict(zip(baselines, others, strict=True)),
+        sanitizers=CLEAN,
     )
 
 
@@ -53,17 +57,24 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
 def test_a_clear_gain_meets_every_rule() -> None:
     result = verdict(confirmation(np.random.default_rng(1), challenger_us=80))
     assert result.promote
-    assert [rule.name for rule in result.rules] == ["intervals", "effect", "significance", "gain", "noise"]
+    assert [rule.name for rule in result.rules] == [
+        "sanitizers",
+        "intervals",
+        "effect",
+        "significance",
+        "gain",
+        "noise",
+    ]
     assert all(rule.passed for rule in result.rules)
     assert result.speedup is not None
     assert result.speedup.low < 1.25 < result.speedup.high
     assert result.summary.startswith("Promoted: 20.")
 
 
-def test_a_slower_challenger_fails_every_rule_and_the_texts_say_so() -> None:
+def test_a_slower_challenger_fails_every_rule_of_time_and_the_texts_say_so() -> None:
     result = verdict(confirmation(np.random.default_rng(2), challenger_us=110))
     assert not result.promote
-    assert not any(rule.passed for rule in result.rules)
+    assert [rule.name for rule in result.rules if rule.passed] == ["sanitizers"]
     assert rule(result, "gain").text.startswith("The challenger takes 9.8% more time")
     assert "more time; at least 2.0% less is needed" in rule(result, "gain").text
     assert "lie apart, but the incumbent is ahead" in rule(result, "intervals").text
@@ -107,7 +118,8 @@ def test_a_gain_within_the_sessions_own_noise_is_none() -> None:
     rng = np.random.default_rng(6)
     challenger, incumbent = noisy_round(rng, 95, 100)
     apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
-    result = verdict(ConfirmReport(challenger=challenger, challenger_again=apart, incumbent=incumbent))
+    report = ConfirmReport(challenger=challenger, challenger_again=apart, incumbent=incumbent, sanitizers=CLEAN)
+    result = verdict(report)
     assert not result.promote
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
     assert "does not exceed" in rule(result, "noise").text
@@ -116,7 +128,7 @@ def test_a_gain_within_the_sessions_own_noise_is_none() -> None:
 
 def test_without_a_second_series_the_noise_is_unknown_and_nothing_is_promoted() -> None:
     challenger, incumbent = noisy_round(np.random.default_rng(7), 50, 100)
-    result = verdict(ConfirmReport(challenger=challenger, incumbent=incumbent))
+    result = verdict(ConfirmReport(challenger=challenger, incumbent=incumbent, sanitizers=CLEAN))
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
 
 
@@ -128,7 +140,12 @@ def test_without_incumbent_the_first_confirmed_becomes_champion() -> None:
     assert result.baseline_speedup is not None
     assert result.baseline_speedup.estimate == pytest.approx(120 / 90, rel=0.02)
     assert not result.behind_every_baseline
-    assert {rule.name: rule.required for rule in result.rules} == {"first": True, "noise": False, "baseline": False}
+    assert {rule.name: rule.required for rule in result.rules} == {
+        "sanitizers": True,
+        "first": True,
+        "noise": False,
+        "baseline": False,
+    }
 
 
 def test_a_first_champion_behind_every_baseline_is_labelled() -> None:
@@ -181,3 +198,17 @@ def test_a_kernel_against_itself_is_hardly_ever_promoted() -> None:
 def test_a_gain_of_five_percent_is_nearly_always_promoted() -> None:
     rng = np.random.default_rng(13)
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
+
+
+def test_what_a_sanitizer_finds_forbids_promotion_and_one_that_did_not_run_only_where_the_policy_says_so() -> None:
+    clean = confirmation(np.random.default_rng(1), challenger_us=80)
+    found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
+    absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
+    assert verdict(clean, policy=Policy(require_sanitizers=True)).promote
+    refused = verdict(found)
+    assert not refused.promote
+    assert refused.summary == "Not promoted. Sanitizers found 1 fault, first address: heap-buffer-overflow kernel.c:3."
+    lenient, strict = verdict(absent), verdict(absent, policy=Policy(require_sanitizers=True))
+    assert (lenient.promote, strict.promote) == (True, False)
+    assert rule(lenient, "sanitizers").text == "No sanitizer ran (address: no such library)."
+    assert not verdict(replace(clean, sanitizers=()), policy=Policy(require_sanitizers=True)).promote

@@ -6,22 +6,20 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from evo.cflags import c_flags, native_flag
 from evo.device import Device
 from evo.errors import EvoError
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
+from workers.compile.process import run
 from workers.scratch import scratch
 
 DEFAULT_FLAGS = c_flags(platform.machine())
-_LOG_LIMIT = 1 << 16
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
@@ -81,7 +79,7 @@ class CCompiler:
             (folder / "kernel.c").write_text(unit.source)
             # relative names, so that no path gets into the binary
             arguments = (*DEFAULT_FLAGS, *unit.flags, "kernel.c", "-o", "kernel.so", "-lm")
-            status, log = _run([*self.command, *arguments], folder, timeout_s)
+            status, log = run([*self.command, *arguments], folder, timeout_s)
             if status is None:
                 return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{log}".strip())
             if status != 0:
@@ -102,28 +100,3 @@ class CCompiler:
             said = getattr(error, "stderr", None) or error
             raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None
         return answer.stdout
-
-
-def _run(command: list[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
-    """Exit status (None: it was stopped) and all output; a compiler's children die with it."""
-    environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            return None, _shorten(output)
-        return process.returncode, _shorten(output)
-
-
-def _shorten(output: bytes) -> str:
-    return output[:_LOG_LIMIT].decode(errors="replace")

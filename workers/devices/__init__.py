@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from evo.device import Device, DeviceKind
 from evo.errors import EvoError
 from evo.objective import Objective
 from workers.compile import Compiler, Launch
+
+if TYPE_CHECKING:
+    from workers.sanitizers import Sanitizer
 
 POISON = 0xFF
 """Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
@@ -161,6 +164,10 @@ class Driver(Protocol):
         Raises:
             EvoError: there is none; the message names the ways out.
         """
+        ...
+
+    def sanitizer(self) -> "Sanitizer | None":
+        """What watches candidates for forbidden behaviour, or None where there is nothing of the kind."""
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:

@@ -24,6 +24,7 @@ from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
 from workers.devices import Argument, Buffers, LaunchError, Timer, machine
 from workers.devices.memory import HostBuffers
 from workers.devices.support import load_ceilings, load_support
+from workers.sanitizers.c import CSanitizer
 
 MINIMUM_SAMPLE_S = 5e-4
 """Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
@@ -149,6 +150,9 @@ class CpuDriver:
 
     def compiler(self) -> CCompiler:
         return self._compiler
+
+    def sanitizer(self) -> CSanitizer:
+        return CSanitizer(self.compiler().command)
 
     @cached_property
     def _compiler(self) -> CCompiler:

@@ -215,6 +215,9 @@ class CudaDriver:
     def _compiler(self) -> NvrtcCompiler:
         return NvrtcCompiler()
 
+    def sanitizer(self) -> None:
+        """None yet: confirmations say that no sanitizer ran."""
+
     def open(self, device: Device, objective: Objective, folder: Path) -> CudaSession:
         return CudaSession(device, folder, self.compiler())
 

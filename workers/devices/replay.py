@@ -29,6 +29,9 @@ class ReplayDriver:
     def compiler(self) -> NoReturn:
         raise Conflict("a recorded space has nothing to compile; choose another --device to measure for real")
 
+    def sanitizer(self) -> None:
+        """None: nothing runs."""
+
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("a recorded space has nothing to run; choose another --device to measure for real")
 

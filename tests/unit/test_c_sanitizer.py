@@ -1,0 +1,73 @@
+"""Kernels under the compiler's sanitizers: what they find is told, and why one did not run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.job import Sanitized
+from workers.compile.cc import find_compiler
+from workers.devices import Argument
+from workers.sanitizers import Subject
+from workers.sanitizers.c import CSanitizer
+
+N = 8
+ARGUMENTS = (
+    Argument(name="x", role="input", dtype="float32", shape=(N,)),
+    Argument(name="scale", role="scalar", dtype="float32", value=2.0),
+    Argument(name="y", role="output", dtype="float32", shape=(N,)),
+)
+SOURCE = """
+#include <pthread.h>
+static int total;
+static void *count(void *unused) { for (int i = 0; i < 1000; i++) total++; return unused; }
+void scaled(const float *x, float scale, float *y) {
+    for (int i = 0; i < 8; i++) y[i] = scale * x[i];
+    if (y[7] != 14.0f) __builtin_trap();
+    FAULT
+}
+"""
+RACE = "pthread_t t; pthread_create(&t, 0, count, 0); count(0); pthread_join(t, 0);"
+
+
+def examined(folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str, ...] = ()) -> tuple[Sanitized, ...]:
+    (folder / "x.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
+    subject = Subject(
+        source=SOURCE.replace("FAULT", fault),
+        entry="scaled",
+        flags=("-pthread",),
+        arguments=ARGUMENTS,
+        inputs=folder,
+        threads=threads,
+    )
+    return CSanitizer(compiler or find_compiler()).examine(subject, timeout_s=30.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("", None),
+        ("y[8] = 1.0f;", "heap-buffer-overflow"),
+        ("if (x[-1] == 1.5f) y[0] = 0;", "heap-buffer-overflow"),
+        ("volatile int n = 2147483647; n = n + (int)x[1];", "signed integer overflow"),
+        ("__builtin_trap();", "ended the program with status"),
+    ],
+)
+def test_memory_and_undefined_behaviour(tmp_path: Path, fault: str, found: str | None) -> None:
+    memory, threads = examined(tmp_path, fault)
+    assert memory.skipped is None
+    assert threads.skipped == "the kernel runs on one thread"
+    assert [found in finding for finding in memory.findings if found] == [True] * (found is not None)
+
+
+def test_a_race_between_threads(tmp_path: Path) -> None:
+    memory, threads = examined(tmp_path, RACE, threads=2)
+    assert memory.findings == ()
+    assert threads.skipped is None
+    assert any("data race" in finding for finding in threads.findings)
+
+
+def test_a_compiler_without_sanitizers_is_told(tmp_path: Path) -> None:
+    memory, _ = examined(tmp_path, "", compiler=("false",))
+    assert memory.findings == ()
+    assert str(memory.skipped).startswith("the compiler cannot build with it here")

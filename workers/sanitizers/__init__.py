@@ -1,0 +1,36 @@
+"""Tools that watch a candidate do what it should not: each runs it once, apart, on a small case."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evo.job import Sanitized
+from workers.devices import Argument
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One case of a candidate, ready to be built anew and called.
+
+    Attributes:
+        source: rendered for this case's problem.
+        flags: those of the family.
+        inputs: a folder with the bytes of each input, ``NAME.bin``.
+        threads: what the kernel may use.
+    """
+
+    source: str
+    entry: str
+    flags: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    inputs: Path
+    threads: int
+
+
+class Sanitizer(Protocol):
+    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are findings."""
+
+    def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
+        """One result for each tool, in a fixed order."""
+        ...
