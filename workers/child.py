@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -51,6 +52,7 @@ class Child:
 
     def __init__(self, *, threads: int) -> None:
         self._mark = uuid4().hex
+        self._inherited_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "workers.runner", str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -147,10 +149,15 @@ class Child:
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
-                peak_bytes = usage.ru_maxrss << (0 if sys.platform == "darwin" else 10)
-                return f"{_describe(self._process.returncode)} (peak memory {peak_bytes >> 20} MiB)"
+                return _describe(self._process.returncode) + self._peak(usage.ru_maxrss)
             time.sleep(0.002)
         return "closed its pipes without an answer"
+
+    def _peak(self, peak: int) -> str:
+        """Its peak memory; a system that counts from before its start knows it only above our own peak."""
+        if peak <= self._inherited_peak:
+            return ""
+        return f" (peak memory {peak >> (20 if sys.platform == 'darwin' else 10)} MiB)"
 
 
 class _Tail:

@@ -18,7 +18,7 @@ import pytest
 
 from db.ownership import running_service
 
-PATIENCE_S = 90.0
+PATIENCE_S = 200.0
 
 
 @dataclass(frozen=True, kw_only=True)

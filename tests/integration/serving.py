@@ -17,7 +17,7 @@ from api.server import address, listen
 from api.settings import Settings
 from db.ownership import running_service
 
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 
 @contextmanager

@@ -27,13 +27,13 @@ from workers.daemon import Settings, serve
 
 RECORDING = FAMILIES.parent / "synthetic.json"
 
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 POLICY = {
     "quick_samples": 5,
     "confirm_samples": 10,
-    "verify_timeout_s": 1.0,
-    "measure_timeout_s": 5.0,
+    "verify_timeout_s": 5.0,
+    "measure_timeout_s": 30.0,
     "memory_limit_bytes": 128 << 20,
     "seeds": 1,
 }
@@ -146,6 +146,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     kinds = {
         "none": "measured",
         "print": "measured",
+        "read": "measured",  # only a sanitizer sees it, and then it is no champion
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
@@ -157,7 +158,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
-    assert len(outcomes) == 22
+    assert len(outcomes) == 23
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}
