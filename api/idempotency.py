@@ -64,9 +64,9 @@ class Idempotency:
             )
         elif known.answer is None:
             way_out = "ask again in a while; should it stay so, see what is there, and use a new key"
-            await problem(409, f"a request with this {HEADER} is under way, or was interrupted: {way_out}")(
-                scope, receive, send
-            )
+            busy = problem(409, f"a request with this {HEADER} is under way, or was interrupted: {way_out}")
+            busy.headers["retry-after"] = "1"
+            await busy(scope, receive, send)
         else:
             await _repeat(known.answer, send)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from evo.lifecycle import State
 from evo.trial import Config
@@ -76,4 +77,25 @@ class WorkerEvent:
     seen_at: datetime
 
 
-Event = TrialEvent | SearchEvent | WorkerEvent
+@dataclass(frozen=True, kw_only=True)
+class SearchDeleted:
+    """A search is no more."""
+
+    id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reset:
+    """Events that were asked for are no longer kept: whoever follows should read the lists anew."""
+
+
+Event: TypeAlias = TrialEvent | SearchEvent | WorkerEvent | SearchDeleted | Reset
+
+EVENTS: Mapping[str, type[Event]] = {
+    "trial": TrialEvent,
+    "search": SearchEvent,
+    "worker": WorkerEvent,
+    "deleted": SearchDeleted,
+    "reset": Reset,
+}
+"""The kinds of event by the names they are sent under."""

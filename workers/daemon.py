@@ -14,10 +14,10 @@ from types import FrameType
 import psutil
 import structlog
 
+from evo.client import Client, ServiceUnreachable
 from evo.device import Device, DeviceKind
 from evo.errors import EvoError
 from workers.admission import own_token
-from workers.client import Client
 from workers.devices import driver
 from workers.families import Families
 from workers.held import Held
@@ -27,7 +27,6 @@ from workers.parcel import Outbox
 from workers.replay import Replay
 from workers.scratch import scratch, sweep_scratch
 from workers.slot import AWAY_S, Office, Slot
-from workers.transport import ServiceUnreachable
 
 KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
 BEAT_S = 5.0

@@ -10,10 +10,9 @@ from pathlib import Path
 import structlog
 from pydantic import Base64Bytes, TypeAdapter, ValidationError
 
+from evo.client import Client, ServiceError, ServiceUnreachable
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.job import Report
-from workers.client import Client
-from workers.transport import ServiceError, ServiceUnreachable
 
 _LOG = structlog.get_logger()
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from evo.client import Client, ServiceError, ServiceUnreachable
 from evo.device import Device
 from evo.errors import EvoError, NotFound
 from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Lease, Report
 from evo.outcome import Crashed, LaunchFailed
-from workers.client import Client
 from workers.families import Assignment, Copy, Families, FamilyMismatch
 from workers.held import Held
 from workers.ladder import Performer, Preparation
@@ -21,7 +21,6 @@ from workers.lock import GaveUp, exclusive
 from workers.parcel import Outbox
 from workers.pipeline import Pending, Pipeline, Prepared
 from workers.shipping import Shipping, early
-from workers.transport import ServiceError, ServiceUnreachable
 from workers.twins import Twins
 
 POLL_S = 2.0

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
+from evo.client import Client
 from evo.errors import EvoError
 from evo.job import Evaluate, EvaluateReport, Lease
-from workers.client import Client
 
 
 class Twins:

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from evo.cli.place import Place, Where
-from workers.client import Client
-from workers.transport import ServiceUnreachable
+from evo.client import Client, ServiceUnreachable
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from evo.cli.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
 
 if TYPE_CHECKING:
-    from workers.client import SearchCommand
+    from evo.client import SearchCommand
 
 
 def register(app: typer.Typer) -> None:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from evo.client import Client
 from evo.errors import Conflict, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.family import Family
 from evo.view import ChampionView
-from workers.client import Client
 
 
 def fetch(client: Client, champion: ChampionView) -> Bundle:

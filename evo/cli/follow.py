@@ -8,11 +8,11 @@ from types import FrameType
 from typing import Protocol
 
 from evo.cli.connection import Connection
+from evo.client import SearchCommand
 from evo.condition import hindrance
 from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
-from workers.client import SearchCommand
 
 POLL_S = 0.5
 LOOK_S = 5.0

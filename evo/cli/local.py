@@ -8,9 +8,8 @@ from db.ownership import running_service
 from evo.cli.child import Child, ChildFailed, Deaths
 from evo.cli.place import Place
 from evo.cli.post import Post
+from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
-from workers.client import Client
-from workers.transport import ServiceUnreachable
 
 START_S = 60.0
 """What a service may take until it answers, or a worker until it has looked at its devices."""

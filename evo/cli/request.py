@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evo.client import Client
 from evo.errors import InvalidInput
 from evo.policy import policy_from
 from evo.view import SearchView
 from templates import registry
 from templates.registry import Package
 from templates.render import RenderError, check
-from workers.client import Client
 
 
 @dataclass(frozen=True, kw_only=True)

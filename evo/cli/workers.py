@@ -10,8 +10,8 @@ from evo.cli.place import Where
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from evo.client import Client
     from evo.view import WorkerView
-    from workers.client import Client
 
 WorkerName = Annotated[str, typer.Argument(metavar="WORKER", help="Name or id, as `kernel-evo workers list` shows.")]
 DeviceUuid = Annotated[

@@ -12,10 +12,9 @@ import psutil
 import pytest
 
 from db.ownership import running_service
+from evo.client import Client, ServiceUnreachable
 from evo.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
-from workers.client import Client
-from workers.transport import ServiceUnreachable
 
 SAXPY = str(Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy")
 MIDDLE = re.compile(r": [0-9,]{2,} trials")

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
+from evo.client import Client
 from evo.device import DeviceKind
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView, TrialView
 from templates.registry import Package, find
 from tests.integration.serving import announced, process_of, served, wait_until
 from tests.integration.workbench import FAMILIES
-from workers.client import Client
 from workers.daemon import Settings, serve
 
 RECORDING = FAMILIES.parent / "synthetic.json"

@@ -5,11 +5,11 @@ import json
 import httpx
 import pytest
 
+from evo.client import Acceptance, AccessDenied, Client, ServiceError, ServiceUnreachable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.event import SearchDeleted
 from evo.job import Delivery, EvaluateReport
 from evo.outcome import Cancelled
-from workers.client import Acceptance, Client
-from workers.transport import AccessDenied, ServiceError, ServiceUnreachable
 
 Answer = httpx.Response | Exception
 
@@ -66,18 +66,63 @@ def test_many_results_are_repeated_until_each_has_its_answer() -> None:
     assert [each["attempt_id"] for each in json.loads(service.asked[1].content)["results"]] == [7, 8]
 
 
-def test_a_search_is_not_started_twice() -> None:
-    service = Service(httpx.ReadTimeout("did it arrive?"))
-    with pytest.raises(ServiceUnreachable):
+def test_a_search_is_started_once_however_often_it_is_sent() -> None:
+    under_way = httpx.Response(409, json={"detail": "under way"}, headers={"retry-after": "1"})
+    service = Service(httpx.ReadTimeout("did it arrive?"), under_way, problem(422, detail="no", field="seed"))
+    with pytest.raises(InvalidInput):
         service.client().create_search({})
-    assert len(service.asked) == 1
+    keys = {request.headers["idempotency-key"] for request in service.asked}
+    assert (len(service.asked), len(keys)) == (3, 1)
+    again = Service(problem(422, detail="no", field="seed"))
+    with pytest.raises(InvalidInput):
+        again.client().create_search({})
+    assert again.asked[0].headers["idempotency-key"] not in keys
 
 
-def test_a_search_that_never_left_is_sent_again() -> None:
+def test_what_cannot_be_repeated_is_sent_again_only_if_it_never_left() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("did it arrive?"))
     with pytest.raises(ServiceUnreachable):
-        service.client().create_search({})
+        service.client().lease("w", "d", count=1, wait_s=0)
     assert len(service.asked) == 2
+
+
+def test_a_decision_says_what_it_rests_on() -> None:
+    service = Service(problem(412, detail="it has changed"))
+    with pytest.raises(Conflict, match="changed"):
+        service.client().edit_search(3, notes="", archived=False, seen='"abc"')
+    assert service.asked[0].headers["if-match"] == '"abc"'
+    assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
+
+
+def test_all_trials_are_read_page_by_page() -> None:
+    one = {"id": 1, "search_id": 3, "number": 0, "config": {}, "origin": "x", "parents": []}
+    empty = {"outcome": None, "time_us": None}
+    pages = [{"items": [{**one, **empty}], "next": "c"}, {"items": [{**one, **empty, "number": 1}], "next": None}]
+    service = Service(*(httpx.Response(200, json=page) for page in pages))
+    assert [trial.number for trial in service.client().every_trial(3)] == [0, 1]
+    assert service.asked[1].url.params["cursor"] == "c"
+
+
+def test_events_go_on_where_the_stream_broke_off() -> None:
+    first = ': hello\nid: 0-1\nretry: 1000\n\nevent: deleted\ndata: {"id":7}\nid: 0-2\n\nevent: new kind\ndata: 1\n\n'
+    second = 'event: deleted\ndata: {"id":8}\nid: 0-3\n\nevent: deleted\ndata: {"id'
+    service = Service(
+        httpx.Response(200, text=first),
+        httpx.ConnectError("restarting"),
+        httpx.Response(200, text=second),
+        problem(404, detail="no search 7"),
+    )
+    heard = service.client().events(7)
+    assert [next(heard), next(heard)] == [SearchDeleted(id=7), SearchDeleted(id=8)]
+    with pytest.raises(NotFound):
+        next(heard)
+    places = [request.headers.get("last-event-id") for request in service.asked]
+    assert places == ["", "0-2", "0-2", "0-3"]
+
+
+def test_a_service_that_stays_away_ends_the_listening() -> None:
+    with pytest.raises(ServiceUnreachable):
+        next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
 def test_tries_are_bounded_and_the_error_says_what_to_do() -> None:

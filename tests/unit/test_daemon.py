@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import HeartbeatReply
 from tests.unit.test_pipeline import lease as any_lease
 from workers import daemon
-from workers.client import Leases
 from workers.daemon import NoDevice, Settings, Worker, discover
 from workers.devices.cpu import CpuDriver
-from workers.transport import AccessDenied, ServiceUnreachable
 
 DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid="r")
 

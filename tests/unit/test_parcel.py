@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from evo.client import ServiceError, ServiceUnreachable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.job import EvaluateReport, Report
 from evo.outcome import InvalidConfig
 from workers.parcel import Outbox, Parcel, digest_of
-from workers.transport import ServiceError, ServiceUnreachable
 
 AWAY = ServiceUnreachable("away")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evo.client import Leases, ServiceUnreachable
 from evo.errors import Conflict, EvoError, NotFound
 from evo.job import (
     Baseline,
@@ -24,13 +25,11 @@ from evo.outcome import Crashed, LaunchFailed, Measured
 from evo.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build import Built
-from workers.client import Leases
 from workers.families import Assignment, Copy, FamilyMismatch
 from workers.held import Held
 from workers.ladder import Preparation
 from workers.parcel import Outbox
 from workers.slot import MAX_BREAKS, Office, Slot
-from workers.transport import ServiceUnreachable
 
 GOOD = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(5.0,))), binary_digest="same")
 CRASHED = EvaluateReport(outcome=Crashed(stage="verify", reason="killed by SIGKILL"))

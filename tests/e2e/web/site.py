@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from evo.client import Client
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
 from templates.registry import find
 from tests.integration.serving import served, wait_until
-from workers.client import Client
 from workers.daemon import Settings, serve
 
 ROOT = Path(__file__).resolve().parents[3]

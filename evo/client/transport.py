@@ -1,7 +1,8 @@
 """One HTTP exchange with a service: bounded retries, and its problem documents as the errors they were there."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ class AccessDenied(EvoError, PermissionError):
 
 
 class Transport:
-    """A connection pool to one service; may be shared between threads. Arguments as of `workers.client.Client`."""
+    """A connection pool to one service; may be shared between threads. Arguments as of `evo.client.Client`."""
 
     def __init__(
         self,
@@ -57,6 +58,23 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
+    @contextmanager
+    def stream(self, path: str, *, headers: Mapping[str, str], quiet_s: float) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on; it must not be quiet for longer than `quiet_s`.
+
+        Raises:
+            ServiceUnreachable: nobody answers, or the stream broke off.
+        """
+        timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
+        try:
+            with self._http.stream("GET", path, headers=dict(headers), timeout=timeout) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    checked(response)
+                yield response.iter_lines()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
     def request(self, method: str, path: str, *, repeat: bool = True, **options: Any) -> httpx.Response:
         """A successful response.
 
@@ -72,10 +90,14 @@ class Transport:
                 if last or not (repeat or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from None
             else:
-                if response.status_code not in _PASSING or last:
+                if last or not _passing(response):
                     return checked(response)
-            self._sleep(self._pause_s(attempt))
+            self.pause(attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def pause(self, attempt: int) -> None:
+        """Wait before a further attempt, the longer the more there were."""
+        self._sleep(self._pause_s(attempt))
 
     def _pause_s(self, attempt: int) -> float:
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
@@ -100,11 +122,16 @@ def checked(response: httpx.Response) -> httpx.Response:
         raise AccessDenied(detail if told else f"{detail}: give a token with --token or KERNEL_EVO_TOKEN")
     if status == 404:
         raise NotFound(detail)
-    if status == 409:
+    if status in {409, 412}:
         raise Conflict(detail)
     if status in {400, 413, 422} and "field" in problem:
         raise InvalidInput(str(problem["field"]), detail.removeprefix(f"{problem['field']}: "))
     raise ServiceError(f"{response.request.method} {response.request.url.path} answered {status}: {detail}")
+
+
+def _passing(response: httpx.Response) -> bool:
+    """Whether the same request may do better in a while; 409 says so of one whose first copy is still under way."""
+    return response.status_code in _PASSING or (response.status_code == 409 and "retry-after" in response.headers)
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:
@@ -123,6 +150,13 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 def to_json(value: object, shape: Any) -> Any:
     """What httpx sends as JSON."""
     return _adapter(shape).dump_python(value, mode="json")
+
+
+def from_json(text: str, shape: type[T]) -> T:
+    """A value of that type from its JSON text."""
+    untyped: Any = shape
+    adapter: TypeAdapter[T] = _adapter(untyped)
+    return adapter.validate_json(text)
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:

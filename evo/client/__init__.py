@@ -1,0 +1,8 @@
+"""The typed client of a service, for workers, the command line and users alike: ``from evo.client import Client``."""
+
+from evo.client.client import Client
+from evo.client.leases import Acceptance, Leases
+from evo.client.searches import SearchCommand
+from evo.client.transport import AccessDenied, ServiceError, ServiceUnreachable
+
+__all__ = ["Acceptance", "AccessDenied", "Client", "Leases", "SearchCommand", "ServiceError", "ServiceUnreachable"]

@@ -1,0 +1,39 @@
+"""Champions, and the way back from one."""
+
+from typing import Literal
+
+from evo.client.calls import Calls
+from evo.client.transport import parse
+from evo.view import ChampionView, Page
+
+
+class Champions(Calls):
+    """Requests about champions."""
+
+    def champions(
+        self,
+        *,
+        family: str | None = None,
+        problem: str | None = None,
+        device: str | None = None,
+        history: bool | None = None,
+        sort: Literal["newest", "oldest", "fastest"] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[ChampionView]:
+        """One page; `history`: also those that were replaced or rolled back."""
+        wanted = {"family": family, "problem": problem, "device": device, "history": history}
+        return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
+
+    def champion(self, champion_id: int) -> ChampionView:
+        return self._get(f"/champions/{champion_id}", ChampionView)
+
+    def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
+        """Retire the current champion; `seen` is the entity tag of what the decision rests on."""
+        path = f"/champions/{champion_id}/rollback"
+        return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
+
+    def promote(self, champion_id: int, *, over: int | None, reason: str) -> ChampionView:
+        """Make an earlier champion the current one again, in place of `over` (None: there is none)."""
+        body = {"reason": reason, "over": over}
+        return parse(self._send("POST", f"/champions/{champion_id}/promote", body, once=True), ChampionView)

@@ -1,0 +1,63 @@
+"""The typed client of the REST API: what workers, the command line and users speak to a service through."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+
+from evo.client.artefacts import Artefacts
+from evo.client.champions import Champions
+from evo.client.events import Events
+from evo.client.families import Families
+from evo.client.leases import Work
+from evo.client.searches import Searches
+from evo.client.tokens import Tokens
+from evo.client.transport import ATTEMPTS, Transport
+from evo.client.workers import Workers
+
+
+class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, Tokens):
+    """One connection pool to one service; may be shared between threads.
+
+    A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or
+    says it is busy; any other one only if it was never sent.
+
+    Args:
+        url: of the service, e.g. ``http://127.0.0.1:8765``.
+        attempts: how often a request is tried at most.
+        transport: in tests, what stands in for the network.
+
+    Raises:
+        ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: from every method.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        attempts: int = ATTEMPTS,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(
+            url, token=token, timeout_s=timeout_s, attempts=attempts, transport=transport, sleep=sleep
+        )
+        self.url = self._transport.url
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def health(self) -> Mapping[str, Any]:
+        return self._get("/health", dict[str, Any])
+
+    def ready(self) -> Mapping[str, Any]:
+        return self._get("/ready", dict[str, Any])

@@ -1,0 +1,50 @@
+"""What happens, as it happens."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from evo.client.calls import Calls
+from evo.client.transport import ServiceUnreachable, from_json
+from evo.event import EVENTS, Event
+
+QUIET_S = 45.0
+"""The service sends a comment every 15 seconds; a stream silent for longer is dead."""
+
+
+class Events(Calls):
+    """Requests that go on."""
+
+    def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
+        """Everything that happens in one search, or in all, from now on; first how the unfinished searches stand.
+
+        A stream that breaks off is taken up where it was, at whichever process of the service answers.
+
+        Raises:
+            ServiceUnreachable: nobody answered for `patience_s`.
+        """
+        path = "/events" if search_id is None else f"/searches/{search_id}/events"
+        place, answered_at = "", time.monotonic()
+        while True:
+            try:
+                with self._transport.stream(path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S) as lines:
+                    for fields in _blocks(lines):
+                        answered_at, place = time.monotonic(), fields.get("id", place)
+                        if (kind := EVENTS.get(fields.get("event", ""))) is not None:
+                            yield from_json(fields["data"], kind)
+            except ServiceUnreachable:
+                if time.monotonic() - answered_at > patience_s:
+                    raise
+            self._transport.pause(2)
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
+    """The fields of each event; comments are left out (https://html.spec.whatwg.org, event stream interpretation)."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        if line and name:
+            fields[name] = value.removeprefix(" ")
+        elif not line:
+            if fields:
+                yield fields
+            fields = {}

@@ -1,0 +1,21 @@
+"""Families, as those who submit searches know them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evo.client.calls import Calls
+from evo.view import FamilyView, Page
+
+
+class Families(Calls):
+    """Requests about families."""
+
+    def register_family(self, digest: str, *, name: str, document: Mapping[str, Any], location: str | None) -> None:
+        body = {"name": name, "document": document, "location": location}
+        self._send("PUT", f"/families/{digest}", body)
+
+    def families(self) -> Page[FamilyView]:
+        return self._get("/families", Page[FamilyView])
+
+    def family(self, name: str) -> FamilyView:
+        return self._get(f"/families/{name}", FamilyView)

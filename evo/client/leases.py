@@ -1,0 +1,91 @@
+"""Work, as workers ask for it and hand it in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evo.client.calls import Calls
+from evo.client.transport import parse, to_json
+from evo.errors import NotFound
+from evo.job import Answer, Delivery, EvaluateReport, Lease, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leases:
+    """What a slot was given; `drain`: it should ask for no more."""
+
+    leases: tuple[Lease, ...] = ()
+    drain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """A report was taken; `repeated`: it had been before."""
+
+    accepted: bool = True
+    repeated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What became of each of several results."""
+
+    answers: tuple[Answer, ...]
+
+
+class Work(Calls):
+    """Requests of a worker's slots."""
+
+    def lease(
+        self,
+        worker_id: str,
+        device_uuid: str,
+        *,
+        count: int,
+        wait_s: float,
+        holding: Sequence[int] | None = None,
+        unable: Sequence[int] = (),
+    ) -> Leases:
+        """Ask for up to `count` jobs, waiting up to `wait_s` for the first.
+
+        Args:
+            holding: attempts held already; one that was granted by an answer which never arrived comes again.
+            unable: searches this worker cannot work for.
+        """
+        body = {
+            "worker_id": worker_id,
+            "device_uuid": device_uuid,
+            "count": count,
+            "wait_s": wait_s,
+            "holding": None if holding is None else list(holding),
+            "unable": list(unable),
+        }
+        return parse(self._send("POST", "/leases", body, repeat=False, timeout_s=wait_s + 30.0), Leases)
+
+    def report(self, attempt_id: int, token: str, report: Report) -> Acceptance:
+        """Deliver a result.
+
+        Raises:
+            Conflict: the lease is stale: somebody else has the job by now, and this result counts for nothing.
+        """
+        body = {"token": token, "report": to_json(report, Report)}
+        return parse(self._send("POST", f"/attempts/{attempt_id}/result", body), Acceptance)
+
+    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        """Deliver several results in one request (at most 256); one answer for each, in their order.
+
+        A stale or refused result is an answer, not an error: drop the work. An error means that none may have been
+        taken, and that all may be sent again.
+        """
+        body = {"results": to_json(list(deliveries), list[Delivery])}
+        return parse(self._send("POST", "/results", body), Answers).answers
+
+    def release(self, attempt_id: int, token: str, *, reason: str = "") -> None:
+        """Give a lease back without a fault of anybody."""
+        self._send("POST", f"/attempts/{attempt_id}/release", {"token": token, "reason": reason})
+
+    def twin(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
+        """The report of an earlier trial of this search whose binary was the same, or None."""
+        try:
+            return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
+        except NotFound:
+            return None

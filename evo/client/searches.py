@@ -1,0 +1,91 @@
+"""Searches and their trials."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from evo.client.calls import Calls
+from evo.client.transport import parse
+from evo.lifecycle import State
+from evo.view import Page, SearchView, TrialView
+
+SearchCommand: TypeAlias = Literal["pause", "resume", "stop", "cancel"]
+
+
+class Searches(Calls):
+    """Requests about searches."""
+
+    def create_search(self, terms: Mapping[str, Any]) -> SearchView:
+        """Start a search, once, also when the answer got lost; `terms` is the body of ``POST /searches``."""
+        return parse(self._send("POST", "/searches", terms, once=True), SearchView)
+
+    def searches(
+        self,
+        *,
+        state: State | None = None,
+        family: str | None = None,
+        problem: str | None = None,
+        device: str | None = None,
+        text: str | None = None,
+        archived: Literal["false", "true", "any"] | None = None,
+        sort: Literal["newest", "oldest", "priority"] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[SearchView]:
+        """One page; `cursor` is `next` of the page before."""
+        wanted = {"state": state, "family": family, "problem": problem, "device": device, "text": text}
+        shown = {"archived": archived, "sort": sort, "cursor": cursor, "limit": limit}
+        return self._get("/searches", Page[SearchView], **wanted, **shown)
+
+    def edit_search(
+        self,
+        search_id: int,
+        *,
+        notes: str | None = None,
+        priority: int | None = None,
+        archived: bool | None = None,
+        seen: str | None = None,
+    ) -> SearchView:
+        """Change what is given; `seen` is the entity tag of what the decision rests on, if it should be checked."""
+        given = {"notes": notes, "priority": priority, "archived": archived}
+        body = {name: value for name, value in given.items() if value is not None}
+        return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
+
+    def delete_search(self, search_id: int, *, seen: str | None = None) -> None:
+        """Delete an ended search with its trials.
+
+        Raises:
+            Conflict: it runs, or a champion's evidence rests on it.
+        """
+        self._send("DELETE", f"/searches/{search_id}", repeat=False, seen=seen)
+
+    def search(self, search_id: int) -> SearchView:
+        return self._get(f"/searches/{search_id}", SearchView)
+
+    def command(self, search_id: int, command: SearchCommand) -> SearchView:
+        return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
+
+    def trials(
+        self,
+        search_id: int,
+        *,
+        sort: Literal["number", "rank"] = "number",
+        outcome: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[TrialView]:
+        path = f"/searches/{search_id}/trials"
+        return self._get(path, Page[TrialView], sort=sort, outcome=outcome, cursor=cursor, limit=limit)
+
+    def every_trial(
+        self, search_id: int, *, sort: Literal["number", "rank"] = "number", outcome: str | None = None
+    ) -> Iterator[TrialView]:
+        """All trials, asked for page by page as they are used."""
+        cursor: str | None = None
+        while True:
+            page = self.trials(search_id, sort=sort, outcome=outcome, cursor=cursor, limit=500)
+            yield from page.items
+            if (cursor := page.next) is None:
+                return
+
+    def trial(self, trial_id: int) -> TrialView:
+        return self._get(f"/trials/{trial_id}", TrialView)

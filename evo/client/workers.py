@@ -1,0 +1,50 @@
+"""Workers, and what a person decides about them."""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from evo.client.calls import Calls
+from evo.client.transport import parse, to_json
+from evo.device import Device
+from evo.job import HeartbeatReply, SlotReport
+from evo.view import Page, WorkerView
+
+
+class Workers(Calls):
+    """Requests about workers."""
+
+    def register_worker(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device]) -> None:
+        body = {"name": name, "host": host, "devices": to_json(list(devices), list[Device])}
+        self._send("PUT", f"/workers/{worker_id}", body)
+
+    def workers(self) -> Page[WorkerView]:
+        return self._get("/workers", Page[WorkerView])
+
+    def heartbeat(
+        self, worker_id: str, attempts: Sequence[int], *, slots: Sequence[SlotReport] = (), note: str | None = None
+    ) -> HeartbeatReply:
+        """Renew these leases and tell what each slot does; `note` is what troubles the worker."""
+        body = {"attempts": list(attempts), "slots": to_json(list(slots), list[SlotReport]), "note": note}
+        return parse(self._send("POST", f"/workers/{worker_id}/heartbeat", body), HeartbeatReply)
+
+    def leave(self, worker_id: str) -> None:
+        """Say that a worker ends: what it holds is given back, its devices are no longer offered."""
+        self._send("DELETE", f"/workers/{worker_id}")
+
+    def drain(self, worker_id: str) -> WorkerView:
+        """Let it finish what it has, and give it no more."""
+        return parse(self._send("POST", f"/workers/{worker_id}/drain"), WorkerView)
+
+    def resume_worker(self, worker_id: str) -> WorkerView:
+        """Give a drained worker work again."""
+        return parse(self._send("POST", f"/workers/{worker_id}/resume"), WorkerView)
+
+    def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
+        """Set a device aside until it is cleared."""
+        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/quarantine"
+        return parse(self._send("POST", path, {"reason": reason}), WorkerView)
+
+    def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
+        """Trust a device again that was set aside."""
+        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/clear"
+        return parse(self._send("POST", path), WorkerView)
