@@ -142,7 +142,13 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     app.state.service = service = Service(
-        database=database, conductor=conductor, artefacts=artefacts, wakeup=wakeup, feed=feed, gate=gate
+        settings=settings,
+        database=database,
+        conductor=conductor,
+        artefacts=artefacts,
+        wakeup=wakeup,
+        feed=feed,
+        gate=gate,
     )
     try:
         await run_in_threadpool(conductor.start)

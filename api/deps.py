@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api.access.gate import Gate
 from api.conductor import Conductor
 from api.feed import Feed
+from api.settings import Settings
 from api.wakeup import Wakeup
 from db.artefacts import Artefacts
 from db.session import Database
@@ -17,6 +18,7 @@ from db.session import Database
 class Service:
     """One running service: everything its routes need."""
 
+    settings: Settings
     database: Database
     conductor: Conductor
     artefacts: Artefacts

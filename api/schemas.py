@@ -74,9 +74,11 @@ class Body(BaseModel):
 
 
 class FamilyBody(Body):
+    """`location`: an absolute path that the workers reach; none for a family that comes with kernel-evo."""
+
     name: Name
     document: dict[str, Any]
-    location: str | None = None
+    location: str | None = Field(default=None, min_length=1, max_length=4096)
 
 
 class WorkerBody(Body):

@@ -19,6 +19,9 @@ from evo.trial import Trial
 UNMEASURED_US = 1e300
 """Where a trial without a time stands in the ranking: behind every one that has a time."""
 
+BUNDLE = "bundle:"
+"""A family's location that begins so names an artefact."""
+
 NO_FAILURE = ("measured", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
 
@@ -43,12 +46,26 @@ class Archive:
     def register_family(
         self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
     ) -> FamilyRow:
-        """Store a family under its digest; a known one only learns where it lies and that it is the latest."""
+        """Store a family under its digest; a known one only learns where it lies and that it is the latest.
+
+        One that lies in the artefact store stays there: what was uploaded serves every worker.
+        """
         row = self.session.get(FamilyRow, digest)
         if row is None:
             row = FamilyRow(digest=digest, name=name, document=document)
             self.session.add(row)
-        row.location, row.registered_at = location, now
+        if row.location is None or not row.location.startswith(BUNDLE):
+            row.location = location
+        row.registered_at = now
+        return row
+
+    def upload_family(
+        self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
+    ) -> FamilyRow:
+        """Store a family whose files were uploaded and have this digest: its document is the one among them."""
+        location = f"{BUNDLE}{artefact}"
+        row = self.register_family(digest=digest, name=name, document=document, location=location, now=now)
+        row.location, row.document = location, document
         return row
 
     def family(self, digest: str) -> FamilyRow:

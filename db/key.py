@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from db.session import StoreUnavailable
@@ -26,10 +27,8 @@ def ensure_key(database: Path) -> str:
     path = _path(database)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(secrets.token_hex(KEY_BYTES))
+        if not path.exists():
+            _make(path)
     except OSError as error:
         raise StoreUnavailable(
             f"{path} is not writable ({error.strerror}): give the right to write there, or use another --db"
@@ -37,6 +36,15 @@ def ensure_key(database: Path) -> str:
     if (key := local_key(database)) is None:
         raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new one is made")
     return key
+
+
+def _make(path: Path) -> None:
+    """Of several processes that start together one makes it, and none sees half of it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", encoding="ascii") as draft:
+        draft.write(secrets.token_hex(KEY_BYTES))
+        draft.flush()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft.name, path)
 
 
 def _path(database: Path) -> Path:

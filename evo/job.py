@@ -18,7 +18,8 @@ class FamilyRef:
 
     Attributes:
         digest: over spec, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
-        location: absolute path of the folder or recording on the submitting machine; None for a built-in family.
+        location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
+            an artefact of the service; None for a built-in family.
     """
 
     name: str

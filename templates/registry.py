@@ -62,7 +62,7 @@ def find(name_or_path: str) -> Package:
         NotFound: nothing there; lists what there is, near misses first.
         InvalidInput: its document is wrong; names the path in it.
     """
-    if _is_path(name_or_path):
+    if is_path(name_or_path):
         return _at(_resolved(name_or_path))
     builtins, installed = _builtin_folders(), _installed()
     if name_or_path in builtins:
@@ -75,7 +75,18 @@ def find(name_or_path: str) -> Package:
     raise NotFound(reason)
 
 
-def _is_path(text: str) -> bool:
+def own_files(package: Package) -> dict[str, bytes]:
+    """The files of a package that are not this version's shared includes."""
+    shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
+    return {name: content for name, content in package.files.items() if shared.get(name) != content}
+
+
+def files_digest(files: Mapping[str, bytes]) -> str:
+    """The digest that a folder with these files would have here."""
+    return _digest({f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files))
+
+
+def is_path(text: str) -> bool:
     return "/" in text or "\\" in text or text in (".", "..", "~") or text.endswith(RECORDING_SUFFIXES)
 
 

@@ -1,13 +1,15 @@
 """The families of leases, found on this machine and proven to be the very ones that were meant."""
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from evo.errors import EvoError
+from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
 from evo.job import FamilyRef, SearchTerms
-from templates.registry import INCLUDE, REFERENCE, Package, find
+from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
+from workers.bundles import Fetch, is_bundle, lay_out
 
 
 class FamilyMismatch(EvoError, LookupError):
@@ -52,10 +54,16 @@ class Assignment:
 
 
 class Families:
-    """Finds families by reference and keeps copies of them in a folder of this process."""
+    """Finds families by reference and keeps copies of them in a folder of this process.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        fetch: how uploaded ones are got; None: they are not.
+    """
+
+    def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
         self._folder = folder
+        self._fetch = fetch
+        self._finding = threading.Lock()
         self._copies: dict[str, Copy] = {}
 
     def get(self, ref: FamilyRef) -> Copy:
@@ -64,17 +72,18 @@ class Families:
         Raises:
             FamilyMismatch: it is absent here, or another version.
         """
-        if ref.digest not in self._copies:
-            self._copies[ref.digest] = self._copy(self._find(ref))
-        return self._copies[ref.digest]
+        with self._finding:
+            if ref.digest not in self._copies:
+                self._copies[ref.digest] = self._copy(self._find(ref))
+            return self._copies[ref.digest]
 
     def add(self, package: Package) -> Copy:
         """A family that is at hand already."""
         return self._copies.setdefault(package.digest, self._copy(package))
 
     def _find(self, ref: FamilyRef) -> Package:
-        where = ref.location or ref.name
         try:
+            where = self._where(ref)
             package = find(where)
         except EvoError as error:
             raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
@@ -84,6 +93,16 @@ class Families:
                 f"{package.digest[:12]}, not {ref.digest[:12]}): start a new search, or mend this copy"
             )
         return package
+
+    def _where(self, ref: FamilyRef) -> str:
+        """The name or the path to find it by, on this machine."""
+        if is_bundle(ref):
+            if self._fetch is None:
+                raise NotFound("it was uploaded to a service, which is not at hand here")
+            return str(lay_out(ref, self._fetch, self._folder / "bundles"))
+        if ref.location is None and is_path(ref.name):
+            raise NotFound("its name is a path, and only a location may be one")
+        return ref.location or ref.name
 
     def _copy(self, package: Package) -> Copy:
         folder = self._folder / package.digest[:16]

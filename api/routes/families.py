@@ -1,21 +1,27 @@
 """Kernel families as registered by those who submit searches."""
 
+import hashlib
 import re
-from typing import Annotated
+from pathlib import PurePath
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 
+from api.access.caller import caller
 from api.access.rule import allow
 from api.catalogue import parsed
-from api.deps import ServiceDep
+from api.deps import Service, ServiceDep
 from api.paging import TEXT, PageQuery, page_of, place_of
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
 from db import listing
-from db.archive import Archive
+from db.archive import BUNDLE, Archive
 from evo.errors import InvalidInput, NotFound
+from evo.family import Family
 from evo.view import FamilyView, Page
+from templates import bundle, registry
 
 router = APIRouter(prefix="/families", tags=["families"])
 
@@ -24,6 +30,7 @@ class FamilyQuery(PageQuery):
     text: str | None = Field(default=None, max_length=200, description="occurs in the name")
 
 
+ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
 DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -34,6 +41,8 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
     family = parsed(body.document)
     if family.name != body.name:
         raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
+    _check_place(body.location)
+    _check_builtin(digest, family)
     with service.database.write() as session:
         row = Archive(session).register_family(
             digest=digest,
@@ -43,6 +52,60 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
             now=service.conductor.clock(),
         )
         return family_view(row)
+
+
+@router.put("/{digest}/bundle", openapi_extra={"requestBody": {"required": True, "content": ZIP}})
+@allow("author")
+async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
+    """Take a family's files as a ZIP. Its workers run them, so the service must be set to allow it."""
+    if not service.settings.allow_family_upload:
+        ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true there, or put the family where the workers find it"
+        raise HTTPException(403, f"this service takes no uploaded families: {ways}")
+    return await run_in_threadpool(_upload, service, digest, await request.body())
+
+
+def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
+    files = bundle.unpack(content)
+    family = bundle.family_of(files)
+    if (actual := bundle.digest_of(files)) != digest:
+        reason = f"these files have digest {actual} here: send them there, from the same version of kernel-evo"
+        raise InvalidInput("digest", reason)
+    artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
+    with service.database.write() as session:
+        service.artefacts.put(session, artefact, content, media_type="application/zip", now=now)
+        row = Archive(session).upload_family(
+            digest=digest, name=family.name, document=dict(family.document), artefact=artefact, now=now
+        )
+        return family_view(row)
+
+
+@router.get("/{digest}/bundle", response_class=Response, responses={200: {"content": ZIP}})
+@allow("worker", "viewer")
+def get_bundle(digest: Digest, service: ServiceDep) -> Response:
+    """The ZIP that was uploaded, always as a download."""
+    with service.database.read() as session:
+        location = Archive(session).family(digest).location or ""
+        if not location.startswith(BUNDLE):
+            raise NotFound(f"family {digest} was not uploaded: it comes with kernel-evo, or lies where the workers are")
+        _, content = service.artefacts.get(session, location.removeprefix(BUNDLE))
+    return Response(content, media_type="application/zip", headers={"Content-Disposition": "attachment"})
+
+
+def _check_place(location: str | None) -> None:
+    """Code at a path of the workers is code that they run: not everybody may name one."""
+    if location is None:
+        return
+    if not PurePath(location).is_absolute() or not location.isprintable():
+        raise InvalidInput("location", f"{location!r:.100} is not an absolute path: leave it out for a built-in family")
+    if not caller().can("author"):
+        raise HTTPException(403, "naming a path on the workers needs a token with the role author")
+
+
+def _check_builtin(digest: str, family: Family) -> None:
+    """Of a family that comes with kernel-evo, nobody may tell another story."""
+    for package in registry.builtin():
+        if package.digest == digest and package.family.document != family.document:
+            raise InvalidInput("document", f"{digest[:12]} is the built-in family {package.family.name}, not this one")
 
 
 @router.get("")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evo.client import Client
+from evo.client import AccessDenied, Client
 from evo.errors import InvalidInput
 from evo.policy import policy_from
 from evo.view import SearchView
 from templates import registry
+from templates.bundle import pack
 from templates.registry import Package
 from templates.render import RenderError, check
 
@@ -46,15 +47,31 @@ class Request:
         )
 
     def submit(self, client: Client) -> SearchView:
-        """Register the family and start the search.
+        """Register the family, uploaded where the service takes that, and start the search.
 
         Raises:
             NotFound, InvalidInput, Conflict: the service's refusal.
         """
         package = self.package
-        document = package.family.document
-        client.register_family(package.digest, name=package.family.name, document=document, location=package.location)
+        if not _uploaded(package, client):
+            name, document = package.family.name, package.family.document
+            client.register_family(package.digest, name=name, document=document, location=package.location)
         return client.create_search(self.terms)
+
+
+def _uploaded(package: Package, client: Client) -> bool:
+    """Whether the service took the files; else its workers look for the family where it lies, if they reach that."""
+    if package.location is None:
+        return False
+    try:
+        content = pack(package)
+    except InvalidInput:  # nothing to be uploaded, which need not be an error: the workers may reach it
+        return False
+    try:
+        client.upload_family(package.digest, content)
+    except AccessDenied:
+        return False
+    return True
 
 
 def _check_templates(package: Package, device: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evo.client.calls import Calls
+from evo.client.transport import parse
 from evo.view import FamilyView, Page
 
 
@@ -13,6 +14,16 @@ class Families(Calls):
     def register_family(self, digest: str, *, name: str, document: Mapping[str, Any], location: str | None) -> None:
         body = {"name": name, "document": document, "location": location}
         self._send("PUT", f"/families/{digest}", body)
+
+    def upload_family(self, digest: str, bundle: bytes) -> FamilyView:
+        """Give the service a family as `templates.bundle.pack` packs it: code that its workers will run."""
+        sent = self._transport.request(
+            "PUT", f"/families/{digest}/bundle", content=bundle, headers={"Content-Type": "application/zip"}
+        )
+        return parse(sent, FamilyView)
+
+    def family_bundle(self, digest: str) -> bytes:
+        return self._transport.request("GET", f"/families/{digest}/bundle").content
 
     def families(self) -> Page[FamilyView]:
         return self._get("/families", Page[FamilyView])

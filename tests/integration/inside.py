@@ -42,12 +42,12 @@ class Serving:
 
     def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
         self.app = app
-        self._portal = portal
+        self.portal = portal
 
     def client(self, token: str | None = None, *, base: str = HOME, address: str = "127.0.0.1") -> httpx.Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.Client(
-            transport=Inside(self.app, self._portal, (address, 1)), base_url=base, headers=headers, timeout=60
+            transport=Inside(self.app, self.portal, (address, 1)), base_url=base, headers=headers, timeout=60
         )
 
 

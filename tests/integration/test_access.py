@@ -27,7 +27,7 @@ JSON_DEVICE = {"kind": "cpu", "model": "Toy CPU", "architecture": "x86_64", "uui
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["House"]:
-    with serving(tmp_path_factory.mktemp("access") / "evo.db", requests_per_s=1e6) as service:
+    with serving(tmp_path_factory.mktemp("access") / "evo.db", requests_per_s=1e6, allow_family_upload=True) as service:
         yield House(service)
 
 

@@ -1,0 +1,142 @@
+"""A family in one file, to be sent where it is not: a ZIP of its folder, packed and unpacked with care.
+
+What is unpacked was sent by somebody: it is plain files with plain names below the family's folder or nothing, it stays
+within bounds, and every byte of it is covered by the family's digest.
+"""
+
+import io
+import re
+import stat
+import struct
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from evo.errors import InvalidInput
+from evo.family import Family
+from templates.registry import MAX_FILES, MAX_FOLDER_BYTES, REFERENCE, SPEC, Package, files_digest, own_files
+
+SCHEME = "bundle:"
+"""A location that begins so names an artefact of the service, by its digest, instead of a path."""
+
+MAX_SPEC_BYTES = 1 << 20
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    NotImplementedError,
+    OverflowError,
+)
+"""What `zipfile` raises on files that are not what they claim to be."""
+
+WHERE = "bundle"
+
+
+def pack(package: Package) -> bytes:
+    """The family's own files; the same ones always give the same bytes.
+
+    Raises:
+        InvalidInput: it is a recording, or a name in it is one that `unpack` would refuse.
+    """
+    if package.recording is not None:
+        raise InvalidInput(WHERE, f"{package.path} is a recording, which lies where the workers find it or nowhere")
+    files = own_files(package)
+    _check_names(files)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def unpack(content: bytes) -> dict[str, bytes]:
+    """The files of a bundle by their names.
+
+    Raises:
+        InvalidInput: it holds anything but plain files with plain names, or too much.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            _check_entries(entries)
+            files = dict(_read(archive, entries))
+    except InvalidInput:
+        raise
+    except _BROKEN as error:
+        raise InvalidInput(WHERE, f"is not a ZIP that can be read: {error}") from error
+    for name in (SPEC, REFERENCE):
+        if name not in files:
+            raise InvalidInput(WHERE, f"holds no {name}: pack the family's folder itself, not the one around it")
+    return files
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """The digest of the family that these files make here, with this version's shared includes."""
+    return files_digest(files)
+
+
+def family_of(files: Mapping[str, bytes]) -> Family:
+    """The family as its family.toml declares it; nothing else of the files is looked at.
+
+    Raises:
+        InvalidInput: names the place in it, or a file that it names and that is missing.
+    """
+    if len(files[SPEC]) > MAX_SPEC_BYTES:
+        raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
+    try:
+        document = tomllib.loads(files[SPEC].decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(SPEC, f"is not TOML: {error}") from error
+    family = Family.from_document(document, SPEC)
+    for kind, implementation in family.implementations.items():
+        if implementation.file not in files:
+            raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing in the bundle")
+    return family
+
+
+def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
+    if len(entries) > MAX_FILES:
+        raise InvalidInput(WHERE, f"holds more than {MAX_FILES} files")
+    if sum(entry.file_size for entry in entries) > MAX_FOLDER_BYTES:
+        raise InvalidInput(WHERE, f"unpacks to more than {MAX_FOLDER_BYTES >> 20} MiB")
+    for entry in entries:
+        if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG}:
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not a plain file")
+        if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or entry.flag_bits & 1:
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is encrypted, or packed in an unusual way")
+    _check_names([entry.filename for entry in entries])
+
+
+def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
+    taken: set[str] = set()
+    for name in names:
+        parts = name.split("/")
+        plain = len(name) <= 200 and all(_PART.fullmatch(part) and part != "__pycache__" for part in parts)
+        if not plain or name.endswith(".pyc"):
+            raise InvalidInput(WHERE, f"{name!r:.100} is not a plain name below the family's folder")
+        if name.casefold() in taken:
+            raise InvalidInput(WHERE, f"{name!r:.100} is there twice")
+        taken.add(name.casefold())
+    for name in names:
+        for folder in PurePosixPath(name.casefold()).parents:
+            if str(folder) in taken:
+                raise InvalidInput(WHERE, f"{name!r:.100} lies below a file")
+
+
+def _read(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> Iterator[tuple[str, bytes]]:
+    for entry in entries:
+        with archive.open(entry) as file:
+            content = file.read(entry.file_size + 1)
+        if len(content) != entry.file_size:
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not as long as it says")
+        yield entry.filename, content

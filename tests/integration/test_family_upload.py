@@ -1,0 +1,94 @@
+"""Families that travel: uploaded by those who may, fetched by workers, and run by nobody on the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evo.cli.request import Request
+from evo.client import AccessDenied, Client
+from evo.errors import InvalidInput
+from evo.job import FamilyRef
+from templates import registry
+from templates.bundle import pack
+from tests.integration.inside import HOME, Inside, Serving, serving
+from tests.integration.test_access import API, House, register
+from tests.unit.test_bundle import FAULTY
+from workers.families import Families
+
+SAXPY = Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy"
+FAMILY = registry.find(str(FAULTY))
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with serving(tmp_path_factory.mktemp("upload") / "evo.db", allow_family_upload=True) as service:
+        yield House(service)
+
+
+def client_of(house: House, secret: str) -> Client:
+    return Client(HOME, token=secret, transport=Inside(house.service.app, house.service.portal), attempts=1)
+
+
+def test_a_family_travels_from_its_author_to_a_worker(house: House, tmp_path: Path) -> None:
+    author, worker = client_of(house, house.token("author", "submitter")), client_of(house, house.token("worker"))
+    view = author.upload_family(FAMILY.digest, pack(FAMILY))
+    assert (view.name, view.document) == ("faulty", FAMILY.family.document)
+    author.register_family(FAMILY.digest, name="faulty", document=FAMILY.family.document, location=None)
+    location = author.family(FAMILY.digest).location
+    assert location is not None
+    assert location.startswith("bundle:"), "registering it again does not lose it"
+    worker.register_worker("traveller", name="t", host="h", devices=[])
+    ref = FamilyRef(name="faulty", digest=FAMILY.digest, location=location)
+    assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest
+
+
+def test_only_authors_name_code_that_workers_run(house: House) -> None:
+    submitter = client_of(house, house.token("submitter"))
+    with pytest.raises(AccessDenied, match="role author"):
+        submitter.upload_family(FAMILY.digest, pack(FAMILY))
+    for location in (str(FAULTY), "/tmp/anything"):
+        with pytest.raises(AccessDenied, match="role author"):
+            submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
+    for location in ("relative/path", "bundle:" + "0" * 64, "../..", "/tmp/\x00", "~/family"):
+        with pytest.raises(InvalidInput, match="location"):
+            submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
+
+
+def test_no_other_story_of_a_built_in_family(house: House) -> None:
+    submitter = client_of(house, house.token("submitter"))
+    softmax = registry.find("softmax")
+    submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
+    with pytest.raises(InvalidInput, match="document"):
+        submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
+
+
+def test_what_is_uploaded_must_be_what_its_address_says(house: House) -> None:
+    author = client_of(house, house.token("author"))
+    with pytest.raises(InvalidInput, match="digest"):
+        author.upload_family("0" * 64, pack(FAMILY))
+    with pytest.raises(InvalidInput, match="bundle"):
+        author.upload_family(FAMILY.digest, b"PK\x03\x04 junk")
+
+
+def test_a_search_uploads_where_that_is_allowed_and_names_the_path_elsewhere(tmp_path: Path) -> None:
+    request = Request.of(family=str(SAXPY), problem="", policy="default", device="cpu")
+    for allowed in (True, False):
+        with serving(tmp_path / f"{allowed}.db", allow_family_upload=allowed) as service:
+            assert register(service.client(), "w1").status_code == 200
+            client = Client(HOME, transport=Inside(service.app, service.portal), attempts=1)
+            request.submit(client)
+            location = client.family(request.package.digest).location or ""
+            assert location.startswith("bundle:") if allowed else location == str(SAXPY)
+
+
+def test_uploads_are_off_unless_somebody_turns_them_on(tmp_path: Path) -> None:
+    with serving(tmp_path / "evo.db") as service:
+        refused = _put(service, pack(FAMILY))
+        assert (refused.status_code, "KERNEL_EVO_ALLOW_FAMILY_UPLOAD" in refused.text) == (403, True)
+        assert service.client().get(f"{API}/families/{FAMILY.digest}").status_code == 404
+
+
+def _put(service: Serving, content: bytes) -> httpx.Response:
+    return service.client().put(f"{API}/families/{FAMILY.digest}/bundle", content=content)

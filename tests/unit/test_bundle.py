@@ -1,0 +1,136 @@
+"""A family in one file: what is packed comes back, and what somebody else packed does no harm."""
+
+import io
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evo.errors import EvoError, InvalidInput
+from evo.job import FamilyRef
+from templates import bundle, registry
+from templates.bundle import digest_of, family_of, pack, unpack
+from tests.data.families import __path__ as families
+from workers.families import Families, FamilyMismatch
+
+FAULTY = Path(next(iter(families))) / "faulty"
+ENOUGH = {"family.toml": b'name = "x"', "reference.py": b""}
+
+
+def zipped(files: dict[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda entry: None) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (ENOUGH | files).items():
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            change(entry)
+            archive.writestr(entry, content, entry.compress_type)
+    return packed.getvalue()
+
+
+def test_a_family_comes_back_under_the_digest_of_its_folder() -> None:
+    package = registry.find(str(FAULTY))
+    files = unpack(pack(package))
+    assert digest_of(files) == package.digest
+    assert family_of(files).document == package.family.document
+    assert pack(package) == pack(package)
+    assert not any(name.startswith("include/") for name in files)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil.py",
+        "/etc/passwd",
+        "a/../../evil.py",
+        "a//b",
+        "./a",
+        "a\\..\\evil.py",
+        "C:/evil.py",
+        ".hidden",
+        "sub/.hidden/a",
+        "__pycache__/reference.cpython-311.pyc",
+        "reference.pyc",
+        "backup~",
+        "new\nline",
+        "ключ.py",
+        "a" * 101,
+        "/".join("abcdefghij" * 11),
+        "REFERENCE.py",
+        "reference.py/inside",
+    ],
+)
+def test_only_plain_names_below_the_folder(name: str) -> None:
+    with pytest.raises(InvalidInput, match="bundle"):
+        unpack(zipped({name: b"evil"}))
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_only_plain_files(kind: int) -> None:
+    def special(entry: zipfile.ZipInfo) -> None:
+        entry.external_attr = (kind | 0o777) << 16
+
+    with pytest.raises(InvalidInput, match="not a plain file"):
+        unpack(zipped({"link": b"/etc/passwd"}, special))
+
+
+def test_bombs_are_not_unpacked() -> None:
+    with pytest.raises(InvalidInput, match="unpacks to more than 64 MiB"):
+        unpack(zipped({f"zeros-{part}": bytes(33 << 20) for part in range(2)}))
+    with pytest.raises(InvalidInput, match="more than 1000 files"):
+        unpack(zipped({f"f{number}": b"" for number in range(1000)}))
+
+
+def test_sizes_that_lie_are_found_out() -> None:
+    content = bytearray(zipped({"a": b"x" * 1000}))
+    place = content.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", content, place + 24, 10)
+    with pytest.raises(InvalidInput, match="bundle"):
+        unpack(bytes(content))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"\x1f\x8b tar", zipped({})[:-5]])
+def test_anything_else_is_refused(content: bytes) -> None:
+    with pytest.raises(InvalidInput, match="bundle"):
+        unpack(content)
+
+
+def test_encrypted_or_unusual_entries_are_refused() -> None:
+    def lzma(entry: zipfile.ZipInfo) -> None:
+        entry.compress_type = zipfile.ZIP_LZMA
+
+    with pytest.raises(InvalidInput, match="unusual way"):
+        unpack(zipped({}, lzma))
+
+
+@pytest.mark.parametrize("spec", [b"\xff", b"name = ", b"x = " + b"[" * 100_000, b"name = 'x'", b"#" * (2 << 20)])
+def test_a_spec_is_read_as_data(spec: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        family_of(unpack(zipped({"family.toml": spec})))
+
+
+def test_a_worker_lays_out_what_the_digest_stands_for_and_nothing_else(tmp_path: Path) -> None:
+    package = registry.find(str(FAULTY))
+    ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + "0" * 64)
+    content = pack(package)
+    copy = Families(tmp_path / "a", lambda digest: content).get(ref)
+    assert copy.package.digest == package.digest
+    assert copy.reference.read_bytes() == (FAULTY / "reference.py").read_bytes()
+    changed = zipped({name: text + b"\n" for name, text in unpack(content).items()})
+
+    def lost(digest: str) -> bytes:
+        raise EvoError("the service is away")
+
+    for fetch in (lambda digest: changed, lambda digest: b"junk", lost, None):
+        with pytest.raises(FamilyMismatch, match="faulty"):
+            Families(tmp_path / "b", fetch).get(ref)
+    assert not (tmp_path / "b" / "bundles").exists() or not any((tmp_path / "b" / "bundles").rglob("*.py"))
+
+
+def test_a_name_is_never_a_path(tmp_path: Path) -> None:
+    for name in ("..", "../faulty", str(FAULTY), "space.json"):
+        with pytest.raises(FamilyMismatch, match="only a location"):
+            Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))
