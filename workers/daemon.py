@@ -124,7 +124,7 @@ class Worker:
             client=client,
             worker_id=worker_id,
             register=self._register,
-            families=Families(folder / "families", lambda digest: client.family_bundle(digest)),
+            families=Families(folder / "families", client.family_bundle),
             outbox=Outbox(client, settings.data / "outbox" / worker_id),
             held=Held(),
             stopping=stopping,

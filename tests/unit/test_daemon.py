@@ -8,7 +8,7 @@ import pytest
 
 from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
-from evo.errors import EvoError
+from evo.errors import EvoError, NotFound
 from evo.job import HeartbeatReply
 from tests.unit.test_pipeline import lease as any_lease
 from workers import daemon
@@ -33,6 +33,9 @@ class Service:
         self.said.append(f"register {worker_id} {name} {[device.uuid for device in devices]}")
         if self.registering:
             raise self.registering.pop(0)
+
+    def family_bundle(self, digest: str) -> bytes:
+        raise NotFound(f"nobody uploaded {digest}")
 
     def lease(self, worker_id: str, device_uuid: str, **_: object) -> Leases:
         if self.leasing is not None:
