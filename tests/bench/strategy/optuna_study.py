@@ -93,15 +93,15 @@ class StudyPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Those whose requirements are installed; the share of the seeds by what a run takes."""
+    """Those whose requirements are installed."""
     found = [
-        _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False), 0.3),
-        _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False), 0.3),
+        _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False)),
+        _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False)),
     ]
     if find_spec("cmaes"):
-        found.append(_contestant("Optuna CMA-ES", Entrant(sampler=_cma_es), 0.3))
+        found.append(_contestant("Optuna CMA-ES", Entrant(sampler=_cma_es)))
     if find_spec("torch"):
-        found.append(_contestant("Optuna GP", Entrant(sampler=_gp), 0.02, parallel=False))
+        found.append(_contestant("Optuna GP", Entrant(sampler=_gp), parallel=False))
     return found
 
 
@@ -130,10 +130,10 @@ def _distribution(tunable: Tunable, by_rank: bool) -> "BaseDistribution":
     return IntDistribution(0, len(ranks) - 1) if by_rank and tunable.ordinal else CategoricalDistribution(ranks)
 
 
-def _contestant(name: str, entrant: Entrant, share: float, *, parallel: bool = True) -> Contestant:
+def _contestant(name: str, entrant: Entrant, *, parallel: bool = True) -> Contestant:
     source = Path(__file__).read_bytes()
     digest = hashlib.sha256(f"{PROTOCOL} optuna {version('optuna')} ".encode() + source).hexdigest()[:12]
-    return Contestant(name=name, digest=digest, play=partial(_play, entrant), share=share, parallel=parallel)
+    return Contestant(name=name, digest=digest, play=partial(_play, entrant), parallel=parallel)
 
 
 def _play(entrant: Entrant, ground: Ground, seed: int, course: Course) -> Run:

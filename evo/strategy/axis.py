@@ -1,0 +1,109 @@
+"""One parameter of an Optuna study as a tunable: its distribution laid out as a grid of values."""
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from evo.errors import InvalidInput
+from evo.space import Space, Tunable
+from evo.space.tunable import NAME
+
+Distributions: TypeAlias = Mapping[str, BaseDistribution]
+
+POINTS = 101
+"""Grid points of a float without a step, and of an int with more than `MAX_INTS` values."""
+
+MAX_INTS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A parameter and its tunable.
+
+    Attributes:
+        values: as Optuna knows them, by rank.
+        tunable: over the same values or, where a tunable cannot hold them (mixed types, None), over their ranks.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    tunable: Tunable
+
+    def rank(self, value: Any) -> int | None:
+        """The rank of a value, of the nearest one for numbers; None when the grid does not reach there."""
+        if not self.tunable.ordinal:
+            return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
+        if not self.values[0] <= value <= self.values[-1]:
+            return None
+        above = bisect.bisect_left(self.values, value)
+        near = [rank for rank in (above - 1, above) if 0 <= rank < len(self.values)]
+        return min(near, key=lambda rank: abs(self.values[rank] - value))
+
+
+def axis(name: str, distribution: BaseDistribution, place: int) -> Axis:
+    """Lay a distribution out as a grid.
+
+    Raises:
+        InvalidInput: it is none of Optuna's three kinds.
+    """
+    label = name if NAME.fullmatch(name) else f"parameter_{place}"
+    values: tuple[float, ...]
+    match distribution:
+        case CategoricalDistribution():
+            return Axis(name=name, values=distribution.choices, tunable=_choices(label, distribution.choices))
+        case IntDistribution():
+            values = _whole(distribution)
+        case FloatDistribution():
+            values = _real(distribution)
+        case _:
+            raise InvalidInput(name, f"{type(distribution).__name__} has no grid of values to search")
+    return Axis(name=name, values=values, tunable=Tunable(name=label, values=values, ordinal=True))
+
+
+def _choices(label: str, choices: Sequence[Any]) -> Tunable:
+    try:
+        return Tunable(name=label, values=choices, ordinal=False)
+    except InvalidInput:
+        return Tunable(name=label, values=range(len(choices)), ordinal=False)
+
+
+def _whole(distribution: IntDistribution) -> tuple[int, ...]:
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if (high - low) // step < MAX_INTS:
+        return tuple(range(low, high + 1, step))
+    points = np.geomspace(low, high, POINTS) if distribution.log else np.linspace(low, high, POINTS)
+    steps = np.unique(np.rint((points - low) / step).astype(np.int64)).tolist()
+    return tuple(low + each * step for each in steps)
+
+
+def _real(distribution: FloatDistribution) -> tuple[float, ...]:
+    low, high = distribution.low, distribution.high
+    if distribution.step is not None:
+        count = round((high - low) / distribution.step) + 1
+        if count <= MAX_INTS:
+            return tuple(min(low + rank * distribution.step, high) for rank in range(count))
+        steps = np.unique(np.rint(np.linspace(0, count - 1, POINTS)).astype(np.int64)).tolist()
+        return tuple(min(low + each * distribution.step, high) for each in steps)
+    points = np.geomspace(low, high, POINTS) if distribution.log else np.linspace(low, high, POINTS)
+    return tuple(np.unique(points.clip(low, high)).tolist())
+
+
+def _same(known: Any, value: Any) -> bool:
+    return type(known) is type(value) and bool(known == value)
+
+
+def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
+    """The space of these axes; constraints that name a parameter which is not among them are left out."""
+    from evo.expression import Expression
+    from evo.space import Constraint
+
+    names = {each.tunable.name for each in axes}
+    parsed = [Expression.parse(text, f"constraints[{place}]") for place, text in enumerate(constraints)]
+    return Space(
+        [each.tunable for each in axes],
+        [Constraint(expression=expression) for expression in parsed if expression.names <= names],
+    )

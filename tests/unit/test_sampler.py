@@ -1,0 +1,161 @@
+"""Our strategies as a sampler of Optuna: its own test suite, and what it promises beyond."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.testing import pytest_samplers as suite
+from optuna.trial import TrialState
+
+from evo.errors import InvalidInput
+from evo.strategy.axis import axis
+from evo.strategy.sampler import KernelEvoSampler
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+SPACE: dict[str, BaseDistribution] = {
+    "BLOCK": IntDistribution(16, 128, step=16),
+    "STAGES": IntDistribution(1, 4),
+    "SCALE": FloatDistribution(0.25, 1.0, step=0.25),
+    "LAYOUT": CategoricalDistribution(["row", "swizzled", None]),
+    "ONE": CategoricalDistribution([7]),
+}
+CONSTRAINTS = ("BLOCK * STAGES <= 192 * ONE / 7",)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class TestOptunasOwnSuite(suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: KernelEvoSampler(seed=0)
+
+
+class TestOptunasOwnSuiteOnADeclaredSpace(suite.SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: KernelEvoSampler(SPACE, seed=0)
+
+
+def kernel(trial: optuna.Trial) -> float:
+    """A made-up kernel that does not run with BLOCK 48; optimum 1 at 64, 3, 0.5, swizzled."""
+    block, stages = trial.suggest_int("BLOCK", 16, 128, step=16), trial.suggest_int("STAGES", 1, 4)
+    scale, layout = (
+        trial.suggest_float("SCALE", 0.25, 1.0, step=0.25),
+        trial.suggest_categorical("LAYOUT", ["row", "swizzled", None]),
+    )
+    trial.suggest_categorical("ONE", [7])
+    if block == 48:
+        raise RuntimeError("does not run")
+    return 1 + abs(block - 64) / 16 + abs(stages - 3) + 4 * abs(scale - 0.5) + (layout != "swizzled")
+
+
+def searched(trials: int, *, jobs: int = 1, seed: int = 1, sign: float = 1.0) -> optuna.Study:
+    sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=seed)
+    study = optuna.create_study(sampler=sampler, direction="minimize" if sign > 0 else "maximize")
+    study.optimize(lambda trial: sign * kernel(trial), n_trials=trials, n_jobs=jobs, catch=(RuntimeError,))
+    return study
+
+
+def configs(study: optuna.Study) -> list[tuple[object, ...]]:
+    return [tuple(trial.params[name] for name in SPACE) for trial in study.trials]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_config_is_valid_and_new(jobs: int) -> None:
+    study = searched(60, jobs=jobs)
+    assert len(set(configs(study))) == 60
+    assert all(trial.params["BLOCK"] * trial.params["STAGES"] <= 192 for trial in study.trials)
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE, TrialState.FAIL}
+    assert study.best_value <= 2
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    assert configs(searched(30)) == configs(searched(30))
+    assert configs(searched(30)) != configs(searched(30, seed=2))
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_it_finds_the_optimum_in_either_direction(sign: float) -> None:
+    assert abs(searched(100, sign=sign).best_value) == pytest.approx(1.0)
+
+
+def test_a_rate_is_maximised() -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
+    study.optimize(lambda trial: 1e3 / kernel(trial), n_trials=100, catch=(RuntimeError,))
+    assert study.best_value == pytest.approx(1e3)
+
+
+def test_values_of_both_signs_keep_their_order() -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
+    study.optimize(lambda trial: 3 - kernel(trial), n_trials=100, catch=(RuntimeError,))
+    assert study.best_value == pytest.approx(2.0)
+
+
+def test_a_second_sampler_goes_on_with_what_the_study_holds() -> None:
+    study = searched(30)
+    study.sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=5)
+    study.optimize(kernel, n_trials=30, catch=(RuntimeError,))
+    assert len(set(configs(study))) == 60
+    assert study.best_value == 1
+
+
+def test_an_exhausted_space_is_sampled_again() -> None:
+    space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3)}
+    study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
+    study.optimize(lambda trial: trial.suggest_int("x", 0, 3) + trial.suggest_float("y", 0, 1), n_trials=6)
+    assert {trial.params["x"] for trial in study.trials[:4]} == {0, 1, 2, 3}
+    assert len({trial.params["y"] for trial in study.trials}) == 6
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"), [(("BLOCK +",), r"constraints\[0\]"), (("BLOK < 3",), "BLOK.*BLOCK")]
+)
+def test_a_wrong_constraint_is_refused_when_the_sampler_is_made(constraints: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        KernelEvoSampler(SPACE, constraints=constraints)
+
+
+def test_several_objectives_are_refused_in_words() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=KernelEvoSampler(SPACE))
+    with pytest.raises(ValueError, match="several objectives"):
+        study.ask(SPACE)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "size", "some"),
+    [
+        (FloatDistribution(0.1, 0.7, step=0.2), 4, 0.1 + 2 * 0.2),
+        (FloatDistribution(0, 1), 101, 0.5),
+        (FloatDistribution(1e-4, 1, log=True), 101, 1e-2),
+        (FloatDistribution(0, 1e6, step=1), 101, 1e4),
+        (IntDistribution(5, 14, step=3), 4, 14),
+        (IntDistribution(1, 10**6, log=True), 93, 501187),
+        (CategoricalDistribution([None, "a b", 1, True]), 4, True),
+    ],
+)
+def test_a_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribution, size: int, some: object) -> None:
+    made = axis("a name", distribution, 0)
+    assert len(made.values) == len(made.tunable.values) == size
+    assert all(distribution._contains(distribution.to_internal_repr(value)) for value in made.values)
+    rank = made.rank(some)
+    assert rank is not None
+    assert made.values[rank] == (some if not isinstance(some, float) else pytest.approx(some))
+    assert made.rank("elsewhere" if isinstance(distribution, CategoricalDistribution) else 10**9) is None
+
+
+def test_the_documented_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "optuna-sampler.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    assert "BLOCK" in capsys.readouterr().out
