@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictStr, TypeAdapter
 
 from api.schemas import MAX_INTEGER
 from evo.errors import InvalidInput
@@ -26,7 +26,6 @@ class PageQuery(BaseModel):
 Place = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Text = Annotated[str, Field(max_length=200)]
 NUMBER: TypeAdapter[int] = TypeAdapter(Place)
-RANK: TypeAdapter[tuple[float, int]] = TypeAdapter(tuple[FiniteFloat, Place])
 ID: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Place])
 TEXT: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Text])
 SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
@@ -38,6 +37,10 @@ SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "id": TEXT,
 }
 """The shape of a place in a list, by what it is sorted by."""
+TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
+    tuple[StrictBool | FiniteFloat | StrictStr | None, Place, Place]
+)
+"""What a list of trials is sorted by, the number and the id of a trial."""
 
 
 def to_cursor(place: object) -> str:

@@ -16,9 +16,6 @@ from evo.outcome import Cancelled
 from evo.search import Logged
 from evo.trial import Trial
 
-UNMEASURED_US = 1e300
-"""Where a trial without a time stands in the ranking: behind every one that has a time."""
-
 BUNDLE = "bundle:"
 """A family's location that begins so names an artefact."""
 
@@ -181,21 +178,6 @@ class Archive:
             query = query.where(TrialRow.number > after)
         return self.session.scalars(query).all()
 
-    def ranking(
-        self,
-        search_id: int,
-        *,
-        outcome: str | None = None,
-        after: tuple[float, int] | None = None,
-        limit: int | None = None,
-    ) -> Sequence[TrialRow]:
-        """Trials by time, those without one last; `after` is the `rank_key` of the last one already seen."""
-        time_us = func.coalesce(TrialRow.time_us, UNMEASURED_US)
-        query = self._trials(search_id, outcome).order_by(time_us, TrialRow.number).limit(limit)
-        if after is not None:
-            query = query.where(tuple_(time_us, TrialRow.number) > after)
-        return self.session.scalars(query).all()
-
     def progress(self, search_id: int) -> list[tuple[int, float]]:
         """(place among the ended trials, time in µs) of each measured trial, in the order they ended."""
         query = select(TrialRow.finished_seq, TrialRow.time_us).where(
@@ -251,8 +233,3 @@ class Archive:
         if outcome is None:
             return query
         return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
-
-
-def rank_key(row: TrialRow) -> tuple[float, int]:
-    """Where a trial stands in the ranking of its search."""
-    return (UNMEASURED_US if row.time_us is None else row.time_us, row.number)

@@ -6,6 +6,7 @@ SciPy is imported where it is used: it takes a second to load, and most who read
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,6 +48,29 @@ def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Gener
     """
     values = np.asarray(samples, dtype=np.float64)
     return _resampled((values,), lambda series, axis: np.median(series, axis=axis), confidence, rng)
+
+
+def order_interval(samples: Samples, confidence: float) -> Interval:
+    """Distribution-free interval of the median: two order statistics, hence cheap enough for every line of a table.
+
+    Args:
+        samples: at least one; too few for the confidence give the whole range.
+
+    Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
+    """
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    cut = _outside(len(values), confidence)
+    return Interval(low=float(values[cut]), estimate=float(np.median(values)), high=float(values[-1 - cut]))
+
+
+@cache
+def _outside(count: int, confidence: float) -> int:
+    """How many of the smallest samples, and of the largest, an interval of this confidence may leave out."""
+    cut, below = 0, 0.5**count
+    while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
+        cut += 1
+        below += math.comb(count, cut) / 2**count
+    return cut if below <= (1.0 - confidence) / 2.0 else max(0, cut - 1)
 
 
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:

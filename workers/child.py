@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -52,7 +51,6 @@ class Child:
 
     def __init__(self, *, threads: int) -> None:
         self._mark = uuid4().hex
-        self._inherited_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "workers.runner", str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -152,12 +150,6 @@ class Child:
                 return _describe(self._process.returncode) + self._peak(usage.ru_maxrss)
             time.sleep(0.002)
         return "closed its pipes without an answer"
-
-    def _peak(self, peak: int) -> str:
-        """Its peak memory; a system that counts from before its start knows it only above our own peak."""
-        if peak <= self._inherited_peak:
-            return ""
-        return f" (peak memory {peak >> (20 if sys.platform == 'darwin' else 10)} MiB)"
 
 
 class _Tail:

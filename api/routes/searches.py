@@ -1,6 +1,5 @@
 """Searches: start, look, command."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -9,19 +8,18 @@ from pydantic import Field
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.etag import IfMatch, require, search_tag
-from api.paging import NUMBER, RANK, SORTED, PageQuery, page_of, place_of, to_cursor
-from api.schemas import Id, SearchRequest, TrialState
-from api.views import search_view, search_views, trial_views
+from api.paging import SORTED, PageQuery, page_of, place_of
+from api.schemas import Id, SearchRequest
+from api.views import search_view, search_views
 from db import listing
-from db.archive import Archive, rank_key
+from db.archive import Archive
 from db.leases import Leases
 from db.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
-from db.models import TrialRow
 from evo.errors import NotFound
 from evo.job import EvaluateReport
 from evo.lifecycle import Command, State
 from evo.problem import split_assignments
-from evo.view import Page, SearchView, TrialView
+from evo.view import Page, SearchView
 
 router = APIRouter(prefix="/searches", tags=["searches"])
 
@@ -34,11 +32,6 @@ class SearchQuery(PageQuery):
     archived: Literal["false", "true", "any"] = "false"
     text: str | None = Field(default=None, max_length=200, description="occurs in notes, family or problem")
     sort: SearchOrder = "newest"
-
-
-class TrialQuery(PageQuery):
-    sort: Literal["number", "rank"] = "number"
-    outcome: TrialState | None = Field(default=None, description="an outcome's kind, or `pending`")
 
 
 @router.post("", status_code=201)
@@ -102,29 +95,6 @@ def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) ->
 def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
     """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
     return _commanded(service, search_id, "cancel", if_match)
-
-
-@router.get("/{search_id}/trials")
-@allow("viewer")
-def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
-    """Trials in the order asked, or the fastest first with those without a time last."""
-    with service.database.read() as session:
-        Archive(session).search(search_id)
-        rows = _trials(Archive(session), search_id, query)
-        items = trial_views(session, rows[: query.limit])
-    if len(rows) <= query.limit:
-        return Page(items=items)
-    last = rows[query.limit - 1]
-    return Page(items=items, next=to_cursor(last.number if query.sort == "number" else rank_key(last)))
-
-
-def _trials(archive: Archive, search_id: int, query: TrialQuery) -> Sequence[TrialRow]:
-    """One page, and one more to know whether another follows."""
-    if query.sort == "number":
-        after = place_of(query.cursor, NUMBER)
-        return archive.trials(search_id, outcome=query.outcome, after=after, limit=query.limit + 1)
-    place = place_of(query.cursor, RANK)
-    return archive.ranking(search_id, outcome=query.outcome, after=place, limit=query.limit + 1)
 
 
 @router.get("/{search_id}/binaries/{digest}")

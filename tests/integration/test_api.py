@@ -303,7 +303,7 @@ def test_health(rest: Rest) -> None:
         (("DELETE", "/searches", None), 405, None),
         (("GET", "/searches/7", None), 404, None),
         (("GET", "/searches/seven", None), 422, "search_id"),
-        (("GET", "/searches/1/trials?outcome=bogus", None), 422, "outcome"),
+        (("GET", "/searches/1/trials?outcome=bogus", None), 422, "outcome.0"),
         (("GET", f"/searches/{HUGE}", None), 422, "search_id"),
         (("GET", f"/trials/{HUGE}", None), 422, "trial_id"),
         (("POST", f"/champions/{HUGE}/rollback", {"reason": "x"}), 422, "champion_id"),
@@ -410,7 +410,7 @@ def test_minutes_without_end_are_refused(rest: Rest, minutes: str) -> None:
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
-@pytest.mark.parametrize("place", [[1.0, HUGE], [math.inf, 1]])
+@pytest.mark.parametrize("place", [[1.0, HUGE, 1], [math.inf, 1, 1], [1.0, 1, HUGE]])
 def test_places_in_the_ranking_are_bounded(rest: Rest, place: list[float]) -> None:
     rest.prepare()
     search = rest.submit()["id"]

@@ -31,9 +31,8 @@ from db.ownership import Announcement, Ownership, running_service
 from db.session import Database, StoreUnavailable
 from db.signals import announce
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.outcome import CompileFailed, Measured
+from evo.outcome import CompileFailed
 from evo.search import Logged
-from evo.timing import Timing
 from evo.trial import Proposal, Trial
 from tests.integration.stage import Stage
 from tests.postgresql import Server, parameters
@@ -392,21 +391,6 @@ def test_a_trial_has_one_outcome(stage: Stage) -> None:
         Archive(session).end_trial(search_id, ended)
     with pytest.raises(RuntimeError, match="already has an outcome"), stage.database.write() as session:
         Archive(session).end_trial(search_id, ended)
-
-
-def test_the_ranking_puts_what_has_no_time_last(stage: Stage) -> None:
-    search_id = stage.submit()
-    times = [5.0, None, 3.0, 5.0]
-    with stage.database.write() as session:
-        for number, time_us in enumerate(times):
-            outcome = None if time_us is None else Measured(timing=Timing(samples_us=(time_us,)))
-            kind = None if outcome is None else outcome.kind
-            session.add(trial_row(search_id, number=number, config_key=str(number), time_us=time_us, outcome_kind=kind))
-    with stage.database.read() as session:
-        archive = Archive(session)
-        assert [row.number for row in archive.ranking(search_id)] == [2, 0, 3, 1]
-        assert [row.number for row in archive.ranking(search_id, after=(5.0, 0))] == [3, 1]
-        assert [row.number for row in archive.trials(search_id, outcome="pending")] == [1]
 
 
 # Artefacts

@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evo.statistics import EFFECT_CAP, Interval, bootstrap_interval, hedges_g, paired_p_value, ratio_interval
+from evo.statistics import (
+    EFFECT_CAP,
+    Interval,
+    bootstrap_interval,
+    hedges_g,
+    order_interval,
+    paired_p_value,
+    ratio_interval,
+)
 
 
 def series(mean: float, deviation: float, count: int) -> np.ndarray:
@@ -120,3 +128,11 @@ def test_effect_is_antisymmetric_and_finite(samples: list[float], other: list[fl
 def test_overlap(other: tuple[float, float, float], overlap: bool) -> None:
     mine, theirs = Interval(low=1.0, estimate=1.5, high=2.0), Interval(low=other[0], estimate=other[1], high=other[2])
     assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap
+
+
+def test_order_interval_leaves_out_what_published_tables_leave_out() -> None:
+    for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):  # Conover (1999): 95 %, sign test
+        interval = order_interval([float(place) for place in range(1, count + 1)], 0.95)
+        assert (interval.low, interval.high) == (rank, count + 1 - rank)
+    assert order_interval([3.0, 1.0], 0.95).low == 1.0, "too few samples give the whole range"
+    assert order_interval([1.0] * 5000, 0.95).high == 1.0

@@ -1,30 +1,70 @@
 """One search: how far it is, what won, and the leaderboard of its trials."""
 
+from typing import Any, Literal
+
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy.orm import Session
 
 from api.access.rule import allow
-from api.deps import ServiceDep
+from api.deps import Service, ServiceDep
 from api.schemas import Id
+from api.selection import tunables_of
+from api.views import search_view
+from api.web.address import Address, AddressDep
 from api.web.board import board_of
+from api.web.leaderboard import listing_of
 from api.web.rendering import render
+from evo.lifecycle import TERMINAL
+from evo.view import SearchView
 
 router = APIRouter(prefix="/searches")
 
 
 @router.get("/{search_id}")
 @allow("viewer")
-def search_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    return _search(request, service, search_id, "search.html")
+def search_page(search_id: Id, address: AddressDep, request: Request, service: ServiceDep) -> HTMLResponse:
+    with service.database.read() as session:
+        board = board_of(session, search_id, service.conductor.clock())
+        content = _leaderboard(session, service, board.search, address)
+    return render(request, "search.html", board=board, **content)
 
 
 @router.get("/{search_id}/live")
 @allow("viewer")
 def search_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    return _search(request, service, search_id, "_search.html")
-
-
-def _search(request: Request, service: ServiceDep, search_id: int, template: str) -> HTMLResponse:
     with service.database.read() as session:
         board = board_of(session, search_id, service.conductor.clock())
-    return render(request, template, board=board, search=board.search)
+    return render(request, "_search.html", board=board, search=board.search)
+
+
+@router.get("/{search_id}/leaderboard")
+@allow("viewer")
+def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, service: ServiceDep) -> HTMLResponse:
+    with service.database.read() as session:
+        search = search_view(session, search_id, service.conductor.clock())
+        content = _leaderboard(session, service, search, address)
+    return render(request, "_leaderboard.html", **content)
+
+
+@router.post("/{search_id}/{command}")
+@allow("submitter")
+def command_search(
+    search_id: Id, command: Literal["pause", "resume", "stop", "cancel"], service: ServiceDep
+) -> Response:
+    service.conductor.command(search_id, command)
+    return RedirectResponse(f"/searches/{search_id}", 303)
+
+
+def _leaderboard(session: Session, service: Service, search: SearchView, address: Address) -> dict[str, Any]:
+    tunables = tunables_of(session, service.conductor.catalogue, search.id)
+    here = address.at(f"/searches/{search.id}")
+    return {
+        "search": search,
+        "listing": listing_of(session, here, tunables, search=search),
+        "rows_path": f"/searches/{search.id}/leaderboard",
+        "counts": search.counts,
+        "ended": search.finished,
+        "live": search.state not in TERMINAL,
+        "many": False,
+    }

@@ -1,0 +1,84 @@
+"""Trials as files: a table for spreadsheets, a document, or a line for each trial; written piece by piece."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from db.columns import adapter
+from evo.explain import detail_text, first_lines
+from evo.outcome import Measured
+from evo.space import Tunable
+from evo.statistics import order_interval
+from evo.timing import Timing
+from evo.view import TrialView
+from evo.wording import value_text
+
+CONFIDENCE = 0.95
+FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
+BEFORE = ("number", "outcome", "time_us", "low_us", "high_us")
+AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "asked_at", "finished_at", "reason")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet would run."""
+
+
+def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
+    """A line of names, then one for each trial; the interval is the 95 % interval of the median."""
+    names = [tunable.name for tunable in tunables]
+    yield _line([*BEFORE, *names, *AFTER])
+    for trial in trials:
+        yield _line([*_before(trial), *(_cell(trial.config.get(name)) for name in names), *_after(trial)])
+
+
+def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
+    """One array of trials as REST shows them."""
+    yield "["
+    for place, trial in enumerate(trials):
+        yield ("," if place else "") + "\n" + _document(trial)
+    yield "\n]\n"
+
+
+def as_ndjson(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
+    """A trial as REST shows it on each line."""
+    for trial in trials:
+        yield _document(trial) + "\n"
+
+
+def _document(trial: TrialView) -> str:
+    return adapter(TrialView).dump_json(trial).decode()
+
+
+def _line(cells: Sequence[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(["" if cell is None else cell for cell in cells])
+    return line.getvalue()
+
+
+def _before(trial: TrialView) -> list[object]:
+    timing = getattr(trial.outcome, "timing", None)
+    kind = "pending" if trial.outcome is None else trial.outcome.kind
+    if trial.time_us is None or not isinstance(timing, Timing):
+        return [trial.number, kind, None, None, None]
+    interval = order_interval(timing.samples_us, CONFIDENCE)
+    return [trial.number, kind, trial.time_us, interval.low, interval.high]
+
+
+def _after(trial: TrialView) -> list[object]:
+    outcome = trial.outcome
+    resources = outcome.resources if isinstance(outcome, Measured) else {}
+    reason = "" if outcome is None or isinstance(outcome, Measured) else first_lines(detail_text(outcome), 1)
+    return [
+        *(resources.get(name) for name in FIGURES),
+        _cell(trial.origin),
+        " ".join(map(str, trial.parents)),
+        _cell(trial.suspect),
+        trial.overhead_ms,
+        *(None if at is None else at.isoformat() for at in (trial.asked_at, trial.finished_at)),
+        _cell(reason.partition("\n")[0]),
+    ]
+
+
+def _cell(value: bool | int | float | str | None) -> object:
+    """What others wrote never runs as a formula."""
+    if isinstance(value, bool):
+        return value_text(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -1,0 +1,108 @@
+"""The trials of a search: in pages, or all of them as a file. The words are those of the leaderboard's address."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.access.rule import allow
+from api.deps import Service, ServiceDep
+from api.export import as_csv, as_json, as_ndjson
+from api.paging import TRIAL, PageQuery, place_of, to_cursor
+from api.schemas import Id, TrialState
+from api.selection import fitting, selection_of, tunables_of
+from api.views import trial_views
+from db.leaderboard import Leaderboard, Place
+from db.selection import KEYS, Selection
+from evo.space import Tunable
+from evo.view import Page, TrialView
+
+router = APIRouter(prefix="/searches/{search_id}", tags=["searches"])
+
+BATCH = 500
+"""Trials read at once for an export: each batch is a transaction of its own, so that none stays open for minutes."""
+
+ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front turns it round"
+
+
+class TrialWords(BaseModel):
+    """Which trials, in which order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sort: str = Field(default="number", max_length=80, description=ORDERS)
+    outcome: list[TrialState] = Field(default=[], max_length=20, description="kinds of outcome, or `pending`; any")
+    where: str = Field(default="", max_length=1000, description="conditions, e.g. `WIDTH=8,BLOCK_M>=32,LAYOUT=row|col`")
+    q: str = Field(default="", max_length=200, description="text in the config, the origin or an outcome's words")
+
+
+class TrialQuery(PageQuery, TrialWords):
+    """The same, in pages."""
+
+
+def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
+    with service.database.read() as session:
+        tunables = tunables_of(session, service.conductor.catalogue, search_id)
+    given = {"sort": words.sort, "outcomes": words.outcome, "where": words.where, "text": words.q}
+    return tunables, selection_of((search_id,), tunables, **given)  # type: ignore[arg-type]
+
+
+@router.get("/trials")
+@allow("viewer")
+def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
+    """Trials in the order asked for; those without what it sorts by come last, by number."""
+    _, selection = _selected(service, search_id, query)
+    place = fitting(selection.order, place_of(query.cursor, TRIAL))
+    with service.database.read() as session:
+        board = Leaderboard(session)
+        rows = board.after(selection, place, limit=query.limit + 1)
+        items = trial_views(session, rows[: query.limit])
+        if len(rows) <= query.limit:
+            return Page(items=items)
+        last = board.place(selection, rows[query.limit - 1])
+    return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+
+
+Writer = Callable[[tuple[Tunable, ...], Iterator[TrialView]], Iterator[str]]
+FORMATS: dict[str, tuple[Writer, str]] = {
+    "csv": (as_csv, "text/csv; charset=utf-8"),
+    "json": (as_json, "application/json"),
+    "ndjson": (as_ndjson, "application/x-ndjson"),
+}
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {media_type: {"schema": {"type": "string"}} for _, media_type in FORMATS.values()}}
+}
+
+
+@router.get("/trials.{form}", response_class=StreamingResponse, responses=_CONTENT)
+@allow("viewer")
+def export_trials(
+    search_id: Id,
+    form: Literal["csv", "json", "ndjson"],
+    words: Annotated[TrialWords, Query()],
+    service: ServiceDep,
+) -> StreamingResponse:
+    """All trials that match, streamed: a table, one document, or a line for each."""
+    tunables, selection = _selected(service, search_id, words)
+    writer, media_type = FORMATS[form]
+    headers = {
+        "Content-Disposition": f'attachment; filename="search-{search_id}-trials.{form}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    body = writer(tunables, _every(service, selection))
+    return StreamingResponse(body, media_type=media_type, headers=headers)
+
+
+def _every(service: Service, selection: Selection) -> Iterator[TrialView]:
+    place: Place | None = None
+    while True:
+        with service.database.read() as session:
+            board = Leaderboard(session)
+            rows = board.after(selection, place, limit=BATCH)
+            views = trial_views(session, rows)
+            place = board.place(selection, rows[-1]) if rows else None
+        yield from views
+        if len(views) < BATCH:
+            return

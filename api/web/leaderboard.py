@@ -1,0 +1,218 @@
+"""The leaderboard of one search, or of all that compete for one champion: a page of its trials as words and figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from api.selection import selection_of
+from api.views import trial_views
+from api.web.address import Address
+from db.leaderboard import Leaderboard, Measurer
+from evo.errors import InvalidInput
+from evo.explain import detail_text, first_lines
+from evo.outcome import Measured
+from evo.space import Tunable
+from evo.statistics import Interval, order_interval
+from evo.timing import Timing
+from evo.trial import Config
+from evo.view import SearchView, TrialView
+from evo.wording import significant, value_text
+
+PAGE = 50
+COUNTED = 10_000
+"""Matches are counted no further: to count them all would take longer than to show them."""
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chip:
+    """One setting of a config; `differs` from the best trial's."""
+
+    name: str
+    value: str
+    differs: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A time among the others.
+
+    Attributes:
+        speedup: over the fastest baseline.
+        share: of the roofline.
+    """
+
+    speedup: float | None
+    share: float | None
+
+    @classmethod
+    def of(cls, search: SearchView, time_us: float | None) -> "Standing":
+        baseline = search.baselines.get(search.fastest_baseline or "")
+        return cls(
+            speedup=None if baseline is None or not time_us else baseline.median_us / time_us,
+            share=None if search.roofline is None or not time_us else search.roofline.floor_us / time_us,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line: a trial, or a baseline (whose `trial` is None) where it would stand.
+
+    Attributes:
+        figures: registers, shared memory and occupancy, where they are known.
+        detail: why it was not measured, in one line.
+    """
+
+    name: str
+    rank: int | None = None
+    time_us: float | None = None
+    interval: Interval | None = None
+    standing: Standing
+    chips: tuple[Chip, ...] = ()
+    figures: tuple[str, ...] = ()
+    detail: str = ""
+    trial: TrialView | None = None
+    measurer: Measurer | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A page of a leaderboard.
+
+    Attributes:
+        found: trials that match, counted up to `COUNTED`.
+        shared: settings that all rows have in common, so the rows need not repeat them.
+        wrong: what the reader typed that cannot be understood, by field; then there are no rows.
+    """
+
+    address: Address
+    tunables: tuple[Tunable, ...]
+    rows: tuple[Row, ...] = ()
+    shared: tuple[Chip, ...] = ()
+    found: int = 0
+    wrong: Mapping[str, str]
+
+    @property
+    def first(self) -> int:
+        """The place of the first row among those found, from 1."""
+        return (self.address.page - 1) * PAGE + 1
+
+    @property
+    def last(self) -> int:
+        return self.first + sum(row.trial is not None for row in self.rows) - 1
+
+    @property
+    def more(self) -> bool:
+        """Whether another page follows."""
+        return self.last < self.found or (self.counted_out and self.last - self.first + 1 == PAGE)
+
+    @property
+    def counted_out(self) -> bool:
+        """Whether there are even more than were counted."""
+        return self.found >= COUNTED
+
+
+def listing_of(
+    session: Session,
+    address: Address,
+    tunables: tuple[Tunable, ...],
+    *,
+    search: SearchView,
+    searches: Sequence[int] | None = None,
+) -> Listing:
+    """The page of a leaderboard that an address asks for.
+
+    Args:
+        search: whose baselines and limit the times are compared with.
+        searches: whose trials compete; by default the search's own.
+    """
+    ids = tuple(searches or (search.id,))
+    try:
+        selection = selection_of(
+            ids, tunables, sort=address.sort, outcomes=address.outcomes, where=address.where, text=address.q
+        )
+    except InvalidInput as error:
+        return Listing(address=address, tunables=tunables, wrong={error.field: error.reason})
+    board, offset = Leaderboard(session), (address.page - 1) * PAGE
+    found = board.page(selection, offset=offset, limit=PAGE)
+    trials = trial_views(session, found)
+    places = {row.id: offset + place for place, row in enumerate(found, 1) if row.time_us is not None}
+    ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
+    measurers = board.measurers([row.id for row in found])
+    shared = _shared([trial.config for trial in trials])
+    rows = [_row(search, trial, shared, ranks.get(trial.id), measurers.get(trial.id)) for trial in trials]
+    if selection.plain:
+        rows = _among_baselines(search, rows, whole=len(rows) < PAGE, first=offset == 0)
+    return Listing(
+        address=address,
+        tunables=tunables,
+        rows=tuple(rows),
+        shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
+        found=board.count(selection, most=COUNTED),
+        wrong={},
+    )
+
+
+def _shared(configs: Sequence[Config]) -> Config:
+    """What all of several configs have in common."""
+    if len(configs) < 2:
+        return {}
+    first, *others = configs
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def _row(search: SearchView, trial: TrialView, shared: Config, rank: int | None, measurer: Measurer | None) -> Row:
+    outcome = trial.outcome
+    timing = getattr(outcome, "timing", None)
+    best = search.best.config if search.best else {}
+    chips = (
+        Chip(name=name, value=value_text(value), differs=name in best and best[name] != value)
+        for name, value in trial.config.items()
+        if name not in shared
+    )
+    return Row(
+        name=f"trial {trial.number}",
+        rank=rank,
+        time_us=trial.time_us,
+        interval=order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None,
+        standing=Standing.of(search, trial.time_us),
+        chips=tuple(chips),
+        figures=_figures(outcome.resources) if isinstance(outcome, Measured) else (),
+        detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
+        trial=trial,
+        measurer=measurer,
+    )
+
+
+def _one_line(text: str) -> str:
+    return first_lines(text, 1).partition("\n")[0]
+
+
+def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
+    """Two short lines at most: what a thread and a block use, and how full the device gets."""
+    registers, shared = resources.get("registers"), resources.get("shared_memory_bytes")
+    occupancy, spills = resources.get("occupancy"), resources.get("spill_bytes")
+    used = [
+        "" if registers is None else f"{registers:.0f} registers",
+        "" if shared is None else f"{significant(shared / 1024)} KiB",
+    ]
+    full = ["" if occupancy is None else f"{occupancy:.0%} occupancy", f"{spills:.0f} B spilled" if spills else ""]
+    return tuple(line for line in (", ".join(filter(None, used)), ", ".join(filter(None, full))) if line)
+
+
+def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, first: bool) -> list[Row]:
+    """The rows with every baseline that stands between them; the last page also has the slower ones."""
+    fastest = 0.0 if first or not rows else rows[0].time_us or 0.0
+    slowest = float("inf") if whole or not rows else rows[-1].time_us or 0.0
+    baselines = [_baseline_row(search, name, timing) for name, timing in search.baselines.items()]
+    shown = [row for row in baselines if fastest < (row.time_us or 0.0) <= slowest] if rows else []
+    measured = [row for row in rows if row.time_us is not None]
+    others = [row for row in rows if row.time_us is None]
+    return sorted([*measured, *shown], key=lambda row: row.time_us or 0.0) + others
+
+
+def _baseline_row(search: SearchView, name: str, timing: Timing) -> Row:
+    time_us = timing.median_us
+    interval = order_interval(timing.samples_us, CONFIDENCE)
+    return Row(name=name, time_us=time_us, interval=interval, standing=Standing.of(search, time_us))

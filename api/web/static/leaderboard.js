@@ -1,0 +1,91 @@
+// Sorting, filtering and turning pages of a leaderboard without loading the page again; the address always says what is
+// shown. Without this script the same links and the same form load the page.
+
+import { parts } from "./live.js";
+
+const rows = parts.find((part) => part.element.id === "rows");
+const form = document.getElementById("filters");
+
+async function go(address, { remember = true } = {}) {
+  const url = new URL(address, location.href);
+  const source = new URL(rows.element.dataset.liveFrom, location.href);
+  source.search = url.search;
+  const html = await rows.fetch(source.pathname + source.search);
+  if (html === null) {
+    location.assign(address);
+    return;
+  }
+  rows.element.dataset.liveFrom = source.pathname + source.search;
+  rows.show(html);
+  if (remember) history.pushState(null, "", url.pathname + url.search);
+  describe(url.searchParams);
+}
+
+// The form and the export links speak of the same trials as the rows.
+function describe(given) {
+  form.querySelectorAll("[data-view]").forEach((field) => field.remove());
+  for (const name of ["sort", "outcome"]) {
+    for (const value of given.getAll(name)) {
+      const field = Object.assign(document.createElement("input"), { type: "hidden", name, value });
+      field.dataset.view = "";
+      form.append(field);
+    }
+  }
+  if (document.activeElement?.form !== form) {
+    form.elements.where.value = given.get("where") ?? "";
+    form.elements.q.value = given.get("q") ?? "";
+  }
+  exported(given);
+}
+
+function exported(given) {
+  const wanted = new URLSearchParams(given);
+  wanted.delete("page");
+  wanted.set("sort", given.get("sort") ?? "rank");
+  if (wanted.get("outcome") === "all") wanted.delete("outcome");
+  for (const link of document.querySelectorAll(".exports a")) {
+    link.search = wanted.toString();
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-rows]");
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+  event.preventDefault();
+  go(link.getAttribute("href"));
+});
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+  go(`${form.getAttribute("action")}${given.size ? `?${given}` : ""}`);
+});
+
+window.addEventListener("popstate", () => go(location.href, { remember: false }));
+
+document.getElementById("news").addEventListener("click", () => go(location.href, { remember: false }));
+
+function step(by) {
+  const links = [...rows.element.querySelectorAll("a.trial")];
+  const place = links.indexOf(document.activeElement);
+  links[place < 0 ? 0 : Math.min(links.length - 1, Math.max(0, place + by))]?.focus();
+}
+
+const KEYS = {
+  "/": () => form.elements.q.focus(),
+  j: () => step(1),
+  k: () => step(-1),
+  n: () => document.getElementById("next")?.click(),
+  p: () => document.getElementById("previous")?.click(),
+  r: () => document.getElementById("news").click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+exported(new URLSearchParams(location.search));

@@ -1,0 +1,131 @@
+"""Trials as a leaderboard shows them: filtered, sorted, in pages; quick with a hundred thousand of them.
+
+Every order has the trials that have its key first, by key, and then those that have none, by number. So a page reads
+from an index only as far as it must, and never sorts the whole search.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.orm import Session
+
+from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
+from db.selection import Order, Selection, conditions_of, key_of, ranked_only
+from evo.trial import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a page ended: the key of its last trial (None: it had none), its number and its id."""
+
+    key: Value | None
+    number: int
+    id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurer:
+    """Who evaluated a trial."""
+
+    worker_id: str
+    worker: str
+    device_uuid: str
+
+
+class Leaderboard:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def count(self, selection: Selection, *, most: int) -> int:
+        """How many trials there are, counted no further than `most`."""
+        found = select(TrialRow.id).where(*conditions_of(selection)).limit(most).subquery()
+        return self.session.scalar(select(func.count()).select_from(found)) or 0
+
+    def page(self, selection: Selection, *, offset: int = 0, limit: int) -> Sequence[TrialRow]:
+        """The trials from one place on."""
+        keyed, unkeyed = _halves(selection)
+        ids = list(self.session.scalars(keyed.offset(offset).limit(limit)))
+        if len(ids) < limit and unkeyed is not None:
+            skipped = offset - self._count(keyed) if offset and not ids else 0
+            ids += self.session.scalars(unkeyed.offset(skipped).limit(limit - len(ids)))
+        return self._rows(ids)
+
+    def after(self, selection: Selection, place: Place | None, *, limit: int) -> Sequence[TrialRow]:
+        """The trials behind a place, which stays right while more are added."""
+        keyed, unkeyed = _halves(selection)
+        ids: list[int] = []
+        if place is None or place.key is not None:
+            ids += self.session.scalars(_behind(keyed, selection.order, place).limit(limit))
+            place = None
+        if len(ids) < limit and unkeyed is not None:
+            rest = unkeyed if place is None else unkeyed.where(_number_id() > tuple_(place.number, place.id))
+            ids += self.session.scalars(rest.limit(limit - len(ids)))
+        return self._rows(ids)
+
+    def place(self, selection: Selection, row: TrialRow) -> Place:
+        """Where the page ends whose last trial this is."""
+        key = self.session.scalar(select(key_of(selection.order)).where(TrialRow.id == row.id))
+        return Place(key=key, number=row.number, id=row.id)
+
+    def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
+        """The rank of each of these trials that has one, among all of the searches."""
+        rank = func.row_number().over(order_by=(TrialRow.time_us, TrialRow.number, TrialRow.id)).label("rank")
+        measured = select(TrialRow.id, rank).where(TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
+        ranked = measured.subquery()
+        rows = self.session.execute(select(ranked.c.id, ranked.c.rank).where(ranked.c.id.in_(trials)))
+        return {trial_id: rank for trial_id, rank in rows}  # noqa: C416 — a row is no pair to the type checker
+
+    def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:
+        """Who evaluated each trial, as far as somebody did."""
+        query = (
+            select(JobRow.trial_id, AttemptRow.worker_id, AttemptRow.device_uuid, WorkerRow.name, AttemptRow.state)
+            .join(AttemptRow.job)
+            .join(WorkerRow, WorkerRow.id == AttemptRow.worker_id)
+            .where(JobRow.trial_id.in_(trials), JobRow.kind == "evaluate")
+            .order_by(AttemptRow.id)
+        )
+        return {
+            trial_id: Measurer(worker_id=worker_id, worker=name, device_uuid=uuid)
+            for trial_id, worker_id, uuid, name, state in self.session.execute(query)
+            if trial_id is not None and state == "done"
+        }
+
+    def searches_of(self, *, family: str, problem_key: str, objective_key: str, device_model: str) -> tuple[int, ...]:
+        """Every search that competes for one champion, oldest first."""
+        query = select(SearchRow).join(SearchRow.family).where(SearchRow.problem_key == problem_key)
+        rows = self.session.scalars(query.where(SearchRow.family.has(name=family)).order_by(SearchRow.id))
+        terms = (objective_key, device_model)
+        return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
+
+    def _count(self, ids: Select[int]) -> int:
+        return self.session.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0
+
+    def _rows(self, ids: Sequence[int]) -> Sequence[TrialRow]:
+        rows = {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(ids)))}
+        return [rows[each] for each in ids]
+
+
+def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
+    """The ids of trials with the order's key, in order; and of those without, or None where none can be."""
+    query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
+    key = key_of(order)
+    columns = (key, TrialRow.number, TrialRow.id)
+    keyed = query.order_by(*(column.desc() for column in columns) if order.descending else columns)
+    if order.key in ("number", "origin") or order.sample is not None or ranked_only(selection):
+        return keyed, None
+    return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
+
+
+def _behind(query: Select[int], order: Order, place: Place | None) -> Select[int]:
+    if place is None:
+        return query
+    mine, theirs = tuple_(key_of(order), TrialRow.number, TrialRow.id), tuple_(place.key, place.number, place.id)
+    return query.where(mine < theirs if order.descending else mine > theirs)
+
+
+def _number_id() -> Any:
+    return tuple_(TrialRow.number, TrialRow.id)

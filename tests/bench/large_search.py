@@ -1,0 +1,174 @@
+"""A finished-looking search with as many trials as wanted, written straight into a database: for measuring pages."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from db.archive import Archive
+from db.fleet import Fleet
+from db.models import AttemptRow, JobRow, SearchRow, SpaceSize, TrialRow
+from db.session import Database
+from evo.device import Device
+from evo.job import BaselineReport, Evaluate, EvaluateReport, Stages
+from evo.objective import Objective
+from evo.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
+from evo.policy import Policy
+from evo.roofline import Roofline
+from evo.search import Budget
+from evo.timing import Timing
+from evo.trial import Config, Proposal
+
+BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
+DIGEST = "1a" * 32
+BATCH = 2_000
+SAMPLES = 40
+
+TUNABLES: dict[str, list[Any]] = {
+    "BLOCK_M": [16, 32, 48, 64, 80, 96, 112, 128],
+    "BLOCK_N": [16, 32, 48, 64, 80, 96, 112, 128],
+    "WARPS": [1, 2, 4, 8, 16],
+    "STAGES": [1, 2, 3, 4],
+    "VEC": [1, 2, 4, 8],
+    "UNROLL": [1, 2, 4, 8],
+    "LAYOUT": ["row", "swizzled"],
+    "PREFETCH": [False, True],
+    "CHUNK": [1, 2, 3, 4, 5, 6, 7, 8],
+}
+
+DOCUMENT: dict[str, Any] = {
+    "name": "attention",
+    "title": "A made-up attention kernel",
+    "problem": {"S": {"type": "int", "default": 512, "min": 1, "max": 4096}},
+    "arguments": [
+        {"name": "x", "role": "input", "shape": ["S"], "dtype": "float32"},
+        {"name": "y", "role": "output", "shape": ["S"], "dtype": "float32", "rel_l2": 1e-5, "max_abs": 1e-5},
+    ],
+    "cases": [{"name": "nominal", "inputs": "normal"}],
+    "cuda": {
+        "template": "kernel.cu.j2",
+        "entry": "attention",
+        "tunables": {name: {"values": values} for name, values in TUNABLES.items()},
+        "launch": {"grid": ["S"], "block": ["32 * WARPS"], "shared_memory": "0"},
+    },
+}
+
+DEVICE = Device(kind="cuda", model="Imaginary 100", architecture="sm_90", uuid="gpu-0", limits={"sm_count": 100.0})
+
+
+def fill(database: Database, trials: int) -> int:
+    """Write a search that runs and has so many ended trials; returns its id."""
+    with database.write() as session:
+        search = _search(session)
+        for batch in itertools.batched(_trials(trials), BATCH) if hasattr(itertools, "batched") else _batched(trials):
+            _write(session, search, list(batch))
+        return search
+
+
+def _batched(trials: int) -> Iterator[tuple[Any, ...]]:
+    made = _trials(trials)
+    while batch := tuple(itertools.islice(made, BATCH)):
+        yield batch
+
+
+def _search(session: Session) -> int:
+    family = Archive(session).register_family(
+        digest=DIGEST, name="attention", document=DOCUMENT, location=None, now=BEGAN
+    )
+    Fleet(session).register("w1", name="node-1", host="node-1", devices=[DEVICE], now=BEGAN)
+    row = SearchRow(
+        family=family,
+        problem={"S": 512},
+        problem_key="S=512",
+        device=DEVICE,
+        objective=Objective(),
+        strategy="portfolio",
+        seed=0,
+        budget=Budget(minutes=10_000.0),
+        policy=Policy(),
+        warm_starts=[],
+        space=SpaceSize(product_size=8 * 8 * 5 * 4 * 4 * 4 * 2 * 2 * 8, valid_count=655_360),
+        roofline=Roofline(floor_us=18.0, bound="memory"),
+        baselines=BaselineReport(timings={"library": _timing(np.random.default_rng(0), 61.0)}),
+        state="paused",
+        created_at=BEGAN,
+        started_at=BEGAN,
+        active_s=3600.0,
+    )
+    session.add(row)
+    session.flush()
+    return row.id
+
+
+def _trials(count: int) -> Iterator[tuple[int, Config, Outcome]]:
+    rng = np.random.default_rng(1)
+    chosen = rng.permutation(655_360)[:count]
+    sizes = [len(values) for values in TUNABLES.values()]
+    for number, point in enumerate(chosen.tolist()):
+        ranks = np.unravel_index(point, sizes)
+        config = {name: values[int(rank)] for (name, values), rank in zip(TUNABLES.items(), ranks, strict=True)}
+        yield number, config, _outcome(rng, config)
+
+
+def _outcome(rng: np.random.Generator, config: Config) -> Outcome:
+    draw = rng.random()
+    if draw < 0.08:
+        return CompileFailed(log="kernel.cu(42): error: too many resources requested for launch\n" * 8)
+    if draw < 0.14:
+        return WrongAnswer(reason="case tail: rel_l2 0.31 of at most 0.01")
+    time_us = 22.0 + abs(int(config["BLOCK_M"]) - 64) * 0.3 + abs(int(config["WARPS"]) - 8) * 2.1 + rng.gamma(2.0, 6.0)
+    if draw < 0.35:
+        return Pruned(timing=_timing(rng, time_us * 2, 5), threshold_us=60.0)
+    figures = {"registers": float(rng.integers(32, 255)), "shared_memory_bytes": 1024.0 * float(rng.integers(1, 99))}
+    return Measured(timing=_timing(rng, time_us), resources=figures | {"occupancy": 0.5})
+
+
+def _timing(rng: np.random.Generator, time_us: float, count: int = SAMPLES) -> Timing:
+    return Timing(samples_us=tuple((time_us * (1 + 0.01 * rng.standard_normal(count))).tolist()))
+
+
+def _write(session: Session, search: int, batch: list[tuple[int, Config, Outcome]]) -> None:
+    trials, jobs, attempts = [], [], []
+    for number, config, outcome in batch:
+        at = BEGAN + timedelta(milliseconds=36 * number)
+        timing = outcome.timing if isinstance(outcome, Measured) else None
+        proposal = Proposal(config=config, origin="tpe" if number % 3 else "crossover", parents=(max(0, number - 1),))
+        trials.append(
+            {
+                "id": number + 1,
+                "search_id": search,
+                "number": number,
+                "config_key": ",".join(map(str, config.values())),
+                "proposal": proposal,
+                "told_before": number,
+                "asked_at": at,
+                "outcome": outcome,
+                "outcome_kind": outcome.kind,
+                "time_us": None if timing is None else timing.median_us,
+                "finished_seq": number,
+                "finished_at": at + timedelta(seconds=1),
+                "overhead_ms": 3.0,
+                "suspect": False,
+            }
+        )
+        job = {"id": number + 1, "search_id": search, "trial_id": number + 1, "kind": "evaluate", "state": "done"}
+        jobs.append(job | {"payload": Evaluate(number=number, config=config), "created_at": at})
+        report = EvaluateReport(outcome=outcome, stages=Stages(compile_s=0.4, verify_s=0.1, measure_s=0.2, total_s=0.8))
+        attempt = {"id": number + 1, "job_id": number + 1, "token": "t", "worker_id": "w1", "device_uuid": DEVICE.uuid}
+        attempts.append(attempt | {"state": "done", "granted_at": at, "expires_at": at, "result": report})
+    for table, rows in ((TrialRow, trials), (JobRow, jobs), (AttemptRow, attempts)):
+        session.execute(insert(table), rows)
+
+
+def made(path: Path, trials: int) -> int:
+    """The id of such a search in a fresh database."""
+    database = Database.open(path)
+    try:
+        return fill(database, trials)
+    finally:
+        database.close()
