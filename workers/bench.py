@@ -13,9 +13,31 @@ from evo.timing import Timing
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
-from workers.devices import Argument, Buffers, Driver, Session, Timer, driver
+from workers.devices import (
+    Argument,
+    Buffers,
+    DeviceLostError,
+    DeviceUnfitError,
+    Driver,
+    LaunchError,
+    Session,
+    Timer,
+    driver,
+)
 from workers.golden import Golden, Reference
-from workers.protocol import Compare, Compared, KernelFile, Measure, Open, Sampled, Save, Saved, Verified, Verify
+from workers.protocol import (
+    Compare,
+    Compared,
+    KernelFile,
+    Measure,
+    Open,
+    Prove,
+    Sampled,
+    Save,
+    Saved,
+    Verified,
+    Verify,
+)
 from workers.timing import WARM_US, Beside, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 
@@ -49,15 +71,14 @@ class Bench:
     _kept: dict[tuple[str, int], dict[tuple[Argument, ...], list[Buffers]]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, terms: Open) -> "Bench":
-        """Open the device, make the references, and confine this process.
+    def open(cls, terms: Open, session: Session) -> "Bench":
+        """Make the references, and confine this process.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
         """
         folder = Path(terms.folder)
         chosen = driver(terms.device.kind)
-        session = chosen.open(terms.device, terms.objective, folder)
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
         golden = {plan.name: tuple(reference.golden(plan, seed) for seed in plan.seeds) for plan in terms.cases}
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
@@ -92,9 +113,12 @@ class Bench:
         timers = {
             name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
         }
+        self._require_nothing_left("the first launches to be timed")
         baselines = self._baselines(mode) if request.baselines else Baselines()
+        self.session.settle()  # a library's threads and helpers are not the candidates'
         rounds = fitting_rounds(timers, baselines, request)
         samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
+        self._require_nothing_left("the timed launches")
         for candidate in chosen.values():
             self._judge_once_more(candidate)
         return Compared(
@@ -142,9 +166,15 @@ class Bench:
         # hot calls all write the same outputs, so the last timed one can be made to prove itself
         before_last = sets[0].poison if mode == "hot" else None
         taken = take(timer, samples, prune_above_us=prune_above_us, before_last=before_last)
+        self._require_nothing_left("the timed launches")
         if mode == "hot" and len(taken) == samples:
             self._judge(sets[0], "the last timed launch")
         return self._beside.timing(taken, timer.calls)
+
+    def _require_nothing_left(self, where: str) -> None:
+        """A kernel may behave while it is verified, and start processes or threads only later."""
+        if fault := self.session.residue():
+            raise WrongAnswerError(f"{where}: {fault}")
 
     def _judge_once_more(self, candidate: Candidate) -> None:
         (buffers,) = self._sets("hot", candidate.arguments)
@@ -191,6 +221,22 @@ class Bench:
             function=self.driver.baselines,
             sets=1 if mode == "hot" else cold_sets(self.session.cold_bytes, held, self.terms.memory_limit_bytes),
         )
+
+
+def proven(request: Prove) -> Session:
+    """A device opened in this process, on which a known kernel succeeded.
+
+    Raises:
+        DeviceUnfitError: it cannot be opened, or got it wrong.
+    """
+    session = driver(request.device.kind).open(request.device, request.objective, Path(request.folder))
+    try:
+        fault = session.self_test()
+    except (LaunchError, DeviceLostError) as error:
+        fault = f"a known kernel does not run: {error}"
+    if fault is not None:
+        raise DeviceUnfitError(f"{request.device.model}: {fault}")
+    return session
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from evo.errors import EvoError
 from workers import descendants
+from workers.guardian import PEAK
 from workers.protocol import REPLIES, REQUESTS, Reply, Request, encode
 
 _CHUNK_BYTES = 4096
@@ -43,7 +44,7 @@ class ChildTimeoutError(EvoError, TimeoutError):
 
 
 class Child:
-    """One runner process, in a session of its own.
+    """One runner process below its guardian, in a session of their own.
 
     Args:
         threads: what numeric libraries in it may use; they read it when they are loaded.
@@ -52,7 +53,7 @@ class Child:
     def __init__(self, *, threads: int) -> None:
         self._mark = uuid4().hex
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.runner", str(os.getpid())],
+            [sys.executable, "-P", "-m", "workers.guardian", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -66,6 +67,7 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """Of the guardian, which leads the group."""
         return self._process.pid
 
     @property
@@ -137,19 +139,20 @@ class Child:
         """How it ended, with the end of what it printed."""
         how = self._reap()
         self.kill()
-        said = self._stderr.text()
+        said, found, peak_bytes = self._stderr.text().rpartition(PEAK)
+        if not found:  # the guardian was killed as well
+            said = peak_bytes
+        elif peak_bytes.isdecimal():
+            how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
+        said = _shortened(said.strip())
         return f"{how}; it said: {said}" if said else how
 
     def _reap(self) -> str:
-        """Wait for the end with the memory it used, which is what a crash for want of memory shows by."""
-        deadline = time.monotonic() + _END_S
-        while time.monotonic() < deadline:
-            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-            if pid:
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-                return _describe(self._process.returncode) + self._peak(usage.ru_maxrss)
-            time.sleep(0.002)
-        return "closed its pipes without an answer"
+        """Wait for the end; the guardian ended as its runner did."""
+        try:
+            return _describe(self._process.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes without an answer"
 
 
 class _Tail:
@@ -176,8 +179,11 @@ class _Tail:
             _close(self._stream)
 
     def text(self) -> str:
-        lines = b"".join(self._chunks).decode(errors="replace").strip()
-        return lines if len(lines) <= _SAID_LIMIT else f"…{lines[-_SAID_LIMIT:]}"
+        return b"".join(self._chunks).decode(errors="replace").strip()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SAID_LIMIT else f"…{text[-_SAID_LIMIT:]}"
 
 
 def _watched(pid: int) -> int | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import structlog
 
 from evo.device import Device
-from evo.job import Evaluate, EvaluateReport, FamilyRef, SearchTerms
+from evo.job import BaselineReport, Evaluate, EvaluateReport, FamilyRef, SearchTerms
 from evo.objective import Objective
+from evo.outcome import Measured
 from evo.policy import Policy
 from evo.problem import Problem
 from evo.trial import Config
@@ -29,11 +30,13 @@ class Climbed:
     Attributes:
         built: source, compiler log, resources and the cases it does not cover; its files are gone.
         waited_s: for another process to free the device.
+        baselines: timed right after, where that was asked for and there is a time to compare them with.
     """
 
     report: EvaluateReport
     built: Built
     waited_s: float
+    baselines: BaselineReport | None = None
 
 
 def climb(
@@ -46,6 +49,7 @@ def climb(
     objective: Objective | None = None,
     policy: Policy | None = None,
     seed: int = 0,
+    baselines: bool = False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Climbed:
     """Render, compile, verify and time one config as a slot would.
@@ -54,6 +58,7 @@ def climb(
         problem: complete, as `Family.problem` gives it.
         device: a CPU or GPU of this machine.
         folder: the worker's cache.
+        baselines: time the family's baselines as well, under the same terms.
         on_busy: told when another process keeps the device, with its id where that is known.
 
     Raises:
@@ -79,6 +84,8 @@ def climb(
             holding = nullcontext(0.0) if built.refusal else exclusive(device.uuid, on_busy=on_busy)
             with holding as waited_s:
                 report = ladder.evaluate(work, Evaluate(number=0, config=config), built)
+                measured = isinstance(report.outcome, Measured)
+                beside = ladder.baseline(work) if baselines and measured else None
         finally:
             ladder.close()
-    return Climbed(report=report, built=built, waited_s=waited_s)
+    return Climbed(report=report, built=built, waited_s=waited_s, baselines=beside)

@@ -56,11 +56,16 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
     Args:
         address_space: False for devices whose driver reserves far more than it uses; memory is then not limited here.
     """
-    _lower("RLIMIT_CORE", 0)
+    limit_core()
     _lower("RLIMIT_FSIZE", _FILE_BYTES)
     if address_space:
         affordable = min(memory_bytes, psutil.virtual_memory().available // 2)
         _lower("RLIMIT_AS", psutil.Process().memory_info().vms + affordable)
+
+
+def limit_core() -> None:
+    """No core files of this process."""
+    _lower("RLIMIT_CORE", 0)
 
 
 def _lower(name: str, value: int) -> None:

@@ -18,15 +18,18 @@ from evo.client import Client, ServiceUnreachable
 from evo.device import Device, DeviceKind
 from evo.errors import EvoError
 from workers.admission import own_token
+from workers.claims import Office
 from workers.devices import driver
+from workers.ending import Ending
 from workers.families import Families
 from workers.held import Held
 from workers.identity import claim_identity
 from workers.ladder import Ladder, Performer
-from workers.parcel import Outbox
+from workers.outbox import Outbox
+from workers.patience import Patience
 from workers.replay import Replay
 from workers.scratch import scratch, sweep_scratch
-from workers.slot import AWAY_S, Office, Slot
+from workers.slot import AWAY_S, LONGEST_AWAY_S, Slot
 
 KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
 BEAT_S = 5.0
@@ -51,6 +54,7 @@ class Settings:
         cache: where binaries and references are kept; losing it is harmless.
         kinds: of devices to offer.
         worker_id: given by whoever starts it; None takes the one kept in `data`.
+        exit_when_idle_s, drain_after_s: see `workers.ending.Ending`.
         replay_scale: see `workers.replay.Replay`.
     """
 
@@ -61,6 +65,8 @@ class Settings:
     kinds: Sequence[DeviceKind] = KINDS
     worker_id: str | None = None
     name: str | None = None
+    exit_when_idle_s: float | None = None
+    drain_after_s: float | None = None
     replay_scale: float = 0.0
 
 
@@ -129,7 +135,11 @@ class Worker:
             held=Held(),
             stopping=stopping,
         )
-        self._slots = [Slot(device, self._performer(device.kind), self._office) for device in self._devices]
+        self._slots = [Slot(device, self._performer(device), self._office) for device in self._devices]
+        self._ending = Ending(
+            begun_s=time.monotonic(), idle_s=settings.exit_when_idle_s, drain_after_s=settings.drain_after_s
+        )
+        self._away = Patience(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
 
     def run(self) -> None:
         """Register, work, and at the end give back what is held.
@@ -137,28 +147,38 @@ class Worker:
         Raises:
             EvoError: the service refuses this worker.
         """
-        self._office.outbox.flush()  # before registering: that declares lost whatever this worker held before
         self._register_when_there()
+        self._office.outbox.start()
         threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
         for thread in threads:
             thread.start()
-        beaten_s = time.monotonic()
-        while not self._office.stopping.wait(_TICK_S):
-            if time.monotonic() - beaten_s >= self._beat_s():
-                beaten_s = time.monotonic()
-                self._beat()
+        self._watch()
         for slot in self._slots:
             slot.interrupt()
         for thread in threads:
             thread.join()
+        self._office.outbox.close()
         self._leave()
         if self._failure is not None:
             raise self._failure
 
-    def _performer(self, kind: DeviceKind) -> Performer:
-        if kind == "replay":
+    def _watch(self) -> None:
+        """Say that the worker lives, until it is told to end or ends by itself."""
+        office, beaten_s = self._office, time.monotonic()
+        while not office.stopping.wait(_TICK_S):
+            now_s = time.monotonic()
+            if now_s - beaten_s >= self._beat_s():
+                beaten_s = now_s
+                self._beat()
+            office.held.closing = self._ending.closing(now_s)
+            if reason := self._ending.due(now_s, busy=bool(self._attempts())):
+                _LOG.info("worker.ends", reason=reason)
+                office.stopping.set()
+
+    def _performer(self, device: Device) -> Performer:
+        if device.kind == "replay":
             return Replay(self._settings.replay_scale)
-        return Ladder(kind, self._settings.cache, self._folder / kind)
+        return Ladder(device.kind, self._settings.cache, self._folder / device.uuid)
 
     def _guard(self, slot: Slot) -> None:
         """A slot's thread: its failure ends the worker, visibly."""
@@ -176,18 +196,23 @@ class Worker:
         _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """A worker may be started before its service."""
+        """A worker may be started before its service.
+
+        Results of an earlier life come first: registering declares lost whatever this worker held before.
+        """
         while not self._office.stopping.is_set():
             try:
-                self._register()
-                return
+                if self._office.outbox.flush():
+                    self._register()
+                    return
             except ServiceUnreachable as error:
                 _LOG.warning("service.away", reason=str(error))
-                self._office.stopping.wait(AWAY_S)
+            self._away.wait()
 
     def _leave(self) -> None:
-        """Say goodbye; a service that is not there finds out by itself."""
+        """Deliver what is left and say goodbye, which gives back what is held; else the service finds out by itself."""
         try:
+            self._office.outbox.flush()
             self._office.client.leave(self._office.worker_id)
         except EvoError as error:
             _LOG.warning("goodbye.failed", reason=str(error))
@@ -196,17 +221,23 @@ class Worker:
         third = min((lease.lease_s / 3 for lease in self._office.held.leases), default=BEAT_S)
         return min(BEAT_S, third)
 
+    def _attempts(self) -> list[int]:
+        """Whose leases are still needed: jobs that are held, and results that nobody has taken yet."""
+        held = [lease.attempt_id for lease in self._office.held.leases]
+        return list(dict.fromkeys([*held, *self._office.outbox.waiting]))
+
     def _beat(self) -> None:
-        office = self._office
+        office, said = self._office, [slot.report for slot in self._slots]
         try:
-            reply = office.client.heartbeat(office.worker_id, [lease.attempt_id for lease in office.held.leases])
+            reply = office.client.heartbeat(office.worker_id, self._attempts(), slots=said, note=office.outbox.trouble)
         except EvoError as error:
             _LOG.warning("heartbeat.failed", reason=str(error))
             return
         office.held.drain = reply.drain
         revoked = office.held.revoke(reply.cancel)
-        for slot in self._slots:
+        for slot, report in zip(self._slots, said, strict=True):
             slot.revoke(revoked)
+            slot.told(report, set_aside=slot.device.uuid in reply.quarantined)
 
 
 @contextmanager

@@ -7,13 +7,19 @@ from evo.job import Lease
 
 
 class Held:
-    """Which leases are held, which of them were revoked, and whether to ask for more. Thread-safe."""
+    """Which leases are held, which of them were revoked, and whether to ask for more. Thread-safe.
+
+    Attributes:
+        drain: the service gives no more work.
+        closing: the worker itself wants no more, because it is about to end.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._leases: dict[int, Lease] = {}
         self._revoked: set[int] = set()
         self.drain = False
+        self.closing = False
 
     def take(self, leases: Iterable[Lease]) -> None:
         with self._lock:

@@ -74,7 +74,20 @@ class Performer(Protocol):
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """The job itself; the caller holds the device. A bad candidate is an outcome, never an exception."""
+        """The job itself; the caller holds the device. A bad candidate is an outcome, never an exception.
+
+        Raises:
+            UnfitError: the device is at fault, so nothing was judged.
+        """
+        ...
+
+    def prove(self, work: Assignment) -> None:
+        """Have a known kernel succeed on the device, after something crashed there; the caller holds the device.
+
+        Raises:
+            UnfitError: it does not.
+            TroubleError: the family does not open any more.
+        """
         ...
 
     def interrupt(self) -> None:
@@ -161,6 +174,9 @@ class Ladder:
         terms, watch = work.terms, Stopwatch(*built.values())
         cases: dict[Role, tuple[CaseError, ...]] = {}
         sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
+        for side in sides:
+            if (refusal := built[side].refusal) is not None:
+                return ConfirmReport(failure=refusal, failed=side, stages=watch.stages)
         suspect = sides[0]
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
@@ -214,6 +230,11 @@ class Ladder:
             )
             return tuple(self._sanitizer.examine(subject, timeout_s=limit_s))
 
+    def prove(self, work: Assignment) -> None:
+        """Open the runner that the next trial needs anyway: each proves the device first."""
+        self._runners.drop(work)
+        self._runners.of(work)
+
     def interrupt(self) -> None:
         """Kill what runs on the device now, from another thread; its job ends as if it had crashed."""
         self._runners.interrupt()
@@ -253,8 +274,6 @@ class Ladder:
 
 
 def _verify(child: Child, terms: SearchTerms, name: str, built: Built) -> Verified:
-    if built.refusal is not None:
-        raise CandidateFault(built.refusal)
     request = Verify(candidate=name, kernels=built.kernels)
     return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
 

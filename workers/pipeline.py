@@ -50,6 +50,9 @@ class Pipeline:
 
     Args:
         on_built: called with what was built, in the thread that built it.
+
+    Attributes:
+        in_order: each job is reported before the next is asked for.
     """
 
     def __init__(
@@ -58,8 +61,9 @@ class Pipeline:
         cores = len(machine.cores())
         self._on_built = on_built
         self._performer = performer
+        self.in_order = kind == "replay"
         self._batches = kind == "cpu" and cores < FEW_CORES
-        self._most = 1 if kind == "replay" else min(2 * cores, MOST_JOBS)
+        self._most = 1 if self.in_order else min(2 * cores, MOST_JOBS)
         self._queue: deque[Pending] = deque()
         self._pool = ThreadPoolExecutor(
             max_workers=cores if self._batches else max(1, cores - 1),

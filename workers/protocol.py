@@ -37,8 +37,22 @@ class CasePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prove:
+    """Open the device and have a known kernel succeed on it. The slot's first request.
+
+    Attributes:
+        folder: the worker's cache.
+    """
+
+    device: Device
+    objective: Objective
+    folder: str
+    kind: Literal["prove"] = "prove"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Open:
-    """Open the device, make inputs and references. The slot's first request.
+    """Make inputs and references, for the device that was proven.
 
     Attributes:
         reference: path of the family's reference.py.
@@ -119,12 +133,12 @@ class Save:
     kind: Literal["save"] = "save"
 
 
-Request: TypeAlias = Open | Verify | Measure | Compare | Save
+Request: TypeAlias = Prove | Open | Verify | Measure | Compare | Save
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """The device is open and the references are made."""
+    """The device is open and right, or the references are made."""
 
     kind: Literal["ready"] = "ready"
 
@@ -182,7 +196,15 @@ class Trouble:
     kind: Literal["trouble"] = "trouble"
 
 
-Reply: TypeAlias = Ready | Verified | Sampled | Compared | Saved | Refused | Trouble
+@dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """The device's fault: even a known kernel does not succeed on it."""
+
+    reason: str
+    kind: Literal["unfit"] = "unfit"
+
+
+Reply: TypeAlias = Ready | Verified | Sampled | Compared | Saved | Refused | Trouble | Unfit
 
 REQUESTS: TypeAdapter[Request] = TypeAdapter(Request, config={"defer_build": True})
 REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config={"defer_build": True})

@@ -1,29 +1,31 @@
 """The disposable child: the only process that runs a family's Python and a candidate's machine code.
 
-Started by a slot as ``python -m workers.runner PARENT_PID``; answers one request at a time until its input ends. It may
-crash, hang or be killed at any moment; nothing of value lives in it.
+Forked by its guardian (`workers.guardian`); answers one request at a time until its input ends. It may crash, hang or
+be killed at any moment; nothing of value lives in it.
 """
 
 import os
-import sys
 
 from evo.errors import EvoError
-from evo.outcome import Crashed, LaunchFailed
+from evo.outcome import Crashed, LaunchFailed, Outcome
 from workers import confinement
-from workers.bench import Bench
-from workers.devices import DeviceLostError, LaunchError
+from workers.bench import Bench, proven
+from workers.devices import DeviceLostError, DeviceUnfitError, LaunchError, Session
 from workers.protocol import (
     REPLIES,
     REQUESTS,
     Compare,
     Measure,
     Open,
+    Prove,
     Ready,
     Refused,
     Reply,
     Request,
     Save,
     Trouble,
+    Unfit,
+    Verify,
     encode,
 )
 from workers.verify import WrongAnswerError
@@ -33,18 +35,17 @@ class Runner:
     """Dispatches requests to the bench that the first of them opens."""
 
     def __init__(self) -> None:
+        self._session: Session | None = None
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
         """The reply to one request; whatever goes wrong is a reply as well."""
         try:
             return self._answer(request)
-        except WrongAnswerError as wrong:
-            return Refused(outcome=wrong.outcome)
-        except LaunchError as error:
-            return Refused(outcome=LaunchFailed(reason=str(error)))
-        except DeviceLostError as error:
-            return Refused(outcome=Crashed(stage=request.kind, reason=str(error)))
+        except (WrongAnswerError, LaunchError, DeviceLostError) as fault:
+            return Refused(outcome=_outcome(fault, request))
+        except DeviceUnfitError as error:
+            return Unfit(reason=str(error))
         except MemoryError:
             return Trouble(reason=f"the {request.kind} step ran out of memory; a smaller problem may fit")
         except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
@@ -52,24 +53,43 @@ class Runner:
             return Trouble(reason=str(error) if isinstance(error, EvoError) else step)
 
     def _answer(self, request: Request) -> Reply:
-        if isinstance(request, Open):
-            self._bench = Bench.open(request)
+        if isinstance(request, Prove):
+            self._session = proven(request)
             return Ready()
-        if self._bench is None:
+        if isinstance(request, Open) and self._session is not None:
+            self._bench = Bench.open(request, self._session)
+            return Ready()
+        if self._bench is None or isinstance(request, Open):
             return Trouble(reason="the slot asked before it opened the device")
-        if isinstance(request, Measure):
-            return self._bench.measure(request)
-        if isinstance(request, Compare):
-            return self._bench.compare(request)
-        if isinstance(request, Save):
-            return self._bench.save(request)
-        return self._bench.verify(request)
+        return _asked_of(self._bench, request)
 
 
-def main(arguments: list[str]) -> int:
-    """Serve requests until the slot closes the pipe."""
+def _asked_of(bench: Bench, request: Verify | Measure | Compare | Save) -> Reply:
+    match request:
+        case Verify():
+            return bench.verify(request)
+        case Measure():
+            return bench.measure(request)
+        case Compare():
+            return bench.compare(request)
+        case Save():
+            return bench.save(request)
+
+
+def _outcome(fault: WrongAnswerError | LaunchError | DeviceLostError, request: Request) -> Outcome:
+    match fault:
+        case WrongAnswerError():
+            return fault.outcome
+        case LaunchError():
+            return LaunchFailed(reason=str(fault))
+        case DeviceLostError():
+            return Crashed(stage=request.kind, reason=str(fault))
+
+
+def serve(parent: int) -> int:
+    """Serve requests until the slot closes the pipe, or the process `parent` ends."""
     channel = confinement.take_channel()
-    confinement.die_with(int(arguments[0]))
+    confinement.die_with(parent)
     confinement.adopt()
     runner, own = Runner(), os.getpid()
     for line in channel.requests:
@@ -79,7 +99,3 @@ def main(arguments: list[str]) -> int:
         channel.replies.write(encode(reply, REPLIES))
         channel.replies.flush()
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

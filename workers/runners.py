@@ -11,12 +11,12 @@ from typing import TypeVar
 import structlog
 
 from evo.errors import EvoError
-from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from evo.outcome import Crashed, Outcome, TimedOut
 from evo.policy import Policy
 from workers.child import Child, ChildDiedError, ChildTimeoutError
 from workers.families import Assignment
 from workers.plan import open_request
-from workers.protocol import Ready, Refused, Reply, Request, Trouble
+from workers.protocol import Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 
 R = TypeVar("R", bound=Reply)
 
@@ -25,6 +25,9 @@ OPEN_SHARE = 4
 
 LEAST_OPEN_S = 60.0
 """However short that is: NumPy and a device's libraries alone take seconds on a busy machine."""
+
+PROVE_S = 60.0
+"""What opening the device and a known kernel may take; a GPU's driver takes seconds on a busy machine."""
 
 SLOW_OPEN_S = 5.0
 """After so long it is said what is being waited for."""
@@ -45,6 +48,10 @@ class CandidateFault(EvoError, RuntimeError):
         self.outcome = outcome
 
 
+class UnfitError(EvoError, RuntimeError):
+    """The device is at fault: whatever it is asked to do, nothing can be judged on it."""
+
+
 class TroubleError(EvoError, RuntimeError):
     """The family or the machine is at fault: nothing can be judged until it is mended."""
 
@@ -54,7 +61,8 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
 
     Raises:
         CandidateFault: the candidate was refused, or the runner died or was late under it.
-        TroubleError: neither.
+        UnfitError: the device is at fault.
+        TroubleError: none of these.
     """
     try:
         reply = child.ask(request, limit_s)
@@ -67,6 +75,8 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
             raise CandidateFault(reply.outcome)
         case Trouble():
             raise TroubleError(reply.reason)
+        case Unfit():
+            raise UnfitError(reply.reason)
         case _ if isinstance(reply, expected):
             return reply
     raise TroubleError(f"the runner answered {reply.kind} where {expected.__name__.lower()} was due")
@@ -90,6 +100,15 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
+def _unproven(outcome: Outcome) -> str:
+    match outcome:
+        case TimedOut(limit_s=limit_s):
+            return f"a known kernel does not end within {limit_s:g} s"
+        case Crashed(reason=reason):
+            return f"a known kernel crashes: {reason}"
+    return f"a known kernel ends in {outcome.kind}"
+
+
 def _not_opened(outcome: Outcome) -> str:
     match outcome:
         case TimedOut(limit_s=limit_s):
@@ -99,8 +118,6 @@ def _not_opened(outcome: Outcome) -> str:
             )
         case Crashed(reason=reason):
             return f"reference.py: the process that runs inputs() and reference() {reason}"
-        case LaunchFailed(reason=reason):
-            return f"the device does not open: {reason}"
     return f"the runner does not open: {outcome.kind}"
 
 
@@ -122,6 +139,7 @@ class Runners:
 
         Raises:
             TroubleError: it does not open.
+            UnfitError: the device fails even at a known kernel.
         """
         child = self._kept.pop(work.terms.search_id, None)
         if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
@@ -139,19 +157,34 @@ class Runners:
 
         Raises:
             TroubleError: it does not open.
+            UnfitError: the device fails even at a known kernel.
         """
         child = self._busy = Child(threads=work.terms.objective.threads)
         request = open_request(work, self._folder, *entropy)
         limit_s = open_limit_s(work.terms.policy)
         try:
+            self._prove(child, work)
             with _telling(work, limit_s):
                 ask(child, request, Ready, stage="open", limit_s=limit_s)
         except CandidateFault as fault:  # there is no candidate yet
             raise TroubleError(_not_opened(fault.outcome)) from None
-        except TroubleError:
+        except (TroubleError, UnfitError):
             child.kill()
             raise
         return child
+
+    def _prove(self, child: Child, work: Assignment) -> None:
+        """Have a known kernel succeed before anything is judged: a runner that crashed may have taken the device along.
+
+        Raises:
+            UnfitError: it does not.
+        """
+        terms = work.terms
+        request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))
+        try:
+            ask(child, request, Ready, stage="open", limit_s=PROVE_S)
+        except CandidateFault as fault:
+            raise UnfitError(f"{terms.device.model}: {_unproven(fault.outcome)}") from None
 
     def drop(self, work: Assignment) -> None:
         """End the runner of a search: the next trial gets a new one."""

@@ -7,7 +7,8 @@ from evo.job import ConfirmReport, EvaluateReport, Lease, Report
 from evo.outcome import Measured
 from workers.build import Built
 from workers.ladder import Preparation
-from workers.parcel import Parcel, digest_of
+from workers.outbox import digest_of
+from workers.spool import Parcel
 
 _GOOD = 1.02
 """A binary is kept when its time is within this factor of the best of its search so far."""

@@ -5,74 +5,73 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
-from evo.client import Client, ServiceError, ServiceUnreachable
+from evo.client import ServiceError, ServiceUnreachable
 from evo.device import Device
-from evo.errors import EvoError, NotFound
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Lease, Report
-from evo.outcome import Crashed, LaunchFailed
-from workers.families import Assignment, Copy, Families, FamilyMismatch
-from workers.held import Held
+from evo.errors import EvoError
+from evo.job import (
+    Activity,
+    Baseline,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    Job,
+    Lease,
+    Report,
+    SlotReport,
+)
+from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from workers.claims import Claims, Office
+from workers.families import Assignment
+from workers.health import Health
 from workers.ladder import Performer, Preparation
-from workers.lock import GaveUp, exclusive
-from workers.parcel import Outbox
+from workers.lock import GaveUp, exclusive, log_busy
+from workers.patience import Patience
 from workers.pipeline import Pending, Pipeline, Prepared
+from workers.runners import TroubleError, UnfitError
 from workers.shipping import Shipping, early
 from workers.twins import Twins
 
-POLL_S = 2.0
-"""How long one request for work may wait, and so how soon an idle slot notices that it should end."""
+AWAY_S, LONGEST_AWAY_S = 1.0, 30.0
+"""Pauses after the service was away, or a lease could not be worked on."""
 
-AWAY_S = 1.0
-"""Pause after the service was away, or a lease could not be worked on."""
+MEND_S, LONGEST_MEND_S = 5.0, 60.0
+"""Pauses before a device that failed at a known kernel is tried again."""
 
 MAX_BREAKS = 3
 """How often one job may break this worker (which is not its candidate's fault) before that is its result."""
 
-UNABLE_S = 30.0
-"""How long no work is taken for a search whose family this machine cannot reproduce; somebody may mend it."""
-
 _LOG = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Office:
-    """What the slots of a worker share.
-
-    Attributes:
-        register: tells a service that forgot it who this worker is.
-    """
-
-    client: Client
-    worker_id: str
-    register: Callable[[], None]
-    families: Families
-    outbox: Outbox
-    held: Held
-    stopping: threading.Event
-
-
 class Slot:
-    """The loop of one device. `run` belongs to a thread of its own; `revoke` and `interrupt` may come from others."""
+    """The loop of one device. `run` belongs to a thread of its own, the rest may be called from others."""
 
     def __init__(self, device: Device, performer: Performer, office: Office) -> None:
         self.device = device
         self._performer = performer
         self._office = office
         self._pipeline = Pipeline(device.kind, performer, on_built=self._ship_early)
+        self._claims = Claims(device.uuid, office, unfit=self._release)
         self._shipping = Shipping()
         self._twins = Twins(office.client)
+        self._health = Health()
         self._breaks: Counter[str] = Counter()
-        self._unable: dict[int, float] = {}
-        self._assignments: dict[int, Assignment] = {}
+        self._away = Patience(office.stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._mending = Patience(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
         self._turn = threading.Lock()
         self._current: Lease | None = None
+        self._doing: tuple[Activity, str | None] = ("idle", None)
+        self._fault: str | None = None
+        self._set_aside = False
 
     def run(self) -> None:
-        """Work until stopped, then give back what is still held."""
+        """Work until stopped; what is still held then is given back by the worker as it leaves."""
         stopping = self._office.stopping
         try:
             while not stopping.is_set():
@@ -80,11 +79,13 @@ class Slot:
                     self._step()
                 except (ServiceUnreachable, ServiceError) as error:
                     _LOG.warning("service.away", device=self.device.model, reason=str(error))
-                    stopping.wait(AWAY_S)
+                    self._away.wait()
+                else:
+                    self._away.reset()
         finally:
+            self._claims.close()
             self._pipeline.close()
-            for pending in self._pipeline.empty():
-                self._release(pending.lease, "the worker ends")
+            self._give_back("the worker ends")
             self._performer.close()
 
     def revoke(self, attempt_ids: set[int]) -> None:
@@ -97,52 +98,60 @@ class Slot:
         """Stop whatever is performed now; once the worker is stopping it is given back."""
         self._performer.interrupt()
 
+    @property
+    def report(self) -> SlotReport:
+        """What there is to say with a heartbeat."""
+        activity, detail = self._doing
+        return SlotReport(device_uuid=self.device.uuid, activity=activity, detail=detail, fault=self._fault)
+
+    def told(self, report: SlotReport, *, set_aside: bool) -> None:
+        """What the service answered to `report`: whether this device is set aside. It alone ends that."""
+        if self._fault is None or report.fault is not None:
+            self._set_aside, self._fault = set_aside, None
+
+    # The loop
+
     def _step(self) -> None:
-        if not self._office.outbox.flush():
-            self._office.stopping.wait(AWAY_S)
-        elif self._pipeline.room and not self._office.held.drain:
-            self._claim(self._pipeline.room)
+        if self._fault is not None or self._set_aside:
+            self._stand_aside()
+            return
+        for lease, work in self._claims.collect(wait=not self._pipeline):
+            self._add(lease, work)
+        if self._wants_more():
+            if self._pipeline:
+                self._claims.ask_ahead(self._pipeline.room)
+            else:
+                self._doing = ("idle", None)
+                for lease, work in self._claims.ask(self._pipeline.room):
+                    self._add(lease, work)
         elif not self._pipeline:
             self._office.stopping.wait(AWAY_S)
         if self._pipeline:
             self._finish(self._pipeline.next())
 
-    def _claim(self, count: int) -> None:
-        office, wait_s = self._office, 0.0 if self._pipeline else POLL_S
-        try:
-            given = office.client.lease(
-                office.worker_id,
-                self.device.uuid,
-                count=count,
-                wait_s=wait_s,
-                holding=[lease.attempt_id for lease in office.held.leases],
-                unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
-            )
-        except NotFound:
-            office.register()
-            return
-        office.held.drain = given.drain
-        office.held.take(given.leases)
-        for lease in given.leases:
-            try:
-                copy = office.families.get(lease.terms.family)
-            except FamilyMismatch as error:
-                _LOG.warning("search.unable", search=lease.terms.search_id, reason=str(error))
-                self._unable[lease.terms.search_id] = time.monotonic() + UNABLE_S
-                self._release(lease, str(error))
-            else:
-                self._twins.expect(lease)
-                self._pipeline.add(lease, self._assignment(lease, copy))
+    def _wants_more(self) -> bool:
+        held, outbox = self._office.held, self._office.outbox
+        if not self._pipeline.room or held.drain or held.closing:
+            return False
+        return outbox.flush() if self._pipeline.in_order else not outbox.stuck
 
-    def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """The one all leases of a search share, with what was worked out for it."""
-        search_id = lease.terms.search_id
-        if search_id not in self._assignments:
-            self._assignments = {search_id: Assignment(terms=lease.terms, copy=copy)}
-        return self._assignments[search_id]
+    def _add(self, lease: Lease, work: Assignment) -> None:
+        self._twins.expect(lease)
+        self._pipeline.add(lease, work)
+
+    def _stand_aside(self) -> None:
+        """Hold nothing until a person has cleared the device."""
+        if self._doing[0] != "quarantined":
+            _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
+        self._doing = ("quarantined", None)
+        for lease, _ in self._claims.collect(wait=True):
+            self._release(lease, "the device is set aside")
+        self._give_back("the device is set aside")
+        self._health.forget()
+        self._office.stopping.wait(AWAY_S)
 
     def _finish(self, pending: Pending) -> None:
-        """From a built job to a delivered report; nothing that goes wrong ends the slot."""
+        """From a built job to a result on its way; nothing that goes wrong ends the slot."""
         lease = pending.lease
         built: Preparation = {}
         try:
@@ -151,6 +160,8 @@ class Slot:
             report = None if self._office.held.revoked(lease) else self._perform(pending, prepared)
         except GaveUp:
             self._drop(lease)
+        except UnfitError as error:
+            self._mistrust(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours is no bad candidate, and must not end the worker
@@ -165,14 +176,34 @@ class Slot:
                 each.discard()
 
     def _perform(self, pending: Pending, prepared: Prepared) -> Report:
-        lease, begun_s, lock_s = pending.lease, time.monotonic(), 0.0
+        lease, begun_s = pending.lease, time.monotonic()
         report: Report | None = self._twin(lease, prepared.built)
-        if report is None:
-            with exclusive(self.device.uuid, unwanted=self._unwanted(lease)) as lock_s, self._performing(lease):
-                report = self._performer.perform(pending.work, lease.job, prepared.built)
+        lock_s = 0.0
+        if report is None and _refused(prepared.built):
+            report = self._performer.perform(pending.work, lease.job, prepared.built)
+        elif report is None:
+            report, lock_s = self._measure(pending, prepared.built)
         wait_s = prepared.begun_s - pending.claimed_s + begun_s - prepared.ended_s + lock_s
         total_s = time.monotonic() - pending.claimed_s
         return replace(report, stages=replace(report.stages, wait_s=wait_s, total_s=total_s))
+
+    def _measure(self, pending: Pending, built: Preparation) -> tuple[Report, float]:
+        """The report, and the seconds the device was held by others."""
+        lease, unwanted = pending.lease, self._unwanted(pending.lease)
+        with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
+            report = self._performer.perform(pending.work, lease.job, built)
+            if _doubtful(report) and not unwanted():
+                self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
+                with suppress(TroubleError):  # the family's
+                    self._performer.prove(pending.work)
+        self._health.passed()
+        self._mending.reset()
+        return report, lock_s
+
+    def _busy(self, holder: int | None) -> None:
+        log_busy(holder)
+        who = "another process" if holder is None else f"process {holder}"
+        self._doing = ("waiting", f"{who} holds the device")
 
     def _twin(self, lease: Lease, built: Preparation) -> EvaluateReport | None:
         """The report of a trial whose binary was the same, as this one's."""
@@ -193,11 +224,13 @@ class Slot:
         if isinstance(report, EvaluateReport):
             self._twins.note(lease.terms.search_id, report)
             _LOG.info("trial", search=lease.terms.search_id, **_summary(lease, report))
-        self._office.outbox.send(self._shipping.pack(lease, report, built))
+        self._office.outbox.post(self._shipping.pack(lease, report, built))
 
     def _unwanted(self, lease: Lease) -> Callable[[], bool]:
         """Whether the service took the lease back, or the worker ends."""
         return lambda: self._office.stopping.is_set() or self._office.held.revoked(lease)
+
+    # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
         """Let go of a lease without a result; one that was not revoked is given back."""
@@ -206,6 +239,16 @@ class Slot:
         else:
             self._release(lease, "the worker ends")
 
+    def _mistrust(self, lease: Lease, reason: str) -> None:
+        """The device failed and not the candidate: its job goes to another one, and this device proves itself first."""
+        self._health.failed(_job(lease), reason)
+        self._fault = self._health.verdict
+        self._release(lease, reason)
+        self._doing = ("testing", reason)
+        _LOG.error("device.fault", device=self.device.model, attempt=lease.attempt_id, reason=reason)
+        if self._fault is None:
+            self._mending.wait()
+
     def _ship_early(self, built: Preparation) -> None:
         """Sources and logs travel while other jobs are built; what fails to is sent again with the report."""
         with suppress(EvoError):
@@ -213,18 +256,25 @@ class Slot:
 
     def _broken(self, lease: Lease, reason: str) -> None:
         """Give a job back that could not be done here, or say so for good when that goes on."""
-        job = f"{lease.terms.search_id} {lease.job}"
+        job = _job(lease)
         self._breaks[job] += 1
         _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:
             self._release(lease, reason)
             self._office.stopping.wait(AWAY_S)
         else:
-            self._office.outbox.send(self._shipping.pack(lease, _failure(lease.job, reason), {}))
+            self._office.outbox.post(self._shipping.pack(lease, _failure(lease.job, reason), {}))
             self._office.held.drop(lease)
 
+    def _give_back(self, reason: str) -> None:
+        for pending in self._pipeline.empty():
+            self._release(pending.lease, reason)
+
     def _release(self, lease: Lease, reason: str) -> None:
+        """Give a lease back; a worker that ends gives back all at once, when it leaves."""
         self._office.held.drop(lease)
+        if self._office.stopping.is_set():
+            return
         try:
             self._office.client.release(lease.attempt_id, lease.token, reason=reason)
         except EvoError as error:  # it expires by itself
@@ -234,6 +284,7 @@ class Slot:
     def _performing(self, lease: Lease) -> Iterator[None]:
         with self._turn:
             self._current = lease
+        self._doing = ("working", None)
         try:
             yield
         finally:
@@ -241,15 +292,35 @@ class Slot:
                 self._current = None
 
 
+def _job(lease: Lease) -> str:
+    return f"{lease.terms.search_id} {lease.job}"
+
+
+def _refused(built: Preparation) -> bool:
+    """A config that was refused before it met the device needs none."""
+    return any(each.refusal is not None for each in built.values())
+
+
+def _outcome(report: Report) -> Outcome | None:
+    match report:
+        case EvaluateReport(outcome=outcome):
+            return outcome
+        case ConfirmReport(failure=failure):
+            return failure
+        case BaselineReport():
+            return None
+
+
+def _doubtful(report: Report) -> bool:
+    """Whether the device may be the reason for how this ended."""
+    return isinstance(_outcome(report), Crashed | TimedOut)
+
+
 def _died(report: Report) -> bool:
     """Whether the report may tell of our own kill rather than of the candidate."""
-    match report:
-        case EvaluateReport():
-            return isinstance(report.outcome, Crashed)
-        case ConfirmReport():
-            return isinstance(report.failure, Crashed)
-        case BaselineReport():
-            return not report.timings
+    if isinstance(report, BaselineReport):
+        return not report.timings
+    return isinstance(_outcome(report), Crashed)
 
 
 def _failure(job: Job, reason: str) -> Report:

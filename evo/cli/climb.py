@@ -7,11 +7,11 @@ from rich.text import Text
 
 from evo.cli.output import table
 from evo.explain import detail_text, first_lines, worst_cases
-from evo.job import Stages
+from evo.job import BaselineReport, Stages
 from evo.outcome import CaseError, Measured, WrongAnswer
 from evo.roofline import Roofline
 from evo.timing import Timing
-from evo.wording import count_text, outcome_text, percent_text, significant, time_text
+from evo.wording import count_text, factor_text, outcome_text, percent_text, significant, time_text
 from workers.build import Built
 from workers.climb import Climbed
 
@@ -30,6 +30,8 @@ def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline |
         _print_timing(out, cache, outcome.timing, roofline)
         if outcome.other is not None:
             _print_timing(out, "cold" if cache == "hot" else "hot", outcome.other, None)
+        if climbed.baselines is not None:
+            _print_baselines(out, climbed.baselines, outcome.timing)
         _print_environment(out, report.environment)
         return
     _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail_text(outcome)}")
@@ -62,6 +64,14 @@ def _errors(case: CaseError) -> tuple[str, str, str, str]:
     relative = "not finite" if case.rel_l2 is None else f"{case.rel_l2:.2e}"
     largest = "not finite" if case.max_abs is None else f"{case.max_abs:.2e}"
     return relative, f"{case.rel_l2_limit:.2e}", largest, f"{case.max_abs_limit:.2e}"
+
+
+def _print_baselines(out: Console, report: BaselineReport, timing: Timing) -> None:
+    for name, baseline in sorted(report.timings.items(), key=lambda item: item[1].median_us):
+        over = factor_text(baseline.median_us / timing.median_us)
+        _step(out, "baseline", None, f"{name}: {time_text(baseline.median_us)}, this config is {over} as fast")
+    for name, reason in report.unavailable.items():
+        _step(out, "baseline", None, f"{name} could not run: {reason}")
 
 
 def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline | None) -> None:

@@ -1,6 +1,7 @@
 """``measure`` and ``render``: one config, looked at closely and without a service."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,7 @@ def measure(
     cache: Cache = "hot",
     threads: Threads = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
+    baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
     as_json: Json = False,
 ) -> None:
     """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
@@ -72,13 +74,21 @@ def measure(
         objective=objective,
         policy=gates,
         seed=seed,
+        baselines=baselines,
+        on_busy=partial(_tell_busy, chosen),
     )
     if as_json:
-        print_json(climbed.report)
+        print_json({**vars(climbed.report), "baselines": climbed.baselines, "waited_s": climbed.waited_s})
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
         print_climb(out, climbed, cache, limit)
     raise typer.Exit(Exit.DONE if isinstance(climbed.report.outcome, Measured) else Exit.NOTHING_FOUND)
+
+
+def _tell_busy(device: "Device", holder: int | None) -> None:
+    """On standard error, since another process may keep the device for long."""
+    who = "another process" if holder is None else f"process {holder}"
+    sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
 
 
 def render(

@@ -1,5 +1,6 @@
 """The entry: registers the commands, and turns every error into one clear line and an exit code."""
 
+import contextlib
 import errno
 import json
 import os
@@ -17,6 +18,9 @@ from evo.errors import EvoError
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """What the system says, without a name, where standard output takes nothing more."""
+
+KEPT_CRASHES = 10
+"""Logs of errors of our own that are left in the temporary folder."""
 
 app = typer.Typer(
     name="kernel-evo",
@@ -134,7 +138,12 @@ def complain(message: str) -> None:
 
 
 def _keep(error: BaseException) -> Path:
-    """Write the traceback where the user can find it."""
-    with tempfile.NamedTemporaryFile("w", prefix="kernel-evo-", suffix=".log", delete=False) as log:
+    """Write the traceback where the user can find it; the oldest of too many go."""
+    folder = Path(tempfile.gettempdir())
+    with contextlib.suppress(OSError):
+        earlier = sorted(folder.glob("kernel-evo-crash-*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in earlier[KEPT_CRASHES - 1 :]:
+            old.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile("w", prefix="kernel-evo-crash-", suffix=".log", delete=False) as log:
         log.write(" ".join(sys.argv) + "\n\n" + "".join(traceback.format_exception(error)))
     return Path(log.name)

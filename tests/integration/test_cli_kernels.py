@@ -130,10 +130,20 @@ def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> No
     told = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0
     text = " ".join(told.out.split())
-    for step in ("render ✓", "compile ✓", "verify ✓", "nominal out", "hot ✓", "cold ✓", "of this device's limit"):
+    for step in (
+        "render ✓",
+        "compile ✓",
+        "verify ✓",
+        "nominal out",
+        "hot ✓",
+        "cold ✓",
+        "of this device's limit",
+        "baseline numpy: ",
+    ):
         assert step in text
     report = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
     assert report["outcome"]["kind"] == "measured"
+    assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 
 
 def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:

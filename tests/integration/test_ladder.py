@@ -119,6 +119,7 @@ def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop
         ),
         ("copy", "case nominal: starts 1 process and does not wait for the end"),
         ("late", "the last timed launch: `y` is off the reference"),
+        ("fork_late", "the timed launches: starts 1 process and does not wait for the end"),
     ],
 )
 def test_wrong_answers(workshop: Workshop, fault: str, reason: str) -> None:
@@ -137,6 +138,8 @@ def test_an_order_dependent_result_passes_where_the_objective_allows_it(workshop
         ("crash", "killed by SIGSEGV"),
         ("exit", "ended with status 0 in the middle of its work"),
         ("abort", "killed by SIGABRT"),
+        ("parent", "killed by SIGKILL"),
+        ("group", "killed by SIGKILL"),
     ],
 )
 def test_crashes_cost_one_runner(workshop: Workshop, fault: str, reason: str) -> None:
@@ -285,7 +288,7 @@ def test_the_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: W
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
         workshop.report(fault)
-        runners = [child.pid for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+        runners = [child.pid for child in psutil.Process().children() if "workers.guardian" in child.cmdline()]
         pids.append(runners[0] if runners else None)
     assert pids[0] == pids[1] == pids[2] == pids[3] is not None
     assert pids[4] is None
@@ -297,13 +300,13 @@ def test_a_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pyt
     pids = []
     for _ in range(4):
         workshop.report()
-        pids += [child.pid for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+        pids += [child.pid for child in psutil.Process().children() if "workers.guardian" in child.cmdline()]
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_a_runner_killed_between_trials_is_simply_replaced(workshop: Workshop) -> None:
     workshop.report()
-    (runner,) = [child for child in psutil.Process().children() if "workers.runner" in child.cmdline()]
+    (runner,) = [child for child in psutil.Process().children() if "workers.guardian" in child.cmdline()]
     os.kill(runner.pid, signal.SIGKILL)
     psutil.wait_procs([runner], timeout=5)
     assert isinstance(workshop.report().outcome, Measured)

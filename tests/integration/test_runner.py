@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +14,13 @@ import pytest
 
 from evo.device import Device
 from evo.job import SearchTerms
+from evo.objective import Objective
 from tests.integration.workbench import cpu, faulty, terms
 from workers.child import Child, ChildDiedError, ChildTimeoutError
+from workers.compile.cc import find_compiler
 from workers.families import Assignment, Families
 from workers.plan import open_request
-from workers.protocol import Compare, Measure, Open, Ready, Trouble
+from workers.protocol import Compare, Measure, Open, Prove, Ready, Reply, Trouble, Unfit
 
 
 @pytest.fixture(scope="module")
@@ -39,26 +40,38 @@ def child() -> Iterator[Child]:
     child.kill()
 
 
+def prove(child: Child, device: Device, folder: Path) -> Reply:
+    return child.ask(Prove(device=device, objective=Objective(), folder=str(folder)), 60)
+
+
+def runner_of(child: Child) -> psutil.Process:
+    """The process below the guardian."""
+    (runner,) = psutil.Process(child.pid).children()
+    return runner
+
+
 def request(tmp_path: Path, device: Device, folder: Path, **changes: object) -> Open:
     these: SearchTerms = terms(device, faulty(), **changes)
     return open_request(Assignment(terms=these, copy=Families(tmp_path).add(faulty())), folder)
 
 
 def test_it_opens_and_runs_in_a_session_of_its_own(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+    assert prove(child, device, folder) == Ready()
     assert child.ask(request(tmp_path, device, folder), 60) == Ready()
-    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    assert os.getsid(runner_of(child).pid) == child.pid != os.getsid(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
 def test_it_is_pinned_to_as_many_cores_as_threads(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
-    child.ask(request(tmp_path, device, folder), 60)
-    assert len(os.sched_getaffinity(child.pid)) == 1
+    prove(child, device, folder)
+    assert len(os.sched_getaffinity(runner_of(child).pid)) == 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of another process are read on Linux only")
 def test_its_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
+    prove(child, device, folder)
     child.ask(request(tmp_path, device, folder), 60)
-    process = psutil.Process(child.pid)
+    process = runner_of(child)
     assert process.rlimit(psutil.RLIMIT_CORE) == (0, 0)
     assert process.memory_info().vms < process.rlimit(psutil.RLIMIT_AS)[0] <= process.memory_info().vms + (5 << 30)
     assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 1 << 30
@@ -71,19 +84,38 @@ def test_numeric_libraries_get_as_many_threads_as_the_objective_allows() -> None
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
+def test_a_device_that_gets_a_known_kernel_wrong_is_unfit(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text(f"#!/bin/sh\n[ -f kernel.c ] && sed -i s/memcpy/memcmp/ kernel.c\nexec {find_compiler()[0]} $@")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    child = Child(threads=1)
+    reply = prove(child, device, tmp_path)
+    child.kill()
+    assert isinstance(reply, Unfit)
+    assert "a known kernel got" in reply.reason
+
+
 def test_asked_too_early_it_says_so(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 
-def test_an_answer_that_does_not_come_in_time_costs_the_runner(child: Child) -> None:
-    os.kill(child.pid, signal.SIGSTOP)
+def test_an_answer_that_does_not_come_in_time_costs_the_runner(child: Child, device: Device, folder: Path) -> None:
+    prove(child, device, folder)
+    runner_of(child).suspend()
     with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):
         child.ask(Compare(series={}, rounds=1, baselines=False, budget_s=1), 0.2)
     assert not psutil.pid_exists(child.pid)
 
 
-def test_killed_from_outside_it_is_reported_dead(child: Child) -> None:
-    os.kill(child.pid, signal.SIGKILL)
+@pytest.mark.parametrize("guardian", [False, True])
+def test_killed_from_outside_it_is_reported_dead(child: Child, device: Device, folder: Path, guardian: bool) -> None:
+    prove(child, device, folder)
+    runner = runner_of(child)
+    os.kill(child.pid if guardian else runner.pid, signal.SIGKILL)
+    psutil.wait_procs([runner], timeout=10)
     with pytest.raises(ChildDiedError, match="killed by SIGKILL"):
         child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
     assert not child.usable
@@ -100,6 +132,7 @@ def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")
     huge = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
+    prove(child, device, folder)
     reply = child.ask(huge, 60)
     assert isinstance(reply, Trouble)
     assert "inputs() (line 2): " in reply.reason
@@ -107,17 +140,19 @@ def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
 
 def test_it_dies_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     program = """
-        import sys, time
+        import psutil, time
         from workers.child import Child
+        from workers.protocol import Measure
         child = Child(threads=1)
-        print(child.pid, flush=True)
+        child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
+        (runner,) = psutil.Process(child.pid).children()
+        print(runner.pid, flush=True)
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         runner = psutil.Process(int(parent.stdout.readline()))
-        time.sleep(0.5)  # the runner has to have asked for it
         parent.kill()
         parent.wait()
         _, alive = psutil.wait_procs([runner], timeout=10)
@@ -149,6 +184,7 @@ def test_what_it_detached_ends_with_it_killed_or_crashed(
     pid, (ending, error) = tmp_path / "pid", how
     (tmp_path / "reference.py").write_text(DETACHING.format(path=str(pid), ending=ending))
     detaching = Open(**{**vars(request(tmp_path, device, folder)), "reference": str(tmp_path / "reference.py")})
+    prove(child, device, folder)
     with pytest.raises(error):
         child.ask(detaching, 5)
     with suppress(psutil.NoSuchProcess):

@@ -150,6 +150,8 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
+        "parent": "crashed",
+        "group": "crashed",
         "allocate": "crashed",
         "hang": "timed_out",
         "syntax": "compile_failed",
@@ -158,7 +160,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
-    assert len(outcomes) == 23
+    assert len(outcomes) == 26
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}
@@ -240,7 +242,7 @@ def test_a_runner_killed_by_somebody_else_costs_at_most_its_trial(bench: Bench, 
         for finished in (1, 5):
             bench.begun(search, finished)
             for child in psutil.Process().children(recursive=True):
-                if child.status() != psutil.STATUS_ZOMBIE and "workers.runner" in child.cmdline():
+                if child.status() != psutil.STATUS_ZOMBIE and "workers.guardian" in child.cmdline():
                     os.kill(child.pid, signal.SIGKILL)
         search = bench.ended(search)
     assert (search.state, search.finished) == ("finished", 9)

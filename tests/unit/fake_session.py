@@ -48,6 +48,11 @@ class FakeSession:
         self.launches += 1
         kernel(buffers.arrays)
 
+    def settle(self) -> None: ...
+
+    def self_test(self) -> str | None:
+        return None
+
     def residue(self) -> str | None:
         return self.left_running
 

@@ -75,6 +75,9 @@ def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
         f"Error: this is a bug of kernel-evo, not yours: ZeroDivisionError: division by zero\n  details: {log}\n"
     )
     assert "Traceback" in log.read_text()
+    for _ in range(entry.KEPT_CRASHES + 2):
+        entry.main([])
+    assert len(list(tmp_path.glob("kernel-evo-*.log"))) == entry.KEPT_CRASHES
 
 
 def test_a_script_reads_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:

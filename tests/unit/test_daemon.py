@@ -3,17 +3,20 @@
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import EvoError, NotFound
-from evo.job import HeartbeatReply
+from evo.job import EvaluateReport, HeartbeatReply
+from evo.outcome import Cancelled
 from tests.unit.test_pipeline import lease as any_lease
 from workers import daemon
 from workers.daemon import NoDevice, Settings, Worker, discover
 from workers.devices.cpu import CpuDriver
+from workers.spool import Parcel
 
 DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid="r")
 
@@ -61,9 +64,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "_TICK_S", 0.01)
 
 
-def worker(folder: Path, service: Service) -> tuple[Worker, threading.Event]:
+def worker(folder: Path, service: Service, **changes: Any) -> tuple[Worker, threading.Event]:
     stopping = threading.Event()
-    settings = Settings(url="http://service", data=folder / "data", cache=folder / "cache", kinds=["replay"], name="me")
+    settings = Settings(
+        url="http://service", data=folder / "data", cache=folder / "cache", kinds=["replay"], name="me", **changes
+    )
     return Worker(settings, client=service, worker_id="w", folder=folder, stopping=stopping), stopping
 
 
@@ -102,6 +107,47 @@ def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
     assert [held.revoked(lease) for lease in held.leases] == [True, False]
 
 
+def test_a_device_that_is_set_aside_stands_aside_until_the_service_says_otherwise(tmp_path: Path) -> None:
+    service = Service()
+    this, stopping = worker(tmp_path, service)
+    (slot,) = this._slots
+    service.reply = HeartbeatReply(quarantined=(slot.device.uuid, "another"))
+    this._beat()
+    slot._fault = None
+    stopping.set()  # so that no pause lasts
+    slot._step()
+    assert slot.report.activity == "quarantined"
+    service.reply = HeartbeatReply(quarantined=("another",))
+    this._beat()
+    slot._step()
+    assert slot.report.activity == "idle"
+
+
+def test_leases_of_results_that_wait_are_renewed_too(tmp_path: Path) -> None:
+    service = Service()
+    this, _ = worker(tmp_path, service)
+    this._office.held.take([any_lease(5)])
+    this._office.outbox.post(Parcel(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
+    this._beat()
+    assert service.said == ["heartbeat [5, 7]"]
+
+
+def test_without_work_it_ends_by_itself_where_that_was_asked_for(tmp_path: Path) -> None:
+    service = Service()
+    this, stopping = worker(tmp_path, service, exit_when_idle_s=0.02)
+    this.run()
+    assert stopping.is_set()
+    assert service.said[-1] == "leave w"
+
+
+def test_when_its_time_is_over_it_asks_for_no_more_and_ends(tmp_path: Path) -> None:
+    service = Service()
+    this, _ = worker(tmp_path, service, drain_after_s=0.0)
+    this.run()
+    assert this._office.held.closing
+    assert service.said[-1] == "leave w"
+
+
 def test_leases_are_renewed_at_a_third_of_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "BEAT_S", 5.0)
     this, _ = worker(tmp_path, Service())
@@ -124,7 +170,7 @@ def test_a_failed_heartbeat_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     service = Service()
     this, _ = worker(tmp_path, service)
 
-    def away(worker_id: str, attempts: Sequence[int]) -> HeartbeatReply:
+    def away(worker_id: str, attempts: Sequence[int], **_: object) -> HeartbeatReply:
         raise ServiceUnreachable("away")
 
     monkeypatch.setattr(service, "heartbeat", away)

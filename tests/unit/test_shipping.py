@@ -7,7 +7,7 @@ from evo.outcome import Measured, WrongAnswer
 from evo.timing import Timing
 from tests.unit.test_pipeline import lease
 from workers.build import Built
-from workers.parcel import digest_of
+from workers.outbox import digest_of
 from workers.shipping import Shipping, early
 
 BUILT = Built(folder=Path("none"), source="int x;", log="a warning", binary=b"\x7fELF")

@@ -1,7 +1,8 @@
 """What a slot does with leases, whatever goes wrong: report, give back, or drop; never both, never neither."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from evo.client import Leases, ServiceUnreachable
 from evo.errors import Conflict, EvoError, NotFound
 from evo.job import (
+    Answer,
     Baseline,
     BaselineReport,
     Confirm,
     ConfirmReport,
+    Delivery,
     Evaluate,
     EvaluateReport,
     FamilyRef,
@@ -21,15 +24,17 @@ from evo.job import (
     Lease,
     Report,
 )
-from evo.outcome import Crashed, LaunchFailed, Measured
+from evo.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
 from evo.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build import Built
+from workers.claims import Office
 from workers.families import Assignment, Copy, FamilyMismatch
 from workers.held import Held
 from workers.ladder import Preparation
-from workers.parcel import Outbox
-from workers.slot import MAX_BREAKS, Office, Slot
+from workers.outbox import Outbox
+from workers.runners import UnfitError
+from workers.slot import MAX_BREAKS, Slot
 
 GOOD = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(5.0,))), binary_digest="same")
 CRASHED = EvaluateReport(outcome=Crashed(stage="verify", reason="killed by SIGKILL"))
@@ -67,9 +72,11 @@ class Service:
             self.stopping.set()
         return Leases(leases=tuple(given))
 
-    def report(self, attempt_id: int, token: str, report: Report) -> None:
-        assert attempt_id not in self.reports
-        self.reports[attempt_id] = report
+    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        for each in deliveries:
+            assert each.attempt_id not in self.reports
+            self.reports[each.attempt_id] = each.report
+        return tuple(Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries)
 
     def release(self, attempt_id: int, token: str, *, reason: str) -> None:
         """As the real one, hands the job out again."""
@@ -92,13 +99,21 @@ class Performer:
         self.performed = 0
         self.interrupted = 0
         self.closed = False
+        self.refusal: Outcome | None = None
+        self.proofs = 0
+        self.unfit: list[str] = []
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        return {"candidate": Built(folder=self._folder / "none", digest=self._digest)}
+        return {"candidate": Built(folder=self._folder / "none", digest=self._digest, refusal=self.refusal)}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         self.performed += 1
         return self._act(job)
+
+    def prove(self, work: Assignment) -> None:
+        self.proofs += 1
+        if self.unfit:
+            raise UnfitError(self.unfit.pop(0))
 
     def interrupt(self) -> None:
         self.interrupted += 1
@@ -131,24 +146,28 @@ class Scene:
         digest: str | None = None,
         families: Known | None = None,
     ) -> None:
-        monkeypatch.setattr("workers.slot.AWAY_S", 0.0)
+        for pause in ("AWAY_S", "MEND_S"):
+            monkeypatch.setattr(f"workers.slot.{pause}", 0.0)
         self.stopping = threading.Event()
         self.service = Service(leases=list(leases), stopping=self.stopping)
         self.performer = Performer(act, digest, folder)
         self.held = Held()
+        self.outbox = Outbox(self.service, folder / "outbox")
         office = Office(
             client=self.service,
             worker_id="w",
             register=self._register,
             families=families or Known(),
-            outbox=Outbox(self.service, folder / "outbox"),
+            outbox=self.outbox,
             held=self.held,
             stopping=self.stopping,
         )
         self.slot = Slot(any_lease(0).terms.device, self.performer, office)
 
     def play(self) -> "Scene":
+        """Until the slot ends; then what it left is delivered, as the worker does."""
         self.slot.run()
+        assert self.outbox.flush()
         return self
 
     def _register(self) -> None:
@@ -225,7 +244,7 @@ def test_a_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkey
     assert list(scene.service.reports) == [1]
 
 
-def test_a_stopping_worker_gives_back_what_it_killed_and_what_it_had_not_begun(
+def test_a_stopping_worker_holds_neither_what_it_killed_nor_what_it_had_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped_meanwhile(job: Job) -> Report:
@@ -234,8 +253,7 @@ def test_a_stopping_worker_gives_back_what_it_killed_and_what_it_had_not_begun(
 
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=stopped_meanwhile)
     scene.play()
-    assert scene.service.reports == {}
-    assert sorted(scene.service.released) == [0, 1, 2]
+    assert (scene.service.reports, scene.service.released) == ({}, [])  # leaving gives all back at once
     assert scene.held.leases == []
 
 
@@ -308,3 +326,151 @@ def test_a_refusal_for_good_ends_the_slot_visibly(tmp_path: Path, monkeypatch: p
     with pytest.raises(Conflict):
         scene.play()
     assert scene.performer.closed
+
+
+@pytest.mark.parametrize(
+    "outcome", [CRASHED.outcome, TimedOut(stage="measure", limit_s=1.0)], ids=lambda each: each.kind
+)
+def test_after_a_crash_a_known_kernel_has_to_succeed_before_the_crash_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    crashed = EvaluateReport(outcome=outcome)
+    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=lambda job: crashed).play()
+    assert scene.performer.proofs == 5
+    assert {report.outcome for report in scene.service.reports.values()} == {outcome}
+    assert scene.slot.report.fault is None  # bad candidates by the dozen are no fault of the device
+
+
+def test_a_device_that_fails_afterwards_is_to_blame_and_not_the_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
+    scene.service.returned = [evaluation(1)]
+    scene.performer.unfit = ["it fell off the bus"]
+    scene.play()
+    assert scene.service.released == [1]
+    assert scene.service.reports[1].outcome == CRASHED.outcome  # believed once the known kernel succeeded
+
+
+def test_three_faults_on_different_candidates_set_a_device_aside_until_it_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=lambda job: CRASHED)
+    scene.performer.unfit = ["Xid 62", "Xid 63", "Xid 79"]
+    for _ in range(3):
+        scene.slot._step()
+    said = scene.slot.report
+    assert said.fault == "3 faults on different candidates, the last: Xid 79"
+    scene.slot._step()
+    assert (scene.slot.report.activity, sorted(scene.service.released)) == ("quarantined", [0, 1, 2])
+    scene.slot.told(scene.slot.report, set_aside=True)
+    scene.slot._step()
+    assert scene.performer.performed == 3
+    scene.slot.told(scene.slot.report, set_aside=False)
+    scene.service.leases = [evaluation(9)]
+    assert scene.slot.report.fault is None
+    scene.play()
+    assert list(scene.service.reports) == [9]
+
+
+def test_a_fault_that_came_while_the_service_answered_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = Scene(tmp_path, monkeypatch).slot
+    before = slot.report
+    slot._fault = "Xid 79"
+    slot.told(before, set_aside=False)
+    assert slot.report.fault == "Xid 79"
+
+
+def test_what_was_refused_before_it_met_the_device_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = EvaluateReport(outcome=CompileFailed(log="no"))
+    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: refused)
+    scene.performer.refusal = refused.outcome
+    monkeypatch.setattr("workers.slot.exclusive", lambda *_, **__: pytest.fail("it took the device"))
+    assert list(scene.play().service.reports) == [1]
+
+
+def test_it_says_who_holds_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str | None] = []
+
+    @contextmanager
+    def held_by_another(*_: object, on_busy: Callable[[int | None], None], **__: object) -> Iterator[float]:
+        on_busy(12)
+        said.append(f"{scene.slot.report.activity}: {scene.slot.report.detail}")
+        yield 0.5
+
+    def working(job: Job) -> Report:
+        said.append(scene.slot.report.activity)
+        return GOOD
+
+    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=working)
+    monkeypatch.setattr("workers.slot.exclusive", held_by_another)
+    scene.play()
+    assert said == ["waiting: process 12 holds the device", "working"]
+
+
+def test_the_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first result is taken only after the last job was performed."""
+    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    last = threading.Event()
+
+    def perform(job: Job) -> Report:
+        if scene.performer.performed == 5:
+            last.set()
+        return GOOD
+
+    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=perform)
+    take = scene.service.report_many
+
+    def slow(deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        assert last.wait(10)
+        return take(deliveries)
+
+    monkeypatch.setattr(scene.service, "report_many", slow)
+    scene.outbox.start()
+    scene.play()
+    scene.outbox.close()
+    assert len(scene.service.reports) == 5
+
+
+def test_with_jobs_at_hand_the_next_ones_are_asked_for_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request is answered only after the first jobs were performed."""
+    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(6)))
+    performed, asked = threading.Event(), []
+
+    def perform(job: Job) -> Report:
+        if scene.performer.performed == 2:
+            performed.set()
+        return GOOD
+
+    def lease(*_: object, wait_s: float, **__: object) -> Leases:
+        asked.append(wait_s)
+        if len(asked) == 2:
+            assert performed.wait(10)
+        given, scene.service.leases = scene.service.leases[:3], scene.service.leases[3:]
+        if not given and wait_s > 0:
+            scene.stopping.set()
+        return Leases(leases=tuple(given))
+
+    scene.performer._act = perform
+    monkeypatch.setattr(scene.service, "lease", lease)
+    scene.play()
+    assert sorted(scene.service.reports) == list(range(6))
+    assert asked[1] == 0.0
+
+
+def test_a_service_that_takes_no_results_gets_no_further_requests_for_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, monkeypatch, evaluation(1))
+    scene.outbox.stuck = True
+    scene.slot._step()
+    assert len(scene.service.leases) == 1

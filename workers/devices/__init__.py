@@ -29,6 +29,10 @@ class DeviceLostError(EvoError, RuntimeError):
     """The device answers no more in this process (a sticky error): the outcome is Crashed and the runner ends."""
 
 
+class DeviceUnfitError(EvoError, RuntimeError):
+    """The device cannot be opened, or computes a known kernel wrongly: nothing can be judged on it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Argument:
     """One parameter of a kernel, for one problem.
@@ -132,8 +136,16 @@ class Session(Protocol):
         """An empty call or kernel, timed as kernels are."""
         ...
 
+    def settle(self) -> None:
+        """Take what runs beside this process now, e.g. a library's threads, as nobody's residue."""
+        ...
+
     def residue(self) -> str | None:
-        """What a returned call left running, e.g. threads; None when nothing."""
+        """What returned calls left running, e.g. threads; None when nothing."""
+        ...
+
+    def self_test(self) -> str | None:
+        """Run a kernel of known result; what it got wrong, or None. May raise `LaunchError`."""
         ...
 
     def environment(self) -> Mapping[str, str]:

@@ -31,6 +31,7 @@ MINIMUM_SAMPLE_S = 5e-4
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
+_SELF_TEST_BYTES = 1 << 20
 
 
 class CallTimer:
@@ -62,12 +63,11 @@ class CpuSession:
         self._cores = machine.pin(objective.threads)
         self._allowed_threads = objective.threads - 1
         self._process = psutil.Process()
-        self._threads = self._process.num_threads()
-        self._children = descendants.children()
+        self.settle()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
 
     def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Any:
-        self._threads, self._children = self._process.num_threads(), descendants.children()
+        self.settle()
         try:
             function = ctypes.CDLL(str(binary))[entry]
         except (OSError, AttributeError) as error:
@@ -92,6 +92,16 @@ class CpuSession:
 
     def floor(self) -> Timer:
         return CallTimer([partial(self._support.empty, *[ctypes.c_void_p()] * _TYPICAL_ARGUMENTS)])
+
+    def settle(self) -> None:
+        self._threads, self._children = self._process.num_threads(), descendants.children()
+
+    def self_test(self) -> str | None:
+        sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
+        received = np.zeros_like(sent)
+        self._support.copy(received.ctypes.data, sent.ctypes.data, sent.nbytes)
+        wrong = int(np.count_nonzero(sent != received))
+        return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self) -> str | None:
         """Processes and threads beyond those there were before; a joined thread may take a moment to vanish."""

@@ -15,17 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from evo.device import Ceilings, Device, DeviceKind
-from evo.errors import EvoError
 from evo.objective import Objective
 from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.devices import Argument, Buffers, LaunchError, Timer, nvml
+from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Timer, nvml
 from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed
@@ -34,10 +34,11 @@ from workers.devices.cuda_limits import ATTRIBUTES, capability, ceilings, limits
 NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
 
 _DEFAULT_SHARED_BYTES = 48 << 10
+_SELF_TEST_BYTES = 1 << 20
 _LOG = structlog.get_logger()
 
 
-class CudaUnusableError(EvoError, RuntimeError):
+class CudaUnusableError(DeviceUnfitError):
     """The GPU or its driver cannot be used; the message says why and the way out."""
 
 
@@ -110,8 +111,21 @@ class CudaSession:
     def floor(self) -> Timer:
         return self._own_timer("empty", 1, 32)
 
+    def settle(self) -> None:
+        """Nothing runs beside it."""
+
     def residue(self) -> str | None:
         return None
+
+    def self_test(self) -> str | None:
+        sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
+        buffer = GuardedBuffer(
+            Argument(name="bytes", role="input", dtype="uint8", shape=sent.shape), self._cuda.runtime
+        )
+        with cuda_errors():
+            buffer.write(sent)
+        found, expected = self._checksum(buffer.pointer, sent.nbytes), checksum(sent)
+        return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
 
     def environment(self) -> Mapping[str, str]:
         return {**self._device.software, **nvml.facts(self._device.uuid)}
@@ -175,6 +189,14 @@ class CudaSession:
             module = self._cuda.function.Module()
             module.load(binary)
             return module
+
+
+def checksum(values: NDArray[np.uint8]) -> int:
+    """What `checksum` of support.cu computes, here on the host."""
+    keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int(np.sum(keys ^ (keys >> np.uint64(31)), dtype=np.uint64))
 
 
 class CudaDriver:

@@ -1,0 +1,196 @@
+"""Results reach the service once it is there, even in the worker's next life, and never pile up for nothing."""
+
+import errno
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evo.client import AccessDenied, ServiceError, ServiceUnreachable
+from evo.errors import EvoError, InvalidInput
+from evo.job import Answer, Delivery, EvaluateReport
+from evo.outcome import InvalidConfig
+from workers import outbox as outboxes
+from workers.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
+from workers.spool import Parcel
+
+AWAY = ServiceUnreachable("away")
+
+
+class Service:
+    """Takes what a client delivers, or raises what it is told to.
+
+    Attributes:
+        error: raised by every request; `poison`: by those that carry this attempt.
+        answers: what becomes of an attempt, where it is not accepted.
+    """
+
+    def __init__(self) -> None:
+        self.error: EvoError | None = None
+        self.poison: int | None = None
+        self.answers: dict[int, str] = {}
+        self.refused_artefacts = False
+        self.taken: list[Delivery] = []
+        self.requests: list[int] = []
+        self.artefacts: list[str] = []
+
+    @property
+    def reports(self) -> list[int]:
+        return [each.attempt_id for each in self.taken]
+
+    def put_artefact(self, digest: str, content: bytes) -> None:
+        self._maybe_fail()
+        if self.refused_artefacts:
+            raise InvalidInput("body", "too large")
+        self.artefacts.append(digest)
+
+    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        self._maybe_fail()
+        self.requests.append(len(deliveries))
+        if self.poison in {each.attempt_id for each in deliveries}:
+            raise ServiceError("500")
+        answers = tuple(
+            Answer(attempt_id=each.attempt_id, status=self.answers.get(each.attempt_id, "accepted"))  # type: ignore[arg-type]
+            for each in deliveries
+        )
+        self.taken += [each for each, told in zip(deliveries, answers, strict=True) if told.status == "accepted"]
+        return answers
+
+    def _maybe_fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
+    report = EvaluateReport(outcome=InvalidConfig(reason="x"), artefacts={"source": digest_of(content)})
+    return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
+
+
+def test_artefacts_come_before_the_reports_and_only_once_and_reports_together(tmp_path: Path) -> None:
+    service = Service()
+    outbox = Outbox(service, tmp_path)
+    for number in range(MOST_AT_ONCE + 1):
+        outbox.post(parcel(number))
+    assert len(list(tmp_path.iterdir())) == len(outbox.waiting) == MOST_AT_ONCE + 1
+    assert outbox.flush()
+    assert service.reports == list(range(MOST_AT_ONCE + 1))
+    assert service.requests == [MOST_AT_ONCE, 1]
+    assert service.artefacts == [digest_of(b"\x00source")]
+    assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
+
+
+@pytest.mark.parametrize("error", [AWAY, ServiceError("500"), AccessDenied("wrong token")])
+def test_while_the_service_takes_nothing_results_wait_on_disk_in_order(tmp_path: Path, error: EvoError) -> None:
+    service = Service()
+    outbox = Outbox(service, tmp_path)
+    service.error = error
+    for number in (1, 2):
+        outbox.post(parcel(number))
+        assert not outbox.flush()
+    assert (outbox.stuck, outbox.waiting, len(list(tmp_path.iterdir()))) == (True, [1, 2], 2)
+    service.error = None
+    assert outbox.flush()
+    assert (outbox.stuck, service.reports, list(tmp_path.iterdir())) == (False, [1, 2], [])
+
+
+def test_a_killed_worker_delivers_in_its_next_life_what_nobody_had_answered_for(tmp_path: Path) -> None:
+    Outbox(Service(), tmp_path).post(parcel(11))
+    Outbox(Service(), tmp_path).post(parcel(7))
+    (tmp_path / "8.json").write_text('{"attempt_id": 8, "tok')
+    (tmp_path / "9.part").write_text("cut off")
+    service = Service()
+    reborn = Outbox(service, tmp_path)
+    assert reborn.flush()
+    assert (service.reports, len(service.artefacts)) == ([7, 11], 1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("status", ["stale", "unknown", "refused", "repeated"])
+def test_whatever_the_service_answers_the_result_is_off_our_hands(tmp_path: Path, status: str) -> None:
+    service = Service()
+    service.answers = {1: status}
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    outbox.post(parcel(2))
+    assert outbox.flush()
+    assert (service.reports, outbox.waiting, list(tmp_path.iterdir())) == ([2], [], [])
+
+
+def test_a_result_that_the_service_chokes_on_holds_up_no_other_and_is_kept_apart_in_the_end(tmp_path: Path) -> None:
+    service = Service()
+    service.poison = 2
+    outbox = Outbox(service, tmp_path)
+    for number in (1, 2, 3):
+        outbox.post(parcel(number))
+    assert not outbox.flush()
+    assert service.reports == [1, 3]
+    assert [outbox.flush() for _ in range(MOST_TRIES - 1)] == [False] * (MOST_TRIES - 2) + [True]
+    assert [path.name for path in tmp_path.iterdir()] == ["2.refused"]
+    assert Outbox(service, tmp_path).waiting == []
+
+
+def test_an_artefact_that_the_store_refuses_does_not_cost_the_result(tmp_path: Path) -> None:
+    service = Service()
+    service.refused_artefacts = True
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    assert outbox.flush()
+    (taken,) = service.taken
+    assert isinstance(taken.report, EvaluateReport)
+    assert taken.report.artefacts == {}
+
+
+def test_a_full_disk_is_said_and_memory_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    outbox = Outbox(service, tmp_path)
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        outbox.post(parcel(1))
+    assert outbox.trouble is not None
+    assert "memory only" in outbox.trouble
+    assert "No space left on device" in outbox.trouble
+    outbox.post(parcel(2))
+    assert outbox.trouble is None
+    assert outbox.flush()
+    assert service.reports == [1, 2]
+
+
+def test_without_a_writable_folder_memory_serves(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    service = Service()
+    outbox = Outbox(service, tmp_path / "file" / "outbox")
+    outbox.post(parcel())
+    assert outbox.flush()
+    assert service.reports == [1]
+
+
+def test_in_the_background_results_are_delivered_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outboxes, "FIRST_PAUSE_S", 0.001)
+    service, tried, taken = Service(), threading.Event(), threading.Event()
+
+    class Client:
+        """A service that is away at first."""
+
+        def put_artefact(self, digest: str, content: bytes) -> None: ...
+
+        def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+            if not tried.is_set():
+                tried.set()
+                raise AWAY
+            answers = service.report_many(deliveries)
+            taken.set()
+            return answers
+
+    outbox = Outbox(Client(), tmp_path)  # type: ignore[arg-type]
+    outbox.start()
+    outbox.post(parcel(1))
+    assert taken.wait(10)
+    outbox.close()
+    assert service.reports == [1]

@@ -1,0 +1,117 @@
+"""Work for one device: asked for ahead of time, with the family each lease names at hand."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from evo.client import Client, Leases
+from evo.errors import NotFound
+from evo.job import Lease
+from workers.families import Assignment, Copy, Families, FamilyMismatch
+from workers.held import Held
+from workers.outbox import Outbox
+
+POLL_S = 2.0
+"""How long one request for work may wait, and so how soon an idle slot notices that it should end."""
+
+UNABLE_S = 30.0
+"""How long no work is taken for a search whose family this machine cannot reproduce; somebody may mend it."""
+
+_LOG = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Office:
+    """What the slots of a worker share.
+
+    Attributes:
+        register: tells a service that forgot it who this worker is.
+    """
+
+    client: Client
+    worker_id: str
+    register: Callable[[], None]
+    families: Families
+    outbox: Outbox
+    held: Held
+    stopping: threading.Event
+
+
+class Claims:
+    """Asks for jobs, in the background while the device is busy. Used by one thread, that of the slot.
+
+    Args:
+        unfit: gives a lease back that this machine cannot work on.
+    """
+
+    def __init__(self, device_uuid: str, office: Office, *, unfit: Callable[[Lease, str], None]) -> None:
+        self._device_uuid = device_uuid
+        self._office = office
+        self._unfit = unfit
+        self._unable: dict[int, float] = {}
+        self._assignments: dict[int, Assignment] = {}
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
+        self._asked: Future[Sequence[Lease]] | None = None
+
+    def ask(self, count: int) -> list[tuple[Lease, Assignment]]:
+        """Up to `count` jobs, waiting for the first for `POLL_S`."""
+        return self._assigned(self._request(count, POLL_S))
+
+    def ask_ahead(self, count: int) -> None:
+        """Ask in the background, unless that is under way; `collect` gives what came of it."""
+        if self._asked is None:
+            self._asked = self._pool.submit(self._request, count, 0.0)
+
+    def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
+        """What was asked for ahead, once it is there; `wait`: there is nothing else to do."""
+        if self._asked is None or not (wait or self._asked.done()):
+            return []
+        asked, self._asked = self._asked, None
+        return self._assigned(asked.result())
+
+    def close(self) -> None:
+        """Ask for no more; what is still granted meanwhile is given back when the worker leaves."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _request(self, count: int, wait_s: float) -> Sequence[Lease]:
+        office = self._office
+        known = [lease.attempt_id for lease in office.held.leases]
+        try:
+            given: Leases = office.client.lease(
+                office.worker_id,
+                self._device_uuid,
+                count=count,
+                wait_s=wait_s,
+                holding=[*known, *office.outbox.waiting],
+                unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
+            )
+        except NotFound:
+            office.register()
+            return ()
+        office.held.drain = given.drain
+        office.held.take(given.leases)
+        return given.leases
+
+    def _assigned(self, leases: Sequence[Lease]) -> list[tuple[Lease, Assignment]]:
+        assigned = []
+        for lease in leases:
+            try:
+                copy = self._office.families.get(lease.terms.family)
+            except FamilyMismatch as error:
+                _LOG.warning("search.unable", search=lease.terms.search_id, reason=str(error))
+                self._unable[lease.terms.search_id] = time.monotonic() + UNABLE_S
+                self._unfit(lease, str(error))
+            else:
+                assigned.append((lease, self._assignment(lease, copy)))
+        return assigned
+
+    def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
+        """The one all leases of a search share, with what was worked out for it."""
+        search_id = lease.terms.search_id
+        if search_id not in self._assignments:
+            self._assignments = {search_id: Assignment(terms=lease.terms, copy=copy)}
+        return self._assignments[search_id]

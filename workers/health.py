@@ -1,0 +1,43 @@
+"""Whether the device of a slot can be trusted: a fault is one that a known kernel confirms.
+
+A candidate that crashes says nothing about the device as long as a known kernel still succeeds afterwards: searches of
+difficult kernels have crashes by the dozen. Only when the known kernel fails as well is the device at fault; and once
+that happened after `MOST_CANDIDATES` different candidates, or the known kernel failed `MOST_TESTS` times in a row, a
+person has to look at it.
+"""
+
+MOST_CANDIDATES = 3
+MOST_TESTS = 3
+
+
+class Health:
+    """Counts the faults of one device."""
+
+    def __init__(self) -> None:
+        self._candidates: dict[str, str] = {}
+        self._in_a_row = 0
+
+    def failed(self, candidate: str, reason: str) -> None:
+        """The known kernel failed, after this candidate or before it."""
+        self._candidates.pop(candidate, None)
+        self._candidates[candidate] = reason
+        self._in_a_row += 1
+
+    def passed(self) -> None:
+        """The known kernel succeeded."""
+        self._in_a_row = 0
+
+    def forget(self) -> None:
+        """A person cleared the device."""
+        self._candidates.clear()
+        self._in_a_row = 0
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the device is to be set aside; None while it is not."""
+        last = next(reversed(self._candidates.values()), "")
+        if len(self._candidates) >= MOST_CANDIDATES:
+            return f"{len(self._candidates)} faults on different candidates, the last: {last}"
+        if self._in_a_row >= MOST_TESTS:
+            return f"{self._in_a_row} times in a row, {last}"
+        return None
