@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo worker --url http://127.0.0.1:8765",
             "kernel-evo worker --url https://evo.example.org --token $TOKEN --kind cuda",
+            "kernel-evo worker --url https://evo.example.org --token-file /etc/kernel-evo/token --exit-when-idle 15",
         )
     )(worker)
 
@@ -61,6 +62,12 @@ def worker(
     *,
     url: Annotated[str, typer.Option(help="Address of the service to work for.", envvar="KERNEL_EVO_URL")],
     token: Token = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File that holds the token, or a join token.", envvar="KERNEL_EVO_TOKEN_FILE"
+        ),
+    ] = None,
     kind: Annotated[
         list[str] | None, typer.Option(metavar="KIND", help="Devices to offer: cpu, cuda or replay; may be repeated.")
     ] = None,
@@ -74,9 +81,19 @@ def worker(
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Binaries and references; may be lost. Default: user cache.")
     ] = None,
+    exit_when_idle: Annotated[
+        float | None, typer.Option(min=0, metavar="MINUTES", help="End after so long without work: a paid machine.")
+    ] = None,
+    drain_after: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="MINUTES", help="Take no more work after so long, finish what is held, and end."),
+    ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
-    """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only."""
+    """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only.
+
+    The token may be a join token: it is exchanged once for one of this worker's own, which is kept in --data.
+    """
     from api.logs import configure
     from evo.cli.devices import cache_folder
     from evo.cli.parent import follow_parent
@@ -89,14 +106,33 @@ def worker(
     work_until_told(
         Settings(
             url=url,
-            token=token,
+            token=_token(token, token_file),
             data=data or data_folder() / "worker",
             cache=cache or cache_folder(),
             kinds=_kinds(kind),
             worker_id=id_,
             name=name,
+            exit_when_idle_s=None if exit_when_idle is None else 60 * exit_when_idle,
+            drain_after_s=None if drain_after is None else 60 * drain_after,
         )
     )
+
+
+def _token(given: str | None, file: Path | None) -> str | None:
+    """The token itself, or what its file holds: a file keeps it out of the list of processes."""
+    from evo.errors import InvalidInput
+
+    if file is None:
+        return given
+    if given is not None:
+        raise InvalidInput("--token-file", "give a token or a file that holds it, not both")
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("--token-file", f"{file} cannot be read: {error}") from None
+    if not text:
+        raise InvalidInput("--token-file", f"{file} is empty")
+    return text
 
 
 def _kinds(given: list[str] | None) -> "list[DeviceKind]":

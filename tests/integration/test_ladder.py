@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
@@ -166,9 +165,9 @@ def test_endless_allocation_ends_at_the_memory_limit(workshop: Workshop) -> None
     policy = replace(QUICK, memory_limit_bytes=256 << 20)
     outcome = workshop.report("allocate", policy=policy).outcome
     assert isinstance(outcome, Crashed)
-    own_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> (20 if sys.platform == "darwin" else 10)
     stated = re.search(r"peak memory (\d+) MiB", outcome.reason)
-    assert 200 < int(stated[1]) < 600 if stated else own_mib > 200, outcome.reason
+    assert stated is not None, outcome.reason
+    assert 200 < int(stated[1]) < 600  # its own, however much this process used before
 
 
 def test_printing_to_standard_output_disturbs_nothing(workshop: Workshop) -> None:

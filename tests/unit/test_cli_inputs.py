@@ -9,6 +9,7 @@ from evo.cli.config import parse_config
 from evo.cli.devices import choose
 from evo.cli.place import Place, Where
 from evo.cli.request import read_policy
+from evo.cli.services import _token
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
 from evo.expression import Expression
@@ -125,3 +126,17 @@ def test_a_child_that_keeps_dying_is_given_up() -> None:
         deaths.record(Dead())  # type: ignore[arg-type]
     with pytest.raises(ChildFailed, match="the worker died 6 times within a minute: no device"):
         deaths.record(Dead())  # type: ignore[arg-type]
+
+
+def test_a_workers_token_may_lie_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    assert _token("given", None) == "given"
+    for text, reason in ((None, "cannot be read"), (" \n", "is empty")):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(InvalidInput, match=reason):
+            _token(None, file)
+    file.write_text("kej_secret\n")
+    assert _token(None, file) == "kej_secret"
+    with pytest.raises(InvalidInput, match="not both"):
+        _token("given", file)
