@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from platformdirs import user_data_path
 from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from db.location import Location
 
@@ -31,7 +31,7 @@ class Settings(BaseSettings):
 
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
-    db: Annotated[InstanceOf[Location], BeforeValidator(Location.of)] = Field(
+    db: Annotated[InstanceOf[Location], NoDecode, BeforeValidator(Location.of)] = Field(
         default_factory=lambda: Location.of(_data_folder() / "kernel-evo.db"),
         validation_alias=AliasChoices("KERNEL_EVO_DB", "KERNEL_EVO_DATABASE"),
     )

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class Request:
         return cls(
             family=family, package=package, terms={**digest, "problem": problem, "policy": read_policy(policy), **terms}
         )
+
+    def under(self, policy: Mapping[str, Any]) -> "Request":
+        """The same under a policy that overrides these fields of the default one."""
+        return replace(self, terms={**self.terms, "policy": dict(policy)})
 
     def submit(self, client: Client) -> SearchView:
         """Register the family, uploaded where the service takes that, and start the search.

@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,11 +35,13 @@ def run(
     stay: bool = True,
     announce: Path | None = None,
     as_json: bool = False,
+    then: Callable[[Connection, SearchView], None] | None = None,
 ) -> Exit:
     """Search, or go on with search number `asked`.
 
     Args:
         stay: until the search has ended; else only start it.
+        then: what to do with the ended search while its service can still be reached.
         announce: a file that is told the number and the page of the search, once they are known.
         as_json: progress goes to standard error, the search as it stands at the end to standard output.
     """
@@ -61,6 +63,8 @@ def run(
             view = follow(connection, view.id, shown, interrupts)
         family = view.family if isinstance(asked, int) else asked.family
         _report(out, connection, view, where, family, as_json=as_json)
+        if then is not None:
+            then(connection, view)
     return exit_code(view, interrupts.count)
 
 

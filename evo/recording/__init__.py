@@ -2,5 +2,6 @@
 
 from evo.recording.parse import parse_recording
 from evo.recording.recording import Costs, Entry, Recording, config_key
+from evo.recording.write import cache_document, results_document
 
-__all__ = ["Costs", "Entry", "Recording", "config_key", "parse_recording"]
+__all__ = ["Costs", "Entry", "Recording", "cache_document", "config_key", "parse_recording", "results_document"]

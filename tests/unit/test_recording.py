@@ -8,9 +8,29 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput, NotFound
-from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, TimedOut, WrongAnswer
-from evo.recording import Recording, config_key, parse_recording
+from evo.outcome import (
+    CompileFailed,
+    Crashed,
+    Impossible,
+    InvalidConfig,
+    LaunchFailed,
+    Measured,
+    OverResources,
+    Pruned,
+    TimedOut,
+    WrongAnswer,
+)
+from evo.recording import (
+    Costs,
+    Entry,
+    Recording,
+    cache_document,
+    config_key,
+    parse_recording,
+    results_document,
+)
 from evo.space import Space, Tunable
+from evo.timing import Timing
 from tests.data import synthetic
 
 Document = dict[str, Any]
@@ -185,6 +205,39 @@ def test_any_value_of_the_wrong_kind_is_refused_or_harmless(document: Document) 
             assert parse(damaged).optimum_us > 0
         except InvalidInput as refusal:
             assert refusal.field.startswith("tiny")
+
+
+OUTCOMES = (
+    (Measured(timing=Timing(samples_us=(3.0, 5.0, 4.0))), "correct", 0.004),
+    (Pruned(timing=Timing(samples_us=(9.0,)), threshold_us=8.0), "correct", 0.009),
+    (CompileFailed(log="no"), "compile", "CompilationFailedConfig"),
+    (OverResources(resource="registers", used=300, limit=255), "runtime", "RuntimeFailedConfig"),
+    (WrongAnswer(reason="no"), "correctness", "RuntimeFailedConfig"),
+    (LaunchFailed(reason="no"), "runtime", "RuntimeFailedConfig"),
+    (TimedOut(stage="verify", limit_s=1.0), "timeout", "RuntimeFailedConfig"),
+    (Crashed(stage="measure", reason="SIGSEGV"), "runtime", "RuntimeFailedConfig"),
+    (Impossible(timing=Timing(samples_us=(0.1,)), floor_us=1.0), "correctness", "RuntimeFailedConfig"),
+    (InvalidConfig(reason="no"), "constraints", "InvalidConfig"),
+)
+
+
+def test_every_outcome_is_written_as_the_formats_know_it_and_read_back() -> None:
+    entries = {
+        str(x): Entry(config={"x": x}, outcome=outcome, costs=Costs(compile_s=0.5, verify_s=0.25, benchmark_s=0.125))
+        for x, (outcome, _, _) in enumerate(OUTCOMES)
+    }
+    made = Recording(name="made", device="Imaginary 100", tunables={"x": tuple(range(len(entries)))}, entries=entries)
+    cache_file = cache_document(made, kernel="k", problem_size=[3], problem="n=3")
+    results_file = results_document(made, problem="n=3")
+    assert [each["time"] for each in cache_file["cache"].values()] == [time for _, _, time in OUTCOMES]
+    assert [each["invalidity"] for each in results_file["results"]] == [word for _, word, _ in OUTCOMES]
+    assert cache_file["cache"]["0"]["times"] == [0.003, 0.005, 0.004]
+    for document in (cache_file, results_file):
+        read = parse(document)
+        assert list(read.entries) == list(made.entries)
+        assert read.device == made.device
+        assert read.optimum_us == pytest.approx(4.0)
+        assert {read.costs(key).total_s for key in read.entries} == {0.875}
 
 
 def test_an_unknown_config_is_named_with_an_example() -> None:

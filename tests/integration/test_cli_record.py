@@ -1,0 +1,73 @@
+"""Recording a space through service and worker: what is written is what was measured, and can be searched again."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evo.outcome import CompileFailed, Measured
+from evo.recording import Recording, parse_recording
+from templates.registry import find
+from tests.integration.commands import CommandLine, recording
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    line = CommandLine.fresh(tmp_path_factory)
+    with line.serving():
+        assert line.run("search", str(recording(line.home / "bowl.json", side=6)), "--trials", "8").code == 0
+        yield line
+
+
+def read(path: Path) -> Recording:
+    return parse_recording(gzip.decompress(path.read_bytes()).decode(), path.name)
+
+
+def test_a_whole_space_is_written_in_both_formats(line: CommandLine) -> None:
+    folder = line.home / "whole"
+    ended = line.run("record", str(line.home / "bowl.json"), "--to", str(folder))
+    assert (ended.code, ended.err) == (0, "")
+    cache_file, results_file = sorted(folder.iterdir())
+    assert [path.name.partition(".")[2] for path in (cache_file, results_file)] == ["json.gz", "t4.json.gz"]
+    assert "36 configs, all of them" in ended.out
+    source, cache, results = read_plain(line.home / "bowl.json"), read(cache_file), read(results_file)
+    assert cache.entries.keys() == results.entries.keys() == source.entries.keys()
+    for key, entry in source.entries.items():
+        if isinstance(entry.outcome, Measured):
+            written = (cache.outcome(key), results.outcome(key))
+            assert all(isinstance(outcome, Measured) for outcome in written)
+            assert {round(outcome.timing.median_us, 3) for outcome in written if isinstance(outcome, Measured)} == {
+                entry.outcome.timing.median_us
+            }
+        else:
+            assert isinstance(cache.outcome(key), CompileFailed)
+            assert isinstance(results.outcome(key), CompileFailed)
+        assert cache.costs(key).total_s == pytest.approx(results.costs(key).total_s, abs=1e-5)
+    assert dict(cache.tunables) == dict(source.tunables)
+    assert find(str(cache_file)).family.name.startswith("bowl")
+
+
+def read_plain(path: Path) -> Recording:
+    return parse_recording(path.read_text(), path.name)
+
+
+def test_a_sample_is_so_many_different_configs(line: CommandLine) -> None:
+    folder = line.home / "sample"
+    ended = line.run("record", str(line.home / "bowl.json"), "--sample", "10", "--seed", "3", "--to", str(folder))
+    assert "10 configs, of 36 valid ones" in ended.out
+    assert len(read(next(folder.glob("*.t4.json.gz"))).entries) == 10
+
+
+def test_a_search_that_has_ended_is_written_down_as_it_is(line: CommandLine) -> None:
+    folder = line.home / "earlier"
+    ended = line.run("record", "--resume", "1", "--to", str(folder))
+    assert (ended.code, ended.err) == (0, "")
+    document = json.loads(gzip.decompress(min(folder.iterdir()).read_bytes()))
+    assert len(document["cache"]) == 8
+    assert document["environment"]["threads"] == 1
+
+
+def test_neither_a_family_nor_a_search_is_a_mistake(line: CommandLine) -> None:
+    assert line.run("record").code == 2
