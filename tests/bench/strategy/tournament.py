@@ -18,9 +18,9 @@ CHUNK = 5
 
 SHARES = {
     "Kernel Tuner hybrid_vndx": 0.3,
-    "Optuna TPE": 0.3,
-    "Optuna TPE, repeats cost": 0.2,
-    "Optuna CMA-ES": 0.3,
+    "Optuna TPE": 0.2,
+    "Optuna TPE, repeats cost": 0.1,
+    "Optuna CMA-ES": 0.2,
     "Optuna GP": 0.02,
 }
 """Of the seeds, for those whose asking takes long: from a second a run to a minute."""
