@@ -10,30 +10,32 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.access.caller import caller
 from api.web import words
+from api.web.plotly import EMPTY_STYLE, MAP_STYLE
 
 HERE = Path(__file__).parent
 
 
-def render(
-    request: Request, template: str, *, code: int = 200, inline_styles: bool = False, **content: Any
-) -> HTMLResponse:
+def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
     """A page, or a part of one, with the headers that keep it harmless.
 
     Args:
         content: what the template names; a name that it uses and nobody gave is an error.
-        inline_styles: allow styles in attributes, for a page with a plotting library; scripts stay strict.
+        plotting: allow what the plotting library does to styles and images; scripts stay strict.
     """
     who = caller()
     known = {"request": request, "who": who, "csrf": who.csrf}
     html = environment().get_template(template).render(known | content)
-    return HTMLResponse(html, code, headers=security(inline_styles=inline_styles))
+    return HTMLResponse(html, code, headers=security(plotting=plotting))
 
 
-def security(*, inline_styles: bool = False) -> dict[str, str]:
+def security(*, plotting: bool = False) -> dict[str, str]:
     """Nothing from elsewhere, nothing inline: what a kernel's author writes can never run in a reader's browser."""
-    styles = "'self' 'unsafe-inline'" if inline_styles else "'self'"
+    styles, images = "'self'", "'self'"
+    if plotting:
+        styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
+        images = "'self' data:"  # a heatmap is one
     return {
-        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self'; "
+        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src {styles}; img-src {images}; "
         "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",

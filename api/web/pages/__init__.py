@@ -4,10 +4,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from api.web.pages import champions, compare, evidence, families, search, searches, sign_in, trial, workers
+from api.web.pages import champions, compare, evidence, families, plots, search, searches, sign_in, trial, workers
+from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
 
-PAGES = (searches, search, trial, compare, champions, evidence, workers, families, sign_in)
+PAGES = (searches, search, plots, trial, compare, champions, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
 
 
@@ -17,6 +18,7 @@ def install(app: FastAPI) -> None:
         app.include_router(page.router, include_in_schema=False, default_response_class=HTMLResponse)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.state.error_page = error_page
+    app.state.gallery = Gallery()
 
 
 def error_page(request: Request, status: int, detail: str) -> HTMLResponse:

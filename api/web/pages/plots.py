@@ -1,0 +1,60 @@
+"""The plots of a search: a page that asks for each, the data of each, and the library that draws them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from api.access.rule import allow, public
+from api.deps import ServiceDep
+from api.schemas import Id
+from api.views import search_view
+from api.web import plotly
+from api.web.plots.gallery import EXHIBITS, Gallery
+from api.web.rendering import render
+from evo.errors import NotFound
+from evo.lifecycle import TERMINAL
+from evo.suggestion import unknown
+
+router = APIRouter()
+
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+
+
+@router.get("/searches/{search_id}/plots")
+@allow("viewer")
+def plots_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    with service.database.read() as session:
+        search = search_view(session, search_id, service.conductor.clock())
+    live = search.state not in TERMINAL
+    return render(
+        request, "plots.html", plotting=True, search=search, exhibits=EXHIBITS, live=live, script=plotly.address()
+    )
+
+
+@router.get("/searches/{search_id}/plots/{name}")
+@allow("viewer")
+def plot_data(
+    search_id: Id,
+    name: str,
+    request: Request,
+    service: ServiceDep,
+    *,
+    x: Annotated[str | None, Query(max_length=200)] = None,
+    y: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    gallery: Gallery = request.app.state.gallery
+    with service.database.read() as session:
+        made = gallery.drawn(session, search_id, name, service.conductor.clock(), (x, y))
+    return Response(made, media_type="application/json")
+
+
+@router.get("/static/plotly/{version}/plotly.min.js")
+@public
+def plotly_script(version: str, accept_encoding: Annotated[str, Header()] = "") -> Response:
+    if not plotly.address().startswith(f"/static/plotly/{version}/"):
+        raise NotFound(unknown(version, [plotly.address()], "versions"))
+    if "gzip" in accept_encoding:
+        headers = FOR_GOOD | {"Content-Encoding": "gzip"}
+        return Response(plotly.packed_script(), media_type="text/javascript", headers=headers)
+    return Response(plotly.script(), media_type="text/javascript", headers=FOR_GOOD)

@@ -1,0 +1,108 @@
+"""Best so far: every measured trial, the best up to each, and the lines to beat."""
+
+from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
+from db.landscape import Landscape
+from evo.view import SearchView
+from evo.wording import count_text, time_text
+
+DOTS = 2000
+ROOFLINE_SHOWN = 0.02
+"""A limit further away than this share of the best time would squeeze everything else into a corner."""
+
+
+def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
+    """Trials by number against time, with baselines, incumbent and roofline, and each promotion marked."""
+    records = landscape.records()
+    if not records:
+        return nothing("Nothing is measured yet.")
+    dots = landscape.times(DOTS)
+    last = max(search.asked - 1, records[-1][0])
+    lines = levels(search)
+    times_us = [time_us for _, _, time_us in dots] + [time_us for _, time_us in records] + list(lines.values())
+    steps = [*records, (last, records[-1][1])]
+    traces: list[Trace] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "measured",
+            "x": [number for number, _, _ in dots],
+            "y": [time_us for _, _, time_us in dots],
+            "customdata": [trial_id for _, trial_id, _ in dots],
+            "text": [time_text(time_us) for _, _, time_us in dots],
+            "hovertemplate": "trial %{x}: %{text}<extra></extra>",
+            "marker": {"color": "@accent", "size": 5, "opacity": 0.4},
+        },
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "best so far",
+            "x": [number for number, _ in steps],
+            "y": [time_us for _, time_us in steps],
+            "line": {"shape": "hv", "color": "@accent", "width": 2.5},
+            "text": [time_text(time_us) for _, time_us in steps],
+            "hovertemplate": "best from trial %{x}: %{text}<extra></extra>",
+        },
+        *(_level(name, time_us, last) for name, time_us in lines.items()),
+        *_promotions(search, landscape),
+    ]
+    layout = {"xaxis": {"title": "Trial"}, "yaxis": time_axis(times_us)}
+    return Plot(
+        summary=_summary(search, records),
+        figures=(Figure(data=tuple(traces), layout=layout, height=420),),
+        table=Table(
+            head=("Trial", "Best so far"), rows=tuple((number, time_text(time_us)) for number, time_us in records)
+        ),
+        note="Click a dot to open its trial. Stars are promotions. Times are on a logarithmic scale.",
+    )
+
+
+def levels(search: SearchView) -> dict[str, float]:
+    """The lines to beat, by name."""
+    found = {f"baseline {name}": timing.median_us for name, timing in search.baselines.items()}
+    champion, roofline, best = search.champion, search.roofline, search.best
+    if champion is not None and champion.search_id != search.id:
+        found[f"incumbent, champion {champion.id}"] = champion.time_us
+    if roofline is not None and best is not None and roofline.floor_us >= ROOFLINE_SHOWN * best.time_us:
+        found[f"{roofline.bound} limit"] = roofline.floor_us
+    return {name: time_us for name, time_us in found.items() if time_us > 0}
+
+
+def _level(name: str, time_us: float, last: int) -> dict[str, object]:
+    kind = name.partition(" ")[0]
+    colour, dash = {"baseline": ("@warn", "dash"), "incumbent,": ("@good", "dashdot")}.get(kind, ("@bad", "dot"))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(name),
+        "x": [0, last],
+        "y": [time_us, time_us],
+        "line": {"color": colour, "width": 1.6, "dash": dash},
+        "hovertemplate": f"{label(name)}: {time_text(time_us)}<extra></extra>",
+    }
+
+
+def _promotions(search: SearchView, landscape: Landscape) -> list[dict[str, object]]:
+    promoted = landscape.relatives([each.trial for each in search.challenges if each.verdict.promote])
+    stars = [(trial.number, trial.time_us, trial.id) for trial in promoted.values() if trial.time_us is not None]
+    if not stars:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "promoted",
+            "x": [number for number, _, _ in stars],
+            "y": [time_us for _, time_us, _ in stars],
+            "customdata": [trial_id for _, _, trial_id in stars],
+            "hovertemplate": "trial %{x} was promoted<extra></extra>",
+            "marker": {"symbol": "star", "size": 15, "color": "@good", "line": {"color": "@card", "width": 1}},
+        }
+    ]
+
+
+def _summary(search: SearchView, records: list[tuple[int, float]]) -> str:
+    (_, first), (number, best) = records[0], records[-1]
+    better = count_text(len(records) - 1, "improvement")
+    found = f"From {time_text(first)} to {time_text(best)} (trial {number}) in {count_text(search.asked, 'trial')}"
+    lines = ", ".join(f"{name} {time_text(time_us)}" for name, time_us in levels(search).items())
+    return f"{found}, {better}." + (f" Lines: {lines}." if lines else "")

@@ -1,0 +1,62 @@
+"""How trials ended over the course of a search."""
+
+from api.web.plots.figure import Figure, Plot, Table, nothing
+from api.web.words import tone
+from db.landscape import Counted, Landscape
+from evo.view import SearchView
+from evo.wording import outcome_text
+
+PARTS = 40
+PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
+"""Bars differ by pattern too: nobody needs their colour."""
+
+
+def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
+    """Stacked bars: trials of each part of the search by outcome, pending ones included."""
+    if not search.asked:
+        return nothing("No trial was asked yet.")
+    parts = min(PARTS, search.asked)
+    counted = landscape.outcomes(parts)
+    totals: dict[str, int] = {}
+    for each in counted:
+        totals[_kind(each)] = totals.get(_kind(each), 0) + each.count
+    kinds = sorted(totals, key=lambda kind: (kind != "measured", -totals[kind], kind))
+    traces = [_bars(kind, place, counted, (parts, search.asked)) for place, kind in enumerate(kinds)]
+    rows = tuple((outcome_text(kind), totals[kind], f"{totals[kind] / search.asked:.1%}") for kind in kinds)
+    layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials"}}
+    return Plot(
+        summary=", ".join(f"{count:,} {kind} ({share})" for kind, count, share in rows) + ".",
+        figures=(Figure(data=tuple(traces), layout=layout),),
+        table=Table(head=("Outcome", "Trials", "Share"), rows=rows),
+        note="Each bar is an equal part of the search, in the order asked.",
+    )
+
+
+def _kind(each: Counted) -> str:
+    return each.kind or "pending"
+
+
+def _bars(kind: str, place: int, counted: list[Counted], axis: tuple[int, int]) -> dict[str, object]:
+    parts, asked = axis
+    width = asked / parts
+    mine = [each for each in counted if _kind(each) == kind]
+    colour = {"good": "@good", "warn": "@warn", "quiet": "@quiet", "accent": "@accent"}.get(tone(kind), "@bad")
+    return {
+        "type": "bar",
+        "name": outcome_text(kind),
+        "x": [(each.part + 0.5) * width for each in mine],
+        "y": [each.count for each in mine],
+        "width": width,
+        "hovertemplate": f"%{{y}} {outcome_text(kind)}<extra></extra>",
+        "marker": {
+            "color": colour,
+            "opacity": 0.75 if kind == "measured" else 0.9,
+            "pattern": {
+                "shape": PATTERNS[place % len(PATTERNS)],
+                "fillmode": "overlay",
+                "fgcolor": "@card",
+                "size": 6,
+                "solidity": 0.25,
+            },
+        },
+    }

@@ -1,0 +1,67 @@
+"""Parallel coordinates: axes and lines for a drawing of our own, since the usual library would need `eval`."""
+
+from dataclasses import dataclass
+
+from api.web.plots.slices import values_of, varied
+from db.landscape import Landscape
+from evo.wording import time_text, value_text
+
+EVEN, FASTEST = 500, 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinate:
+    """One axis: a tunable and its values, lowest first, as the filter of a leaderboard writes them."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One trial: the place of its value on each axis, and how fast it is: 1 the fastest drawn, 0 the slowest."""
+
+    id: int
+    number: int
+    places: tuple[int, ...]
+    rank: float
+    time: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """All axes and lines, the slowest line first so that the fastest is drawn on top."""
+
+    summary: str
+    axes: tuple[Coordinate, ...] = ()
+    lines: tuple[Line, ...] = ()
+    fastest: str = ""
+    slowest: str = ""
+
+
+def parallel_coordinates(landscape: Landscape) -> Parallel:
+    """Measured trials over the tunables that took more than one value; ranks rather than times give the colours."""
+    points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)]}
+    shown = sorted(points.values(), key=lambda point: (point.time_us, point.number), reverse=True)
+    names = varied(shown)
+    if not names:
+        return Parallel(summary="Parallel coordinates need measured trials with different settings.")
+    values = {name: values_of(name, shown) for name in names}
+    last = max(1, len(shown) - 1)
+    lines = tuple(
+        Line(
+            id=point.id,
+            number=point.number,
+            places=tuple(values[name].index(point.config[name]) for name in names),
+            rank=round(place / last, 3),
+            time=time_text(point.time_us),
+        )
+        for place, point in enumerate(shown)
+    )
+    return Parallel(
+        summary=f"{len(shown)} trials over {len(names)} tunables; each line is one trial, the fastest on top.",
+        axes=tuple(Coordinate(name=name, values=tuple(map(value_text, values[name]))) for name in names),
+        lines=lines,
+        fastest=time_text(shown[-1].time_us),
+        slowest=time_text(shown[0].time_us),
+    )

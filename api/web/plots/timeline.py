@@ -1,0 +1,124 @@
+"""What each slot did when: compiling, verifying, measuring, or nothing."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing
+from db.landscape import Landscape, Work
+from evo.wording import duration_text
+
+JOBS = 300
+"""The latest that are drawn; what lies before them is past helping."""
+
+STAGES = {
+    "compile": ("@warn", "/"),
+    "verify": ("@accent", "x"),
+    "measure": ("@good", ""),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One stage of one job."""
+
+    stage: str
+    begun: datetime
+    seconds: float
+    work: Work
+
+
+def timeline(landscape: Landscape) -> Plot:
+    """Two rows a slot: what its compilers did, and what its device did."""
+    done = landscape.work(JOBS)
+    if not done:
+        return nothing("No job has been done yet.")
+    slots: dict[str, list[Work]] = defaultdict(list)
+    for each in done:
+        slots[f"{each.worker_id} {each.device_uuid}"].append(each)
+    names = short_names(list(slots))
+    rows = tuple(_shares(names[slot], work) for slot, work in slots.items())
+    traces = tuple(_trace(stage, slots, names) for stage in STAGES)
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.25,
+        "xaxis": {"type": "date", "title": "Time (UTC)"},
+        "yaxis": {"title": "", "automargin": True, "autorange": "reversed", "type": "category"},
+    }
+    return Plot(
+        summary="; ".join(f"{row[0]}: measuring {row[3]}, verifying {row[2]}, idle {row[4]}" for row in rows) + ".",
+        figures=(Figure(data=traces, layout=layout, height=110 + 76 * len(slots)),),
+        table=Table(head=("Slot", "Compile", "Verify", "Measure", "Device idle", "Jobs", "Over"), rows=rows),
+        note=f"The latest {len(done)} jobs. Devices verify and measure up to the moment a result arrived; compiling is "
+        "drawn from the moment the job was granted, and several compilers may run at once.",
+    )
+
+
+def bars(work: Work) -> tuple[Bar, ...]:
+    """The stages of one job, from when they must have begun: the device worked until the result was handed in."""
+    stages = work.stages
+    measure = work.ended_at - timedelta(seconds=stages.measure_s)
+    verify = measure - timedelta(seconds=stages.verify_s)
+    building = stages.render_s + stages.compile_s
+    found = (
+        Bar(stage="compile", begun=work.granted_at, seconds=building, work=work),
+        Bar(stage="verify", begun=verify, seconds=stages.verify_s, work=work),
+        Bar(stage="measure", begun=measure, seconds=stages.measure_s, work=work),
+    )
+    return tuple(bar for bar in found if bar.seconds > 0)
+
+
+def short_names(slots: Sequence[str]) -> dict[str, str]:
+    """A readable name for each slot: of the device no more than tells it from the others."""
+    for length in (8, 16, 200):
+        names = {slot: _short(slot, length) for slot in slots}
+        if len(set(names.values())) == len(slots):
+            break
+    return names
+
+
+def _short(slot: str, length: int) -> str:
+    worker, _, device = slot.partition(" ")
+    return f"{worker[:24]} · {device[:length]}"
+
+
+def _trace(stage: str, slots: Mapping[str, Sequence[Work]], names: Mapping[str, str]) -> Trace:
+    colour, pattern = STAGES[stage]
+    found = [(slot, bar) for slot, work in slots.items() for each in work for bar in bars(each) if bar.stage == stage]
+    row = "compilers" if stage == "compile" else "device"
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": stage,
+        "y": [f"{label(names[slot])}<br>{row}" for slot, _ in found],
+        "base": [bar.begun.strftime("%Y-%m-%d %H:%M:%S.%f") for _, bar in found],
+        "x": [round(1e3 * bar.seconds, 1) for _, bar in found],
+        "text": [_text(bar) for _, bar in found],
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {
+            "color": colour,
+            "opacity": 0.6 if stage == "compile" else 0.9,
+            "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "@card", "size": 5, "solidity": 0.2},
+        },
+    }
+
+
+def _text(bar: Bar) -> str:
+    what = bar.work.job if bar.work.trial is None else f"{bar.work.job} of trial {bar.work.trial}"
+    return f"{bar.stage} {bar.seconds:.3g} s, {what}"
+
+
+def _shares(name: str, work: Sequence[Work]) -> tuple[str | int, ...]:
+    """How much of the time between its first and its last job a slot spent on what."""
+    begun = min(bar.begun for each in work for bar in bars(each) or [_empty(each)])
+    span_s = max(1e-9, (max(each.ended_at for each in work) - begun).total_seconds())
+    spent = {stage: sum(bar.seconds for each in work for bar in bars(each) if bar.stage == stage) for stage in STAGES}
+    idle = max(0.0, 1 - (spent["verify"] + spent["measure"]) / span_s)
+    shares = (f"{spent[stage] / span_s:.0%}" for stage in STAGES)
+    return name, *shares, f"{idle:.0%}", len(work), duration_text(span_s)
+
+
+def _empty(work: Work) -> Bar:
+    return Bar(stage="measure", begun=work.granted_at, seconds=0.0, work=work)

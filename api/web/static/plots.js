@@ -1,0 +1,186 @@
+// Draws the plots of a search: asks for each when it comes into view, and again while the search goes on.
+import { drawParallel } from "/static/parallel.js";
+
+const EVERY_MS = 8000;
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+const plots = document.getElementById("plots");
+const drawn = new Map(); // section -> what was drawn last
+const asked = new Map(); // section -> the query it was asked with
+
+
+// `light-dark(…)` is not a colour to Plotly: let the browser work it out.
+function resolved(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function palette() {
+  const names = ["accent", "good", "warn", "bad", "quiet", "text", "line", "card", "raised"];
+  return Object.fromEntries(names.map((name) => [name, resolved(name)]));
+}
+
+// Fast is strong, slow fades into the card; no hue alone carries the meaning.
+function inColours(value, colours) {
+  if (typeof value === "string" && value.startsWith("@")) {
+    if (value === "@scale") return [[0, colours.good], [0.35, colours.accent], [1, colours.raised]];
+    if (value === "@scale-up") return [[0, colours.warn], [0.5, colours.accent], [1, colours.good]];
+    return colours[value.slice(1)] ?? value;
+  }
+  if (Array.isArray(value)) return value.length > 200 ? value : value.map((each) => inColours(each, colours));
+  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, inColours(each, colours)]));
+  return value;
+}
+
+function axis(given, colours) {
+  const title = { text: given.title ?? "", font: { size: 12, color: colours.quiet } };
+  const lines = { gridcolor: colours.line, linecolor: colours.line, zerolinecolor: colours.line, automargin: true };
+  return { ...lines, tickfont: { size: 11, color: colours.quiet }, ...given, title };
+}
+
+function layout(figure, colours) {
+  const given = figure.layout;
+  return {
+    ...given,
+    height: figure.height,
+    margin: { l: 12, r: 16, t: 10, b: 36 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: FONT, size: 12, color: colours.text },
+    hoverlabel: { bgcolor: colours.card, bordercolor: colours.quiet, font: { color: colours.text, family: FONT, size: 12 } },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12 } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.quiet, activecolor: colours.accent },
+    uirevision: "kept",
+    xaxis: axis(given.xaxis ?? {}, colours),
+    yaxis: axis(given.yaxis ?? {}, colours),
+  };
+}
+
+function place(figures, count, titles) {
+  figures.classList.toggle("many", count > 1);
+  while (figures.children.length > count) figures.lastElementChild.remove();
+  while (figures.children.length < count) {
+    const one = document.createElement("div");
+    one.append(document.createElement("h3"), document.createElement("div"));
+    one.lastElementChild.className = "plotted";
+    figures.append(one);
+  }
+  [...figures.children].forEach((one, at) => {
+    one.firstElementChild.textContent = titles[at];
+    one.firstElementChild.hidden = !titles[at];
+  });
+  return [...figures.querySelectorAll(".plotted")];
+}
+
+async function drawFigures(section, plot) {
+  const colours = palette();
+  const places = place(section.querySelector(".figures"), plot.figures.length, plot.figures.map((figure) => figure.title));
+  for (const [at, figure] of plot.figures.entries()) {
+    const where = places[at];
+    await window.Plotly.react(where, inColours(figure.data, colours), layout(figure, colours), CONFIG);
+    where.querySelectorAll("svg").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
+    where.querySelectorAll(".modebar a, .modebar button").forEach((button) => button.setAttribute("tabindex", "-1"));
+    if (!where.dataset.listening) {
+      where.dataset.listening = "yes";
+      where.setAttribute("role", "group");
+      where.on("plotly_click", ({ points }) => {
+        if (points[0]?.customdata) location.href = `/trials/${points[0].customdata}`;
+      });
+    }
+    where.setAttribute("aria-label", `${section.querySelector("h2").textContent} ${figure.title}. ${plot.summary}`);
+  }
+}
+
+function cell(tag, value, scope) {
+  const made = document.createElement(tag);
+  made.textContent = value ?? "–";
+  if (scope) made.scope = scope;
+  return made;
+}
+
+function drawTable(section, table) {
+  const details = section.querySelector(".as-table");
+  details.hidden = !table;
+  if (!table) return;
+  const made = document.createElement("table");
+  const head = made.createTHead().insertRow();
+  table.head.forEach((name) => head.append(cell("th", name, "col")));
+  const body = made.createTBody();
+  for (const [first, ...rest] of table.rows) {
+    const row = body.insertRow();
+    row.append(cell("th", first, "row"), ...rest.map((value) => cell("td", value)));
+  }
+  details.querySelector("div").replaceChildren(made);
+}
+
+function chooser(section, plot) {
+  const controls = section.querySelector(".controls");
+  if (!plot.choices?.length || controls.children.length) return;
+  for (const [at, name] of ["x", "y"].entries()) {
+    const label = document.createElement("label");
+    const select = document.createElement("select");
+    plot.choices.forEach((choice) => select.append(new Option(choice, choice, false, choice === plot.chosen[at])));
+    label.append(`${name === "x" ? "Across" : "Up"} `, select);
+    select.addEventListener("change", () => {
+      const [x, y] = [...controls.querySelectorAll("select")].map((each) => each.value);
+      asked.set(section, `?${new URLSearchParams({ x, y })}`);
+      refresh(section);
+    });
+    controls.append(label);
+  }
+}
+
+async function draw(section, plot) {
+  section.querySelector(".said").textContent = plot.summary;
+  if (section.dataset.exhibit === "parallel") drawParallel(section, plot);
+  else {
+    chooser(section, plot);
+    await drawFigures(section, plot);
+    section.querySelector(".note").textContent = plot.note;
+    drawTable(section, plot.table);
+  }
+  section.setAttribute("aria-busy", "false");
+}
+
+async function refresh(section) {
+  try {
+    const answer = await fetch(section.dataset.from + (asked.get(section) ?? ""), { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`the service answered ${answer.status}`);
+    const text = await answer.text();
+    if (text === drawn.get(section)?.text) return;
+    const plot = JSON.parse(text);
+    drawn.set(section, { text, plot });
+    await draw(section, plot);
+    section.classList.remove("stale");
+  } catch (error) {
+    section.classList.add("stale");
+    section.setAttribute("aria-busy", "false");
+    if (!drawn.has(section)) section.querySelector(".said").textContent = `It could not be drawn (${error.message}); reload the page to try again.`;
+  }
+}
+
+const seen = new Set();
+const watcher = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) seen.delete(target);
+    else {
+      seen.add(target);
+      if (!drawn.has(target)) refresh(target);
+    }
+  }
+}, { rootMargin: "300px" });
+document.querySelectorAll(".exhibit").forEach((section) => watcher.observe(section));
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const [section, { plot }] of drawn) draw(section, plot);
+});
+
+if (plots.dataset.live === "yes") {
+  setInterval(() => {
+    if (!document.hidden) seen.forEach(refresh);
+  }, EVERY_MS);
+}

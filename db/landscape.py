@@ -1,0 +1,181 @@
+"""What plots of a search need, in as few rows as a drawing has room for, whatever the length of the search."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, ColumnElement, Integer, Select, cast, func, select, type_coerce
+from sqlalchemy.orm import Session
+
+from db.models import AttemptRow, JobRow, TrialRow
+from evo.job import Stages
+from evo.trial import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A measured trial."""
+
+    id: int
+    number: int
+    time_us: float
+    config: Config
+    origin: str
+    resources: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """How many trials of one part of a search, counted from 0, ended in one way (None: not yet)."""
+
+    part: int
+    kind: str | None
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relative:
+    """A trial in a line of descent."""
+
+    id: int
+    number: int
+    time_us: float | None
+    kind: str | None
+    config: Config
+    origin: str
+    parents: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One attempt that handed in a result: who did what, when, and in which stages."""
+
+    worker_id: str
+    device_uuid: str
+    job: str
+    trial: int | None
+    granted_at: datetime
+    ended_at: datetime
+    stages: Stages
+
+
+class Landscape:
+    """Queries over one session about one search."""
+
+    def __init__(self, session: Session, search_id: int) -> None:
+        self.session = session
+        self.search_id = search_id
+
+    def extent(self) -> int:
+        """How many trials were asked."""
+        last = self.session.scalar(select(func.max(TrialRow.number)).where(TrialRow.search_id == self.search_id))
+        return 0 if last is None else last + 1
+
+    def records(self) -> list[tuple[int, float]]:
+        """(number, time in µs) of each trial that was faster than every one asked before it, in that order.
+
+        Backwards from the fastest: one pass over an index in the order of time, however long the search is.
+        """
+        found: list[tuple[int, float]] = []
+        query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
+        query = query.order_by(TrialRow.time_us, TrialRow.number).limit(1)
+        while (row := self.session.execute(query).first()) is not None:
+            number, time_us = row.number, row.time_us or 0.0
+            found.append((number, time_us))
+            query = query.where(TrialRow.time_us > time_us, TrialRow.number < number)
+        return found[::-1]
+
+    def times(self, most: int) -> list[tuple[int, int, float]]:
+        """(number, id, time in µs) of measured trials, evenly over the search."""
+        query = select(TrialRow.number, TrialRow.id, TrialRow.time_us).where(*self._measured(), self._even(most))
+        return [(number, row, time_us or 0.0) for number, row, time_us in self.session.execute(query)]
+
+    def even(self, most: int) -> list[Point]:
+        """Measured trials evenly over the search, by number: what they show holds for all."""
+        return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
+
+    def fastest(self, most: int) -> list[Point]:
+        """The fastest trials, fastest first."""
+        return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
+
+    def outcomes(self, parts: int) -> list[Counted]:
+        """Trials by how they ended, in parts of the search by the order asked.
+
+        Parts are cut by row id, which an index holds beside the outcome; numbers would need every trial to be read.
+        """
+        ends = self.session.execute(
+            select(func.min(TrialRow.id), func.max(TrialRow.id)).where(TrialRow.search_id == self.search_id)
+        ).one()
+        first, last = (end or 0 for end in ends)
+        part = cast((TrialRow.id - first) * parts / (last - first + 1), Integer)
+        query = select(part, TrialRow.outcome_kind, func.count()).where(TrialRow.search_id == self.search_id)
+        rows = self.session.execute(query.group_by(part, TrialRow.outcome_kind).order_by(part))
+        return [Counted(part=part, kind=kind, count=count) for part, kind, count in rows]
+
+    def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
+        """These trials, by number."""
+        columns = (TrialRow.id, TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
+        query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
+        return {
+            number: Relative(
+                id=row,
+                number=number,
+                time_us=time_us,
+                kind=kind,
+                config=proposal.config,
+                origin=proposal.origin,
+                parents=proposal.parents,
+            )
+            for row, number, time_us, kind, proposal in self.session.execute(query)
+        }
+
+    def work(self, most: int) -> list[Work]:
+        """The latest jobs that were done, by the attempts that handed in their results, oldest first."""
+        latest = select(JobRow.id).where(JobRow.search_id == self.search_id, JobRow.state == "done")
+        stages = type_coerce(AttemptRow.result, JSON)["stages"].label("stages")
+        columns = (AttemptRow.worker_id, AttemptRow.device_uuid, AttemptRow.granted_at, AttemptRow.ended_at, stages)
+        query = (
+            select(*columns, JobRow.kind, TrialRow.number)
+            .join(AttemptRow.job)
+            .outerjoin(TrialRow, TrialRow.id == JobRow.trial_id)
+            .where(JobRow.id.in_(latest.order_by(JobRow.id.desc()).limit(most)), AttemptRow.state == "done")
+        )
+        found = [
+            Work(
+                worker_id=row.worker_id,
+                device_uuid=row.device_uuid,
+                job=row.kind,
+                trial=row.number,
+                granted_at=row.granted_at,
+                ended_at=row.ended_at or row.granted_at,
+                stages=Stages(**(row.stages or {})),
+            )
+            for row in self.session.execute(query)
+        ]
+        return sorted(found, key=lambda work: work.ended_at)
+
+    def _read(self) -> Select[Any]:
+        resources = type_coerce(TrialRow.outcome, JSON)["resources"].label("resources")
+        return select(TrialRow.id, TrialRow.number, TrialRow.time_us, TrialRow.proposal, resources).where(
+            *self._measured()
+        )
+
+    def _points(self, query: Select[Any]) -> list[Point]:
+        return [
+            Point(
+                id=row.id,
+                number=row.number,
+                time_us=row.time_us,
+                config=row.proposal.config,
+                origin=row.proposal.origin,
+                resources=row.resources or {},
+            )
+            for row in self.session.execute(query)
+        ]
+
+    def _even(self, most: int) -> ColumnElement[bool]:
+        return TrialRow.number % max(1, -(-self.extent() // most)) == 0
+
+    def _measured(self) -> tuple[ColumnElement[bool], ...]:
+        return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None)
