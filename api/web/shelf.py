@@ -80,10 +80,14 @@ class Shelves:
         Args:
             kind: of the device, which says what the source is written in.
         """
-        attempts = Leases(self._session).attempts_of_trial(trial.id)
-        reports = [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
+        reports = self.reports(trial)
         named = {name: digest for report in reports for name, digest in report.artefacts.items()}
         return self.of(named | dict(trial.artefacts), kind)
+
+    def reports(self, trial: TrialView) -> list[EvaluateReport | ConfirmReport]:
+        """What its attempts handed in, oldest first."""
+        attempts = Leases(self._session).attempts_of_trial(trial.id)
+        return [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
 
     def of(self, named: Mapping[str, str], kind: DeviceKind) -> Shelf:
         """The files of these digests, source and log first."""

@@ -14,6 +14,7 @@ from api.web.shelf import Shelf, Shelves
 from db.artefacts import Artefacts
 from db.genealogy import Genealogy
 from evo.errors import InvalidInput, NotFound
+from evo.job import ConfirmReport
 from evo.objective import Objective
 from evo.outcome import CaseError, Impossible, Measured, Outcome, Pruned, WrongAnswer
 from evo.promotion import Verdict
@@ -70,6 +71,7 @@ class Sheet:
     measured: int
     shelf: Shelf
     drawings: Mapping[str, Drawing]
+    confirmations: tuple[ConfirmReport, ...]
     challenges: tuple[Verdict, ...]
     reachable: tuple[str, ...]
     changes: Changes | None
@@ -131,6 +133,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
             for cache, timing in timings_of(trial.outcome, search.objective).items()
             if (drawn := drawing({f"trial {trial.number}, {cache}": timing})) is not None
         },
+        confirmations=tuple(each for each in shelves.reports(trial) if isinstance(each, ConfirmReport)),
         challenges=tuple(each.verdict for each in search.challenges if each.trial == trial.number),
         reachable=reachable,
         changes=changes,

@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -24,10 +25,16 @@ HEAD = "#include <math.h>\n" * 20
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 
 
+def place(stage: Stage) -> Path:
+    """The stage's database file."""
+    assert isinstance(stage.location, Path)
+    return stage.location
+
+
 def stored(stage: Stage, content: bytes) -> str:
     digest = hashlib.sha256(content).hexdigest()
     with stage.database.write() as session:
-        Artefacts(stage.path.parent / "artefacts").put(
+        Artefacts(place(stage).parent / "artefacts").put(
             session, digest, content, media_type="application/octet-stream", now=stage.now
         )
     return digest
@@ -76,7 +83,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(stage.path) as url, httpx.Client(base_url=url, timeout=20, follow_redirects=True) as client:
+    with served(place(stage)) as url, httpx.Client(base_url=url, timeout=20, follow_redirects=True) as client:
         yield client
 
 

@@ -1,0 +1,86 @@
+"""The figures of plots: what they say in words, and that nothing others typed becomes markup."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from api.web.plots.figure import config_label, label, time_axis
+from api.web.plots.importance import evaluate
+from api.web.plots.lineage import main_line
+from api.web.plots.slices import values_of, varied
+from api.web.plots.timeline import bars, short_names
+from db.landscape import Point, Relative, Work
+from evo.job import Stages
+from evo.trial import Value
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def point(number: int, time_us: float, **config: Value) -> Point:
+    return Point(id=number + 1, number=number, time_us=time_us, config=config, origin="tpe", resources={})
+
+
+def relative(number: int, *parents: int) -> Relative:
+    return Relative(
+        id=number, number=number, time_us=1.0, kind="measured", config={}, origin="crossover", parents=parents
+    )
+
+
+def test_labels_are_no_markup() -> None:
+    assert label('<a href="x">&') == '&lt;a href="x"&gt;&amp;'
+    assert config_label({"A": "<b>", "B": True}) == "A=&lt;b&gt;, B=true"
+
+
+@pytest.mark.parametrize("times", [(58.8,), (58.8, 58.9), (1.0, 2e6), (0.4, 0.5)])
+def test_a_time_axis_has_some_ticks_inside(times: tuple[float, ...]) -> None:
+    axis = time_axis(times)
+    low, high = (10.0**end for end in axis["range"])
+    assert low < min(times) <= max(times) < high
+    assert 1 <= len(axis["tickvals"]) <= 8
+    assert all(low <= tick <= high for tick in axis["tickvals"])
+    assert len(set(axis["ticktext"])) == len(axis["ticktext"])
+
+
+def test_only_what_varied_is_plotted_and_numbers_keep_their_order() -> None:
+    points = [point(0, 1.0, N=16, M=2, T="x"), point(1, 2.0, N=4, M=2, T="a"), point(2, 2.0, N=128, M=2, T="x")]
+    assert varied(points) == ["N", "T"]
+    assert values_of("N", points) == [4, 16, 128]
+    assert values_of("T", points) == ["a", "x"]
+    assert varied([]) == []
+
+
+def test_the_tunable_that_decides_is_the_most_important() -> None:
+    points = [point(at, 10.0 + 5 * (at % 3), DECIDES=at % 3, NOISE=(at * 7919) % 4) for at in range(60)]
+    found = evaluate(points)
+    assert next(iter(found)) == "DECIDES"
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_the_main_line_follows_first_parents_and_ends() -> None:
+    family = {each.number: each for each in (relative(9, 4, 7), relative(4, 1), relative(7, 1), relative(1, 0))}
+    assert main_line(family, 9) == [9, 4, 1]
+    circle = {1: relative(1, 2), 2: relative(2, 1)}
+    assert main_line(circle, 1) == [1, 2]
+
+
+def test_the_device_worked_until_the_result_came() -> None:
+    stages = Stages(render_s=0.5, compile_s=1.5, verify_s=1.0, measure_s=2.0, total_s=9.0)
+    work = Work(
+        worker_id="w",
+        device_uuid="d",
+        job="evaluate",
+        trial=1,
+        granted_at=NOW,
+        ended_at=NOW + timedelta(seconds=9),
+        stages=stages,
+    )
+    compiled, verified, measured = bars(work)
+    assert (compiled.begun, compiled.seconds) == (NOW, 2.0)
+    assert (verified.begun, verified.seconds) == (NOW + timedelta(seconds=6), 1.0)
+    assert (measured.begun, measured.seconds) == (NOW + timedelta(seconds=7), 2.0)
+
+
+def test_slots_are_told_apart_by_as_little_as_possible() -> None:
+    assert short_names(["w GPU-12345678-a", "v GPU-12345678-a"])["w GPU-12345678-a"] == "w · GPU-1234"
+    long = ["w GPU-12345678-aaaa", "w GPU-12345678-bbbb"]
+    assert len(set(short_names(long).values())) == 2
