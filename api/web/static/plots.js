@@ -5,6 +5,12 @@ const EVERY_MS = 8000;
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 const plots = document.getElementById("plots");
+const library = new Promise((done, fail) => { // large: what needs it waits, what does not is there before
+  const script = document.getElementById("plotly");
+  if (window.Plotly) done();
+  script.addEventListener("load", done);
+  script.addEventListener("error", () => fail(new Error("the plotting library did not arrive")));
+});
 const drawn = new Map(); // section -> what was drawn last
 const asked = new Map(); // section -> the query it was asked with
 
@@ -77,6 +83,7 @@ function place(figures, count, titles) {
 }
 
 async function drawFigures(section, plot) {
+  await library;
   const colours = palette();
   const places = place(section.querySelector(".figures"), plot.figures.length, plot.figures.map((figure) => figure.title));
   for (const [at, figure] of plot.figures.entries()) {
@@ -139,9 +146,9 @@ async function draw(section, plot) {
   if (section.dataset.exhibit === "parallel") drawParallel(section, plot);
   else {
     chooser(section, plot);
-    await drawFigures(section, plot);
     section.querySelector(".note").textContent = plot.note;
     drawTable(section, plot.table);
+    await drawFigures(section, plot);
   }
   section.setAttribute("aria-busy", "false");
 }
