@@ -1,6 +1,5 @@
 """The application factory."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
@@ -20,11 +19,14 @@ from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
 from api.access.rule import authorise
 from api.access.throttle import Rate
+from api.chores import Chore, Collector, regularly
 from api.conductor import Conductor
+from api.courier import Courier
 from api.deps import Service
 from api.feed import Feed
 from api.idempotency import Idempotency
-from api.logs import RequestLog
+from api.logs import RequestLog, bind_ids
+from api.metrics import Measured, Metrics, note_route
 from api.origin import OwnOrigin, is_loopback
 from api.routes import (
     artefacts,
@@ -41,6 +43,7 @@ from api.routes import (
     trials,
     workers,
 )
+from api.routes import service as service_routes
 from api.settings import Settings
 from api.wakeup import Wakeup
 from api.web import pages
@@ -55,6 +58,8 @@ PREFIX = "/api/v1"
 MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
+MESSAGES_S = 2.0
+COLLECT_S = 600.0
 
 BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
@@ -83,7 +88,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         lifespan=lambda app: _serving(app, settings, opened),
         generate_unique_id_function=_operation_id,
         responses={"default": {"description": "A problem document", "content": errors.CONTENT}},
-        dependencies=[Depends(authorise), Depends(BEARER)],
+        dependencies=[Depends(bind_ids), Depends(note_route), Depends(authorise), Depends(BEARER)],
         openapi_url=None,  # `api.routes.document` serves it, under a rule like every other route
         docs_url=None,  # the usual documentation pages load their scripts from elsewhere
         redoc_url=None,
@@ -94,6 +99,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OwnOrigin, host=settings.host)
     app.add_middleware(CarefulHeaders)
+    app.add_middleware(Measured)
     app.add_middleware(RequestLog)
     errors.install(app)
     every = (
@@ -110,9 +116,11 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         events,
         tokens,
         document,
+        service_routes,
     )
     for routes in every:
         app.include_router(routes.router, prefix=PREFIX)
+    app.include_router(service_routes.metrics_router)
     pages.install(app)
     return app
 
@@ -143,6 +151,15 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     key = ensure_key(settings.db.file or settings.artefact_folder)
     gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
+    courier = Courier(database, clock=conductor.clock, secret=settings.webhook_secret, private=settings.webhook_private)
+    collector = Collector(
+        database,
+        artefacts,
+        clock=conductor.clock,
+        keep_days=settings.keep_days,
+        artefact_limit_gb=settings.artefact_limit_gb,
+    )
+    metrics = Metrics(database, conductor.clock)
     app.state.service = service = Service(
         settings=settings,
         database=database,
@@ -151,28 +168,25 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         wakeup=wakeup,
         feed=feed,
         gate=gate,
+        courier=courier,
+        collector=collector,
+        metrics=metrics,
     )
     try:
         await run_in_threadpool(conductor.start)
-        sweeper = asyncio.create_task(_sweep(conductor, min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)))
-        yield
-        sweeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sweeper
+        sweep_s = min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)
+        chores = [
+            Chore(name="sweep", every_s=sweep_s, work=conductor.sweep),
+            Chore(name="messages", every_s=MESSAGES_S, work=courier.run),
+            Chore(name="collect", every_s=COLLECT_S, work=collector.run),
+        ]
+        async with regularly(chores, metrics.chore_done):
+            yield
     finally:
         service.end_waits()
         database.close()
         if ownership is not None:
             ownership.release()
-
-
-async def _sweep(conductor: Conductor, every_s: float) -> None:
-    while True:
-        await asyncio.sleep(every_s)
-        try:
-            await run_in_threadpool(conductor.sweep)
-        except Exception:
-            log.exception("sweep failed, it is tried again")
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -23,7 +23,7 @@ from db.archive import Archive
 from db.events import Events
 from db.fleet import Fleet
 from db.leases import Leases, StaleLease
-from db.models import AttemptState
+from db.models import AttemptState, Webhook
 from db.session import Database
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
@@ -80,7 +80,7 @@ class Conductor:
 
     # Searches
 
-    def submit(self, request: SearchRequest) -> int:
+    def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
         """Store a new search with its first job, and begin; returns its id.
 
         Raises:
@@ -91,7 +91,7 @@ class Conductor:
             connected_since = now - timedelta(seconds=CONNECTED_LEASES * self.lease_s)
             row = terms_of(session, request, self.catalogue, connected_since)
         with self.database.write() as session:
-            row.created_at = now
+            row.created_at, row.webhook = now, webhook
             session.add(row)
             session.flush()
             Leases(session).queue(row.id, Baseline(), now=now)

@@ -6,8 +6,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.access.gate import Gate
+from api.chores import Collector
 from api.conductor import Conductor
+from api.courier import Courier
 from api.feed import Feed
+from api.metrics import Metrics
 from api.settings import Settings
 from api.wakeup import Wakeup
 from db.artefacts import Artefacts
@@ -24,6 +27,9 @@ class Service:
     artefacts: Artefacts
     wakeup: Wakeup
     feed: Feed
+    courier: Courier
+    collector: Collector
+    metrics: Metrics
     gate: Gate
 
     def end_waits(self) -> None:

@@ -7,6 +7,7 @@ import uuid
 from typing import Literal
 
 import structlog
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger("http")
@@ -31,6 +32,12 @@ def configure(form: Literal["console", "json"], level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
+
+
+async def bind_ids(request: Request) -> None:
+    """Have every line logged for a request carry the search, trial, attempt or worker that its path names."""
+    ids = {name.removesuffix("_id"): value for name, value in request.path_params.items() if name.endswith("_id")}
+    structlog.contextvars.bind_contextvars(**ids)
 
 
 class RequestLog:

@@ -24,6 +24,10 @@ class Settings(BaseSettings):
         requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
         trusted_proxies: addresses of proxies, with commas, whose X-Forwarded-For and -Proto are believed; ``*``: any.
         allow_family_upload: take bundles, code that runs on the workers, from callers with the role ``author``.
+        webhook_secret: signs the messages of webhooks that name no secret of their own.
+        webhook_private: let webhooks lead to addresses that are not reachable from everywhere.
+        keep_days: how long what no champion needs is kept of a search that has ended; None: for ever.
+        artefact_limit_gb: how large the artefacts may grow together, what champions need apart; None: without limit.
         log_format: ``console`` for people, ``json`` for machines; both on standard error.
     """
 
@@ -40,6 +44,10 @@ class Settings(BaseSettings):
     requests_per_s: float = Field(default=100.0, gt=0)
     trusted_proxies: str = ""
     allow_family_upload: bool = False
+    webhook_secret: str | None = Field(default=None, min_length=16, repr=False)
+    webhook_private: bool = False
+    keep_days: float | None = Field(default=None, gt=0)
+    artefact_limit_gb: float | None = Field(default=None, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -3,13 +3,26 @@
 import statistics
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
 from db.archive import Archive
 from db.champions import Champions
+from db.deliveries import Deliveries
 from db.leases import Leases
-from db.models import AttemptRow, ChampionRow, DeviceRow, FamilyRow, JobRow, SearchRow, TrialRow, WorkerRow
+from db.models import (
+    AttemptRow,
+    ChampionRow,
+    DeliveryRow,
+    DeviceRow,
+    FamilyRow,
+    JobRow,
+    SearchRow,
+    TrialRow,
+    Webhook,
+    WorkerRow,
+)
 from evo.job import EvaluateReport
 from evo.roofline import Roofline
 from evo.view import (
@@ -30,14 +43,17 @@ from evo.view import (
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
     counts = Archive(session).counts([row.id for row in rows])
-    return tuple(_search_view(session, row, counts[row.id], now) for row in rows)
+    told = Deliveries(session).of([row.id for row in rows if row.webhook is not None])
+    return tuple(_search_view(session, row, counts[row.id], now, told.get(row.id)) for row in rows)
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
     return search_views(session, [Archive(session).search(search_id)], now)[0]
 
 
-def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime) -> SearchView:
+def _search_view(
+    session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime, told: DeliveryRow | None
+) -> SearchView:
     best = Archive(session).best(row.id)
     best_us = None if best is None else best.time_us
     baselines = row.baselines.timings if row.baselines else {}
@@ -78,7 +94,7 @@ def _search_view(session: Session, row: SearchRow, counts: dict[str | None, int]
         archived=row.archived_at is not None,
         cost=row.budget.spent(elapsed_s(row, now)),
         warm_start=row.warm_start,
-        webhook=None if row.webhook is None else WebhookView(url=row.webhook.url),
+        webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
     )
 
 
@@ -86,6 +102,18 @@ def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
     for job in confirmations:
         if job.trial is not None and job.verdict is not None:
             yield ChallengeView(trial=job.trial.number, verdict=job.verdict)
+
+
+def _webhook_view(webhook: Webhook, told: DeliveryRow | None) -> WebhookView:
+    """The path of such a URL is often a secret of its own, so only the host is shown."""
+    parts = urlsplit(webhook.url)
+    url = f"{parts.scheme}://{parts.netloc}/…"
+    if told is None:
+        return WebhookView(url=url)
+    given_up = told.next_at is None and told.delivered_at is None
+    return WebhookView(
+        url=url, attempts=told.attempts, delivered_at=told.delivered_at, error=told.error, given_up=given_up
+    )
 
 
 def by_kind(counts: dict[str | None, int]) -> dict[str, int]:

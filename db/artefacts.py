@@ -22,7 +22,7 @@ class Artefacts:
         self.folder = folder
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store bytes under their own digest; storing them again changes nothing.
+        """Store bytes under their own digest; storing them again only makes them young.
 
         Raises:
             InvalidInput: the digest is not that of the content.
@@ -32,6 +32,7 @@ class Artefacts:
         if actual != digest:
             raise InvalidInput("digest", f"the content's SHA-256 is {actual}: send it to that address")
         if (row := session.get(ArtefactRow, digest)) is not None and self._path(digest).exists():
+            row.created_at = now  # somebody relies on it anew: it is not to be collected as an old one
             return row
         try:
             write_whole(self._path(digest), content)
@@ -55,6 +56,10 @@ class Artefacts:
             return row, self._path(digest).read_bytes()
         except FileNotFoundError as error:
             raise NotFound(f"the file of artefact {digest} was removed from {self.folder}") from error
+
+    def remove(self, digest: str) -> None:
+        """Remove a file whose row is no more."""
+        self._path(digest).unlink(missing_ok=True)
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest[2:]

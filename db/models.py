@@ -322,7 +322,7 @@ class DeliveryRow(Base):
     """A message that a search ended; due at `next_at`, which is None once it was delivered or given up."""
 
     __tablename__ = "deliveries"
-    __table_args__ = (Index(None, "next_at"), Index(None, "search_id"))
+    __table_args__ = (Index(None, "next_at"), Index("uq_deliveries_search_id", "search_id", unique=True))
 
     id: Mapped[int] = mapped_column(primary_key=True)
     search_id: Mapped[int]

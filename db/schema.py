@@ -1,5 +1,6 @@
 """The schema's version: every database is brought up to date when it is opened, and a newer one is left alone."""
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -9,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from db.location import Location
+from db.store import StoreUnavailable
 from evo.errors import EvoError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -20,6 +22,26 @@ def configuration() -> Config:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")
     return config
+
+
+@cache
+def head() -> str | None:
+    """The latest migration this version knows."""
+    return ScriptDirectory.from_config(configuration()).get_current_head()
+
+
+def check_schema(connection: Connection) -> None:
+    """Nothing, while the schema is the one that this process was written for.
+
+    Raises:
+        StoreUnavailable: another version has changed it meanwhile.
+    """
+    present = MigrationContext.configure(connection).get_current_revision()
+    if present != head():
+        raise StoreUnavailable(
+            f"the database has the schema {present!r}, and this process knows {head()!r}: start it again with the "
+            "version that changed it"
+        )
 
 
 def upgrade(connection: Connection, location: Location) -> None:

@@ -3,11 +3,12 @@
 from importlib.metadata import version
 
 from fastapi import APIRouter
-from sqlalchemy import text
 
 from api.access.rule import public
 from api.deps import ServiceDep
 from api.schemas import Health
+from db.schema import check_schema
+from db.session import StoreUnavailable
 
 router = APIRouter(tags=["service"])
 
@@ -22,7 +23,9 @@ def get_health() -> Health:
 @router.get("/ready")
 @public
 def get_ready(service: ServiceDep) -> Health:
-    """The database answers, too."""
+    """It takes requests: it is not about to end, and the database answers and has the schema that it knows."""
+    if service.wakeup.closed:
+        raise StoreUnavailable("this process is about to end: ask another one")
     with service.database.read() as session:
-        session.execute(text("SELECT 1"))
+        check_schema(session.connection())
     return Health(status="ready", version=version("kernel-evo"))

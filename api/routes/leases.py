@@ -27,6 +27,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
                 service.conductor.claim, body.worker_id, body.device_uuid, body.count, body.holding, body.unable
             )
             left_s = deadline - time.monotonic()
+            service.metrics.claimed(len(reply.leases))
             if reply.leases or reply.drain or left_s <= 0 or service.wakeup.closed:
                 return reply
             await set_within(woken, left_s)
@@ -38,7 +39,9 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 @allow("worker")
 def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
-    return service.conductor.report(attempt_id, body.token, body.report)
+    receipt = service.conductor.report(attempt_id, body.token, body.report)
+    service.metrics.reported("repeated" if receipt.repeated else "accepted")
+    return receipt
 
 
 @router.post("/results")
@@ -46,7 +49,10 @@ def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
 def report_results(body: Results, service: ServiceDep) -> ResultsReply:
     """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
     deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
-    return ResultsReply(answers=service.conductor.report_many(deliveries))
+    answers = service.conductor.report_many(deliveries)
+    for answer in answers:
+        service.metrics.reported(answer.status)
+    return ResultsReply(answers=answers)
 
 
 @router.post("/attempts/{attempt_id}/release", status_code=204)

@@ -38,7 +38,8 @@ class SearchQuery(PageQuery):
 @allow("submitter")
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
     """Start a search. The family must be registered, and a connected worker must offer the device."""
-    return _view(service, service.conductor.submit(body))
+    webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
+    return _view(service, service.conductor.submit(body, webhook))
 
 
 @router.get("")

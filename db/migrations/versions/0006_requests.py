@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_deliveries"),
     )
     op.create_index("ix_deliveries_next_at", "deliveries", ["next_at"])
-    op.create_index("ix_deliveries_search_id", "deliveries", ["search_id"])
+    op.create_index("uq_deliveries_search_id", "deliveries", ["search_id"], unique=True)
     op.create_table(
         "answers",
         sa.Column("key", sa.String(length=64), nullable=False),

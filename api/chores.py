@@ -1,0 +1,110 @@
+"""What a service does by itself, again and again: sweeping leases, delivering messages, collecting what is old."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+
+from api.active import Clock
+from db.artefacts import Artefacts
+from db.retention import collect_artefacts, collect_log, collect_searches
+from db.session import Database
+from evo.view import Collected
+
+log = structlog.get_logger("chores")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chore:
+    """Done every so many seconds, in a thread; one that fails is logged, and done again the next time."""
+
+    name: str
+    every_s: float
+    work: Callable[[], object]
+
+
+@contextlib.asynccontextmanager
+async def regularly(chores: list[Chore], done: Callable[[str, float], None]) -> AsyncIterator[None]:
+    """Do chores as long as the block lasts.
+
+    Args:
+        done: told the name and the seconds of each time one was done.
+    """
+    tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _repeat(chore: Chore, done: Callable[[str, float], None]) -> None:
+    while True:
+        await asyncio.sleep(chore.every_s)
+        began = time.perf_counter()
+        try:
+            await run_in_threadpool(chore.work)
+        except Exception:
+            log.exception("a chore failed, it is tried again", chore=chore.name)
+        done(chore.name, time.perf_counter() - began)
+
+
+class _Undone(Exception):
+    """Ends a transaction without a trace."""
+
+
+class Collector:
+    """Keeps database and artefact store within what they may take.
+
+    Args:
+        keep_days, artefact_limit_gb: as in the settings; None: no limit.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: Artefacts,
+        *,
+        clock: Clock,
+        keep_days: float | None = None,
+        artefact_limit_gb: float | None = None,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._clock = clock
+        self._keep_days = keep_days
+        self._artefact_limit_gb = artefact_limit_gb
+
+    def run(self) -> None:
+        """What the settings ask for; and what nobody may ask for any more."""
+        with self._database.write() as session:
+            collect_log(session, self._clock())
+        collected = self.collect(keep_days=self._keep_days, artefact_limit_gb=self._artefact_limit_gb)
+        if collected != Collected(bytes_kept=collected.bytes_kept):
+            log.info("collected", **vars(collected))
+
+    def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
+        """Take out what is beyond these limits; `dry_run` only says what that would be."""
+        now, searches, artefacts, doomed = self._clock(), Collected(), Collected(), list[str]()
+        with contextlib.suppress(_Undone), self._database.write() as session:
+            if keep_days is not None:
+                searches = collect_searches(session, now - timedelta(days=keep_days))
+            if artefact_limit_gb is not None:
+                artefacts, doomed = collect_artefacts(session, int(artefact_limit_gb * 1e9), now)
+            if dry_run:
+                raise _Undone
+        for digest in () if dry_run else doomed:
+            self._store.remove(digest)
+        return Collected(
+            searches_deleted=searches.searches_deleted,
+            searches_thinned=searches.searches_thinned,
+            artefacts_deleted=artefacts.artefacts_deleted,
+            bytes_freed=artefacts.bytes_freed,
+            bytes_kept=artefacts.bytes_kept,
+        )

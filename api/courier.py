@@ -1,0 +1,135 @@
+"""Tells those who asked for it that a search has ended: once it is told, or given up after a day of trying.
+
+Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import httpx
+import structlog
+
+from api.active import Clock
+from api.outbound import Target, post, target_of
+from api.schemas import Webhook as WebhookRequest
+from api.summaries import search_summaries
+from db.columns import adapter
+from db.deliveries import Deliveries
+from db.models import DeliveryRow, Webhook
+from db.session import Database
+from evo.errors import InvalidInput
+from evo.event import SearchEvent
+
+log = structlog.get_logger("courier")
+
+Post = Callable[[Target, bytes, Mapping[str, str]], int]
+PREFIX = "whsec_"
+"""Before a secret that is written in base 64."""
+
+
+class Courier:
+    """Safe to run in several processes at once.
+
+    Args:
+        secret: the service's own, for messages whose receiver named none.
+        private: whether messages may be sent to addresses that are not reachable from everywhere.
+    """
+
+    def __init__(
+        self, database: Database, *, clock: Clock, secret: str | None, private: bool, send: Post = post
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._secret = secret
+        self._private = private
+        self._send = send
+
+    def accepted(self, webhook: WebhookRequest) -> Webhook:
+        """What is stored with a search.
+
+        Raises:
+            InvalidInput: the URL may not be told, or there is no secret to sign with.
+        """
+        target_of(webhook.url, private=self._private)
+        secret = webhook.secret or self._secret
+        if secret is None:
+            raise InvalidInput(
+                "webhook.secret", "is needed to sign the message: give one, or KERNEL_EVO_WEBHOOK_SECRET to the service"
+            )
+        _key(secret)
+        return Webhook(url=webhook.url, secret=secret)
+
+    def run(self) -> None:
+        """Note what has ended, and deliver what is due."""
+        now = self._clock()
+        with self._database.read() as session:
+            anything = Deliveries(session).pending(now)
+        if not anything:
+            return
+        with self._database.write() as session:
+            deliveries = Deliveries(session)
+            for row in deliveries.unannounced():
+                deliveries.note(row, _message(search_summaries(session, [row.id], now)[0], now), now)
+        with self._database.write() as session:
+            due = Deliveries(session).due(now)
+        for delivery in due:
+            self._deliver(delivery)
+
+    def _deliver(self, delivery: DeliveryRow) -> None:
+        error = self._tried(delivery)
+        now = self._clock()
+        with self._database.write() as session:
+            if error is None:
+                Deliveries(session).delivered(delivery.id, now)
+            else:
+                Deliveries(session).failed(delivery.id, error, now)
+        told = {"search": delivery.search_id, "attempts": delivery.attempts}
+        if error is None:
+            log.info("webhook delivered", **told)
+        else:
+            log.warning("webhook not delivered", **told, error=error)
+
+    def _tried(self, delivery: DeliveryRow) -> str | None:
+        """One attempt; what went wrong, or None."""
+        body = delivery.message.encode()
+        try:
+            target = target_of(delivery.url, private=self._private)
+            status = self._send(target, body, signed(delivery.secret, f"msg_{delivery.id}", self._clock(), body))
+        except InvalidInput as refused:
+            return refused.reason
+        except httpx.HTTPError as failure:
+            return f"{type(failure).__name__}: {failure}"
+        return None if 200 <= status < 300 else f"it answered {status}"
+
+
+def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The headers of a message: its id, stays the same when it is sent again, when it was sent, and the signature."""
+    timestamp = str(int(at.timestamp()))
+    content = f"{message_id}.{timestamp}.".encode() + body
+    signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise InvalidInput("webhook.secret", f"what follows {PREFIX} is not base 64") from None
+
+
+def _message(search: SearchEvent, now: datetime) -> str:
+    data: Any = adapter(SearchEvent).dump_python(search, mode="json")
+    return json.dumps({"type": f"search.{search.state}", "timestamp": now.isoformat(), "data": data})

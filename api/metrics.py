@@ -1,0 +1,125 @@
+"""Figures for Prometheus: what this process did, and how the whole service stands."""
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.active import Clock
+from db.census import Census, census
+from db.session import Database
+
+PREFIX = "/api/v1"
+KEPT_S = 5.0
+"""Counting everything takes a while in a large database: scrapes closer together get the same figures."""
+
+SEEN = timedelta(minutes=3)
+"""A worker heard of within that time counts as there."""
+
+
+class Metrics:
+    """One registry for each application, so that several in one process do not meet."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Histogram(
+            "kernel_evo_request_seconds",
+            "Requests answered; a stream counts until its answer begins.",
+            ("method", "route", "status"),
+            buckets=(0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0),
+            registry=self.registry,
+        )
+        self._claims = Counter("kernel_evo_claims", "Jobs handed out.", registry=self.registry)
+        self._reports = Counter("kernel_evo_reports", "Results handed in.", ("answer",), registry=self.registry)
+        self._chores = Histogram("kernel_evo_chore_seconds", "Regular work.", ("chore",), registry=self.registry)
+        self.registry.register(_Standing(database, clock))
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    def claimed(self, jobs: int) -> None:
+        self._claims.inc(jobs)
+
+    def reported(self, answer: str) -> None:
+        self._reports.labels(answer).inc()
+
+    def chore_done(self, chore: str, seconds: float) -> None:
+        self._chores.labels(chore).observe(seconds)
+
+    def text(self) -> bytes:
+        """The exposition format, version 0.0.4."""
+        return generate_latest(self.registry)
+
+
+class _Standing(Collector):
+    """What the database says; the same from every process of the service."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: tuple[float, Census] | None = None
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        standing = self._standing()
+        yield _gauge("searches", "Searches by state.", "state", standing.searches)
+        yield _gauge("trials", "Trials by outcome.", "outcome", standing.trials)
+        yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", standing.queued)
+        for name, text, value in (
+            ("live_leases", "Leases that stand.", standing.live_leases),
+            ("workers", "Workers heard of in the last three minutes.", standing.workers),
+            ("artefact_bytes", "Size of the artefact store.", standing.artefact_bytes),
+            ("pending_messages", "Webhook messages not delivered yet.", standing.pending_messages),
+        ):
+            yield GaugeMetricFamily(f"kernel_evo_{name}", text, value=value)
+
+    def _standing(self) -> Census:
+        if self._known is None or time.monotonic() - self._known[0] > KEPT_S:
+            with self._database.read() as session:
+                self._known = time.monotonic(), census(session, self._clock() - SEEN)
+        return self._known[1]
+
+
+def _gauge(name: str, text: str, label: str, counts: dict[str, int]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(f"kernel_evo_{name}", text, labels=[label])
+    for value, count in counts.items():
+        gauge.add_metric([value], count)
+    return gauge
+
+
+class Measured:
+    """Counts every request under the route that answered it: names in its path are no labels."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, counted = time.perf_counter(), False
+
+        async def send_counted(message: Message) -> None:
+            nonlocal counted
+            if message["type"] == "http.response.start" and not counted:
+                counted = True
+                seconds = time.perf_counter() - began
+                metrics: Metrics = scope["app"].state.service.metrics
+                metrics.answered(scope["method"], scope["state"].get("route", "none"), message["status"], seconds)
+            await send(message)
+
+        scope.setdefault("state", {})
+        await self.app(scope, receive, send_counted)
+
+
+async def note_route(request: Request) -> None:
+    """Tell `Measured` which route it came to, by its template."""
+    prefix = PREFIX if request.url.path.startswith(PREFIX) else ""
+    request.state.route = prefix + getattr(request.scope["route"], "path", "")

@@ -1,0 +1,99 @@
+"""Requests that the service sends to addresses which its users name: not into the network that it stands in.
+
+A name is resolved once, and the very address that was looked at is connected to: between looking and sending, a
+hostile name server could give another one.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+
+from evo.errors import InvalidInput
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Sequence[Address]]
+
+TIMEOUT_S = 10.0
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a URL leads: `url` has the address in place of the name, which `host` keeps."""
+
+    url: str
+    host: str
+    name: str
+
+
+def resolved(name: str, port: int) -> Sequence[Address]:
+    """Every address of a name.
+
+    Raises:
+        OSError: it has none.
+    """
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+
+
+def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target:
+    """Look at a URL before anything is sent to it.
+
+    Args:
+        private: whether addresses that are not reachable from everywhere are all right.
+
+    Raises:
+        InvalidInput: it is no URL of the web, its name is unknown, or it leads into a private network.
+    """
+    try:
+        parts = urlsplit(url)
+        name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise InvalidInput("webhook.url", "is not a URL") from None
+    if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
+        raise InvalidInput("webhook.url", "must be an http:// or https:// URL without a user name")
+    try:
+        addresses = resolve(name, port)
+    except (OSError, ValueError):
+        raise InvalidInput("webhook.url", f"the name {name} cannot be resolved") from None
+    if not private and (hidden := [address for address in addresses if not is_public(address)]):
+        raise InvalidInput(
+            "webhook.url",
+            f"{name} is {hidden[0]}, which is not reachable from everywhere; where the service may send into its own "
+            "network, it is started with KERNEL_EVO_WEBHOOK_PRIVATE=true",
+        )
+    first = addresses[0]
+    literal = f"[{first}]" if first.version == 6 else str(first)
+    path = parts.path or "/"
+    query = f"?{parts.query}" if parts.query else ""
+    return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=parts.netloc, name=name)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address, and the IPv4 one that it may stand for, is reachable from everywhere."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not address.is_multicast
+
+
+def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
+    """Send a body; the status that came back. Redirects are not followed.
+
+    Raises:
+        httpx.HTTPError: nothing came back.
+    """
+    told = {"Host": target.host, **headers}
+    named = {"sni_hostname": target.name}  # the certificate is that of the name, whichever address it was found at
+    with (
+        httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
+        client.stream("POST", target.url, content=content, headers=told, extensions=named) as answer,
+    ):
+        return answer.status_code

@@ -1,0 +1,38 @@
+"""Looking after a service: its figures, and what it may forget."""
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from api.access.rule import allow
+from api.deps import ServiceDep
+from api.schemas import Body
+from evo.view import Collected
+
+router = APIRouter(tags=["service"])
+metrics_router = APIRouter(include_in_schema=False)
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Collection(Body):
+    """Limits for this once; null is none. `dry_run` only says what would go."""
+
+    keep_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    artefact_limit_gb: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    dry_run: bool = False
+
+
+@router.post("/collect")
+@allow("admin")
+def collect(body: Collection, service: ServiceDep) -> Collected:
+    """Take out searches that ended longer ago, and artefacts beyond a size; never what a champion rests on."""
+    return service.collector.collect(
+        keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
+    )
+
+
+@metrics_router.get("/metrics")
+@allow("viewer")
+def get_metrics(service: ServiceDep) -> Response:
+    """Figures for Prometheus."""
+    return Response(service.metrics.text(), media_type=PROMETHEUS)

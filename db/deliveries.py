@@ -1,0 +1,71 @@
+"""Messages that a search ended: noted, due, delivered or given up. All of it outlives the process that began it."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import exists, select, update
+from sqlalchemy.orm import Session
+
+from db.models import DeliveryRow, SearchRow
+from evo.lifecycle import TERMINAL
+
+PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
+"""Between two attempts; after the last one a message is given up, a day and some hours after the first."""
+
+UNDER_WAY_S = 60.0
+"""How long one attempt is left to the process that began it."""
+
+
+class Deliveries:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def unannounced(self, limit: int = 20) -> Sequence[SearchRow]:
+        """Searches that have ended, somebody wants to be told of, and no message is noted for."""
+        query = select(SearchRow).where(
+            SearchRow.webhook.is_not(None),
+            SearchRow.state.in_(TERMINAL),
+            ~exists().where(DeliveryRow.search_id == SearchRow.id),
+        )
+        return self.session.scalars(query.order_by(SearchRow.id).limit(limit)).all()
+
+    def pending(self, now: datetime) -> bool:
+        """Whether there is anything to note or to deliver."""
+        due = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).limit(1)
+        return self.session.scalar(due) is not None or bool(self.unannounced(1))
+
+    def note(self, search: SearchRow, message: str, now: datetime) -> None:
+        """Have a message delivered."""
+        assert search.webhook is not None, "only a search with a webhook has somebody to tell"
+        url, secret = search.webhook.url, search.webhook.secret
+        row = DeliveryRow(search_id=search.id, url=url, secret=secret, message=message, created_at=now, next_at=now)
+        self.session.add(row)
+
+    def due(self, now: datetime, limit: int = 20) -> Sequence[DeliveryRow]:
+        """Messages to deliver now; no other process takes them meanwhile."""
+        waiting = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).order_by(DeliveryRow.next_at).limit(limit)
+        taken = (
+            update(DeliveryRow)
+            .where(DeliveryRow.id.in_(waiting), DeliveryRow.next_at <= now)
+            .values(next_at=now + timedelta(seconds=UNDER_WAY_S), attempts=DeliveryRow.attempts + 1)
+            .returning(DeliveryRow)
+        )
+        return self.session.scalars(taken.execution_options(synchronize_session=False)).all()
+
+    def delivered(self, delivery_id: int, now: datetime) -> None:
+        row = self.session.get_one(DeliveryRow, delivery_id)
+        row.next_at, row.delivered_at, row.error = None, now, None
+
+    def failed(self, delivery_id: int, error: str, now: datetime) -> None:
+        """Try again later, unless it was the last attempt."""
+        row = self.session.get_one(DeliveryRow, delivery_id)
+        again = row.attempts <= len(PAUSES_S)
+        row.error = error
+        row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
+
+    def of(self, search_ids: Collection[int]) -> dict[int, DeliveryRow]:
+        """The messages of searches."""
+        rows = self.session.scalars(select(DeliveryRow).where(DeliveryRow.search_id.in_(search_ids)))
+        return {row.search_id: row for row in rows}

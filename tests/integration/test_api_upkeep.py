@@ -1,0 +1,290 @@
+"""What a service does by itself: messages that a search ended, collecting what is old, figures and readiness."""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from api import outbound
+from api.chores import Collector
+from api.courier import Courier
+from api.logs import configure
+from api.outbound import Target, is_public, target_of
+from api.schemas import SearchRequest, Webhook
+from db.archive import Archive
+from db.artefacts import Artefacts
+from db.census import census
+from db.deliveries import PAUSES_S, Deliveries
+from evo.errors import InvalidInput, NotFound
+from evo.job import ConfirmReport, Evaluate, EvaluateReport
+from evo.view import Collected
+from tests.integration.local import Local, local
+from tests.integration.stage import DIGEST, QUICK, Stage, answer, toy_time_us
+
+HOOK = Webhook(url="http://8.8.8.8/hook?a=1", secret="whsec_" + base64.b64encode(b"0123456789abcdef").decode())
+
+
+# Messages
+
+
+class Receiver:
+    """Stands in for the network; gives one prepared answer after the other."""
+
+    def __init__(self, *answers: int | Exception) -> None:
+        self.answers = list(answers)
+        self.got: list[tuple[Target, bytes, Mapping[str, str]]] = []
+
+    def send(self, target: Target, content: bytes, headers: Mapping[str, str]) -> int:
+        self.got.append((target, content, headers))
+        given = self.answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+def courier_of(stage: Stage, receiver: Receiver) -> Courier:
+    return Courier(stage.database, clock=lambda: stage.now, secret=None, private=False, send=receiver.send)
+
+
+def ended_with_hook(stage: Stage, courier: Courier) -> int:
+    stage.register_family()
+    stage.register_worker()
+    request = SearchRequest.model_validate(
+        {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, "budget": {"trials": 1}}
+    )
+    search = stage.conductor.submit(request, courier.accepted(HOOK))
+    list(stage.play())
+    return search
+
+
+def test_a_message_is_signed_and_delivered_once_by_one_of_two_processes(stage: Stage) -> None:
+    receiver = Receiver(204)
+    search = ended_with_hook(stage, courier_of(stage, receiver))
+    for _ in range(2):
+        courier_of(stage, receiver).run()
+    ((target, content, headers),) = receiver.got
+    assert (target.url, target.host) == ("http://8.8.8.8:80/hook?a=1", "8.8.8.8")
+    told = json.loads(content)
+    assert (told["type"], told["data"]["id"], told["data"]["counts"]) == ("search.finished", search, {"measured": 1})
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + content
+    expected = base64.b64encode(hmac.new(b"0123456789abcdef", signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    webhook = stage.view(search).webhook
+    assert webhook is not None
+    assert (webhook.url, webhook.delivered_at, webhook.attempts) == ("http://8.8.8.8/…", stage.now, 1)
+
+
+def test_a_message_is_tried_again_later_also_by_the_next_process_and_given_up_in_the_end(stage: Stage) -> None:
+    failures: list[int | Exception] = [500, httpx.ConnectError("refused"), 302, *[404] * (len(PAUSES_S) - 2)]
+    receiver = Receiver(*failures)
+    search = ended_with_hook(stage, courier_of(stage, receiver))
+    for pause_s in (*PAUSES_S, 10**6):
+        courier_of(stage, receiver).run()
+        courier_of(stage, receiver).run()
+        stage.wait(pause_s)
+    courier_of(stage, receiver).run()
+    assert receiver.answers == []
+    assert len({headers["webhook-id"] for _, _, headers in receiver.got}) == 1
+    webhook = stage.view(search).webhook
+    assert webhook is not None
+    assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "it answered 404", None)
+
+
+def test_a_message_whose_process_died_is_taken_up_by_another(stage: Stage) -> None:
+    receiver = Receiver(200)
+    courier = courier_of(stage, receiver)
+    ended_with_hook(stage, courier)
+    with pytest.MonkeyPatch.context() as dying:
+        dying.setattr(Courier, "_deliver", lambda *_: None)
+        courier.run()
+    courier.run()
+    assert receiver.got == []
+    stage.wait(61)
+    courier.run()
+    assert len(receiver.got) == 1
+    with stage.database.read() as session:
+        assert not Deliveries(session).pending(stage.now + timedelta(days=9))
+
+
+PRIVATE = """
+127.0.0.1 10.1.2.3 169.254.169.254 192.168.0.1 0.0.0.0 100.64.0.1 224.0.0.1
+::1 fe80::1 fd00::1 ::ffff:127.0.0.1 64:ff9b::a00:1 2002:7f00:1::
+"""
+
+
+@pytest.mark.parametrize("address", PRIVATE.split())
+def test_private_networks_are_kept_from_messages(address: str) -> None:
+    given = [ipaddress.ip_address("8.8.8.8"), ipaddress.ip_address(address)]
+    assert [is_public(each) for each in given] == [True, False]
+    with pytest.raises(InvalidInput, match="not reachable from everywhere"):
+        target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
+
+
+def test_a_message_goes_to_the_very_address_that_was_looked_at() -> None:
+    found = target_of(
+        "https://name.example/p", private=False, resolve=lambda *_: [ipaddress.ip_address("2606:4700::1111")]
+    )
+    assert found == Target(url="https://[2606:4700::1111]:443/p", host="name.example", name="name.example")
+    for wrong in ("ftp://x/", "http:///x", "http://user@8.8.8.8/", "http://8.8.8.8:99999/", "http://8.8.8.8/\n", "x"):
+        with pytest.raises(InvalidInput, match=r"webhook\.url"):
+            target_of(wrong, private=True, resolve=lambda *_: [ipaddress.ip_address("8.8.8.8")])
+
+
+def test_an_address_with_a_name_that_is_not_known_is_refused() -> None:
+    def unknown(name: str, port: int) -> list[outbound.Address]:
+        raise OSError("no such name")
+
+    with pytest.raises(InvalidInput, match="cannot be resolved"):
+        target_of("http://nobody.invalid/", private=True, resolve=unknown)
+
+
+# Collecting
+
+
+def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    with stage.database.write() as session:
+        store.put(session, digest, content, media_type="text/plain", now=stage.now)
+    return digest
+
+
+def test_what_is_old_goes_and_what_champions_rest_on_stays(stage: Stage, tmp_path: Path) -> None:
+    store = Artefacts(tmp_path / "artefacts")
+    collector = Collector(stage.database, store, clock=lambda: stage.now)
+    source, unused = with_artefact(stage, store, b"s" * 600), with_artefact(stage, store, b"u" * 500)
+    crowned = stage.submit(budget={"trials": 3})
+    while claimed := stage.claim():
+        report: Any = answer(claimed[0])
+        if isinstance(claimed[0].job, Evaluate) and toy_time_us(claimed[0].job.config) > 0:
+            assert isinstance(report, EvaluateReport)
+            report = EvaluateReport(outcome=report.outcome, artefacts={"source": source}, binary_digest=None)
+        assert not isinstance(report, ConfirmReport) or report.artefacts == {}
+        stage.conductor.report(claimed[0].attempt_id, claimed[0].token, report)
+    plain, kept, running = (stage.submit(seed=seed, problem="N=32") for seed in (1, 2, 3))
+    for search in (plain, kept):
+        stage.conductor.command(search, "cancel")
+    with stage.database.write() as session:
+        Archive(session).search(kept).archived_at = stage.now
+    stage.wait(2 * 86400)
+    assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
+    limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
+    expected = Collected(searches_deleted=1, searches_thinned=1, artefacts_deleted=1, bytes_freed=500, bytes_kept=600)
+    assert collector.collect(**limits, dry_run=True) == expected
+    assert collector.collect(**limits) == expected
+    assert collector.collect(**limits) == Collected(bytes_kept=600)
+    with stage.database.read() as session:
+        assert store.get(session, source)[1] == b"s" * 600
+        with pytest.raises(NotFound):
+            store.get(session, unused)
+        assert census(session, stage.now).searches == {"finished": 1, "cancelled": 1, "running": 1}
+    (champion,) = stage.champions()
+    best, *others = sorted(stage.trials(crowned), key=lambda trial: trial.time_us or 0.0)
+    assert (best.number, best.artefacts) == (champion.trial_number, {"source": source})
+    assert [trial.artefacts for trial in others] == [{}, {}]
+    assert all(trial.outcome is not None for trial in others)
+    with pytest.raises(NotFound):
+        stage.view(plain)
+    assert stage.view(running).state == "running"
+
+
+# One service
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Local]:
+    with local(tmp_path / "evo.db", webhook_private=True, webhook_secret="s" * 16) as rest:
+        rest.prepare()
+        yield rest
+
+
+def test_a_message_arrives_over_the_network(rest: Local) -> None:
+    arrived = threading.Event()
+    got: list[bytes] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.end_headers()
+            arrived.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        search = rest.submit(budget={"trials": 1}, webhook={"url": f"http://localhost:{server.server_port}/secret"})
+        rest.play()
+        assert arrived.wait(60)
+    assert json.loads(got[0])["data"]["id"] == search["id"]
+    assert "secret" not in json.dumps(rest.http.get(f"/searches/{search['id']}").json()["webhook"])
+
+
+def test_figures_for_prometheus(rest: Local) -> None:
+    rest.submit()
+    rest.submit(seed=1)
+    for _ in range(3):
+        rest.report(rest.claim()[0])
+    lease = rest.claim()[0]
+    rest.http.get("/searches/1")
+    rest.http.get("/searches/2")
+    root = str(rest.http.base_url).removesuffix("/api/v1/")
+    response = httpx.get(f"{root}/metrics", timeout=60)
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = dict(re.findall(r"^(kernel_evo\S+) (\S+)$", response.text, re.MULTILINE))
+    assert found['kernel_evo_searches{state="running"}'] == "2.0"
+    assert found['kernel_evo_trials{outcome="measured"}'] == "2.0"
+    assert found['kernel_evo_trials{outcome="pending"}'] == "1.0"
+    assert found['kernel_evo_queued_jobs{kind="baseline"}'] == "1.0"
+    assert (found["kernel_evo_live_leases"], found["kernel_evo_workers"]) == ("1.0", "1.0")
+    assert found["kernel_evo_claims_total"] == "4.0"
+    assert found['kernel_evo_reports_total{answer="accepted"}'] == "3.0"
+    route = 'kernel_evo_request_seconds_count{method="GET",route="/api/v1/searches/{search_id}",status="200"}'
+    assert found[route] == "2.0", [name for name in found if "request" in name]
+    assert lease.attempt_id
+
+
+def test_a_collection_by_hand(rest: Local) -> None:
+    assert rest.http.post("/collect", json={"keep_days": 1, "dry_run": True}).json()["searches_deleted"] == 0
+    assert rest.http.post("/collect", json={"keep_days": 0}).json()["field"] == "keep_days"
+
+
+def test_a_service_is_ready_while_it_takes_requests_and_knows_the_schema(
+    rest: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rest.http.get("/ready").status_code == 200
+    monkeypatch.setattr("db.schema.head", lambda: "9999")
+    response = rest.http.get("/ready")
+    assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
+    assert "9999" in response.json()["detail"]
+    monkeypatch.undo()
+    monkeypatch.setattr(rest.service.wakeup, "closed", True)
+    assert "about to end" in rest.http.get("/ready").json()["detail"]
+    assert rest.http.get("/health").status_code == 200
+
+
+def test_lines_of_the_log_carry_the_ids_of_what_they_are_about(rest: Local) -> None:
+    configure("console", "debug")
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        rest.http.get("/searches/77")
+        rest.submit()
+        lease = rest.claim()[0]
+        rest.http.post(f"/attempts/{lease.attempt_id}/release", json={"token": lease.token, "reason": "x"})
+    configure("console", "error")
+    asked = [line for line in lines if line["event"] == "request"]
+    assert [line["search"] for line in asked if "search" in line] == ["77"]
+    (released,) = [line for line in lines if line["event"] == "lease released"]
+    assert released["attempt"] == lease.attempt_id
+    assert len({line["request"] for line in asked}) == len(asked)
