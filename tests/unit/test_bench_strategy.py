@@ -19,7 +19,7 @@ from tests.bench.strategy.field import Field
 from tests.bench.strategy.ground import SPACES, Ground, load, of, paths
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
-from tests.bench.strategy.scores import by_evaluations, by_time, improvement, mean_over_spaces, moments_s
+from tests.bench.strategy.scores import by_evaluations, by_time, figure, improvement, mean_over_spaces, moments_s
 from tests.bench.strategy.simulate import Simulation
 
 FAILED = "RuntimeFailedConfig"
@@ -85,15 +85,16 @@ def test_the_score_is_the_mean_improvement_of_the_median_run() -> None:
     space = ground([float(time) for time in range(1, 301)])
     rows = np.array([np.full(200, 1e3), np.full(200, 5e3), np.full(200, 1e6)])
     expected = expected_us(space.falling_us, np.arange(10.0, 101.0))
-    assert by_evaluations(space, rows, 100) == pytest.approx(np.mean((expected - 5e3) / (expected - 1e3)))
-    assert by_evaluations(space, rows[:1], 200) == pytest.approx(1.0)
-    assert by_time(space, np.full((3, 50), 1e3)) == pytest.approx(1.0)
+    assert by_evaluations(space, rows, (100,))[0] == pytest.approx(np.mean((expected - 5e3) / (expected - 1e3)))
+    assert by_evaluations(space, rows[:1], (100, 200)).tolist() == pytest.approx([1.0, 1.0])
+    assert by_time(space, np.full((3, 50), 1e3)).tolist() == pytest.approx([1.0])
 
 
 def test_an_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
     rng = np.random.default_rng(0)
     narrow, wide = ([rng.normal(0.5, spread, (40, 1))] for spread in (0.01, 0.2))
-    figures = [mean_over_spaces(each, lambda _, runs: float(np.median(runs)), rng)[0] for each in (narrow, wide)]
+    found = [mean_over_spaces(each, lambda _, runs: np.median(runs, axis=0), rng) for each in (narrow, wide)]
+    figures = [figure(float(estimates[0]), draws[:, 0]) for estimates, draws in found]
     assert all(each.low < each.estimate < each.high for each in figures)
     assert figures[1].high - figures[1].low > 5 * (figures[0].high - figures[0].low)
 

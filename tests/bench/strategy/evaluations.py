@@ -13,6 +13,7 @@ from tests.bench.strategy.run import Course
 from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_over_spaces
 
 BUDGET = 200
+HORIZONS = (100, BUDGET)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Standing:
         harsh_ratio: the mean over the spaces of the median after 200.
         least_distinct: distinct valid evaluations of the shortest run, 200 at most.
         asks: proposals for each evaluation.
-        draws: resampled values of p200.
+        draws: resampled values of p100 and p200.
     """
 
     seeds: int
@@ -60,28 +61,24 @@ def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, d
 
 def standing(field: Field, name: str) -> Standing:
     curves = field.curves(name, lambda place, run: run.best_us(field.grounds[place], BUDGET))
-    draws: dict[str, Floats] = {}
-    figures = {}
-    for upto in (100, BUDGET):
-        rng = np.random.default_rng(0)
-        figures[upto], draws[f"p{upto}"] = mean_over_spaces(
-            curves, lambda place, each, upto=upto: by_evaluations(field.grounds[place], each, upto), rng
-        )
+    estimates, draws = mean_over_spaces(
+        curves, lambda place, each: by_evaluations(field.grounds[place], each, HORIZONS), np.random.default_rng(0)
+    )
+    scores = [by_evaluations(ground, each, HORIZONS)[-1] for ground, each in zip(field.grounds, curves, strict=True)]
     ratios = [each / ground.optimum_us for each, ground in zip(curves, field.grounds, strict=True)]
     pooled = np.concatenate(ratios)
     runs = [run for space in field.runs[name] for run in space]
-    scores = [by_evaluations(ground, each, BUDGET) for ground, each in zip(field.grounds, curves, strict=True)]
     return Standing(
         seeds=len(curves[0]),
-        p100=figures[100],
-        p200=figures[BUDGET],
+        p100=figure(float(estimates[0]), draws[:, 0]),
+        p200=figure(float(estimates[1]), draws[:, 1]),
         p200_by_space=scores,
         ratios=[float(np.median(pooled[:, count - 1])) for count in (50, 100, BUDGET)],
         mean_ratio=float(pooled[:, -1].mean()),
         harsh_ratio=float(np.mean([np.median(each[:, -1]) for each in ratios])),
         least_distinct=min(min(BUDGET, len(set(run.places))) for run in runs),
         asks=float(np.mean([run.asks / max(1, len(run.places)) for run in runs])),
-        draws=draws,
+        draws={"p100": draws[:, 0], "p200": draws[:, 1]},
     )
 
 

@@ -10,7 +10,7 @@ from tests.bench.strategy.field import Effort, Field, gather
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course
-from tests.bench.strategy.scores import Figure, by_time, mean_over_spaces, moments_s
+from tests.bench.strategy.scores import Figure, by_time, figure, mean_over_spaces, moments_s
 
 WORKERS = 8
 
@@ -53,10 +53,10 @@ def _score(field: Field, name: str, workers: int, share: float) -> Figure:
     curves = field.curves(
         name, lambda place, run: run.best_us_at(grounds[place], moments_s(grounds[place], workers, share))
     )
-    scored, _ = mean_over_spaces(
+    estimates, draws = mean_over_spaces(
         curves, lambda place, each: by_time(grounds[place], each, share), np.random.default_rng(0)
     )
-    return scored
+    return figure(float(estimates[0]), draws[:, 0])
 
 
 def _asking_ms(field: Field, name: str) -> float:

@@ -17,7 +17,7 @@ FROM = 10
 POINTS = 50
 """Equidistant moments of the time axis."""
 
-RESAMPLED = 500
+RESAMPLED = 300
 LEVEL = 0.95
 
 
@@ -37,17 +37,18 @@ def improvement(random_us: Floats, found_us: Floats, optimum_us: float) -> Float
     return np.where(room > 0, (random_us - found) / np.where(room > 0, room, 1.0), 1.0)
 
 
-def by_evaluations(ground: Ground, curves_us: Floats, upto: int) -> float:
-    """The mean of P(10) … P(upto); curves of shape (seeds, at least upto)."""
-    points = np.arange(FROM, upto + 1)
+def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Floats:
+    """The mean of P(10) … P(n) for each n of `upto`; curves of shape (seeds, at least the last n)."""
+    points = np.arange(FROM, max(upto) + 1)
     random_us = expected_us(ground.falling_us, points.astype(float))
-    return float(improvement(random_us, _middle(curves_us[:, points - 1]), ground.optimum_us).mean())
+    gained = improvement(random_us, _middle(curves_us[:, points - 1]), ground.optimum_us)
+    return np.array([gained[: end + 1 - FROM].mean() for end in upto])
 
 
-def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> float:
-    """The mean of P at the moments `moments_s` gives; curves of shape (seeds, POINTS)."""
+def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> Floats:
+    """The mean of P at the moments `moments_s` gives, shape (1,); curves of shape (seeds, POINTS)."""
     random_us = expected_us(ground.falling_us, _evaluations(ground, share))
-    return float(improvement(random_us, _middle(curves_us), ground.optimum_us).mean())
+    return improvement(random_us, _middle(curves_us), ground.optimum_us).mean(keepdims=True)
 
 
 def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
@@ -57,22 +58,23 @@ def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
 
 
 def mean_over_spaces(
-    curves: Sequence[Floats], score: Callable[[int, Floats], float], rng: np.random.Generator
-) -> tuple[Figure, Floats]:
-    """The mean score over the spaces, and the resampled means it takes its interval from.
+    curves: Sequence[Floats], score: Callable[[int, Floats], Floats], rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The mean scores over the spaces, and the resampled means they take their intervals from.
 
     Args:
         curves: of each space, seeds first.
-        score: of a space, by its position and (resampled) curves.
+        score: of a space, by its position and (resampled) curves; several scores at once.
+
+    Returns:
+        Shapes (scores,) and (RESAMPLED, scores).
     """
-    estimate = float(np.mean([score(place, each) for place, each in enumerate(curves)]))
-    draws = np.array(
-        [
-            np.mean([score(place, each[rng.integers(len(each), size=len(each))]) for place, each in enumerate(curves)])
-            for _ in range(RESAMPLED)
-        ]
-    )
-    return figure(estimate, draws), draws
+    estimates = np.mean([score(place, each) for place, each in enumerate(curves)], axis=0)
+    draws = [
+        np.mean([score(place, _resampled(each, rng)) for place, each in enumerate(curves)], axis=0)
+        for _ in range(RESAMPLED)
+    ]
+    return estimates, np.array(draws)
 
 
 def figure(estimate: float, draws: Floats) -> Figure:
@@ -84,6 +86,11 @@ def figure(estimate: float, draws: Floats) -> Figure:
 def _evaluations(ground: Ground, share: float) -> Floats:
     end = evaluations_until(ground.falling_us, share)
     return np.linspace(1.0, max(2.0, float(end)), POINTS)
+
+
+def _resampled(curves: Floats, rng: np.random.Generator) -> Floats:
+    drawn: Floats = curves[rng.integers(len(curves), size=len(curves))]
+    return drawn
 
 
 def _middle(curves_us: Floats) -> Floats:
