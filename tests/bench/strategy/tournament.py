@@ -18,9 +18,9 @@ CHUNK = 5
 
 SHARES = {
     "Kernel Tuner hybrid_vndx": 0.3,
-    "Optuna TPE": 0.2,
-    "Optuna TPE, repeats cost": 0.1,
-    "Optuna CMA-ES": 0.2,
+    "Optuna TPE": 0.1,
+    "Optuna TPE, repeats cost": 0.05,
+    "Optuna CMA-ES": 0.1,
     "Optuna GP": 0.02,
 }
 """Of the seeds, for those whose asking takes long: from a second a run to a minute."""
@@ -46,11 +46,12 @@ def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
     """Fill the archive with these matches; tells on standard error how far it is."""
     known = contestants()
     chunks = [
-        Match(contestant=match.contestant, path=match.path, course=match.course, seeds=missing[start : start + CHUNK])
+        replace(match, seeds=missing[start : start + CHUNK])
         for match in matches
         for missing in [_missing(archive, known[match.contestant], match)]
         for start in range(0, len(missing), CHUNK)
     ]
+    chunks.sort(key=lambda chunk: chunk.seeds)  # a bench that is stopped early has some of everything
     if not chunks:
         return
     begun = time.monotonic()
