@@ -12,6 +12,7 @@ import pytest
 from evo.outcome import Measured
 from evo.recording import parse_recording
 from tests.bench.strategy import asking, bars, crowd, ours, tables
+from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
 from tests.bench.strategy.evaluations import lead, standing
@@ -21,6 +22,7 @@ from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.scores import by_evaluations, by_time, figure, improvement, mean_over_spaces, moments_s
 from tests.bench.strategy.simulate import Simulation
+from tests.data import synthetic
 
 FAILED = "RuntimeFailedConfig"
 
@@ -274,3 +276,29 @@ def test_a_recording_reads_the_same_as_t4_results() -> None:
     np.testing.assert_allclose(same.falling_us, cache.falling_us)
     np.testing.assert_allclose(same.costs_s, cache.costs_s, atol=1e-6)
     assert all(isinstance(entry.outcome, Measured) for entry in same.entries if entry.outcome.kind == "measured")
+
+
+# The whole bench
+
+
+def test_a_second_bench_plays_nothing_again_and_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.json.gz").write_bytes(gzip.compress(synthetic.FILE.read_bytes()))
+    arguments = ["--spaces", str(tmp_path), "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "1"]
+    arguments += ["--seeds", "2", "--question", "evaluations", "--contestant", "random"]
+    assert bench(arguments) in (0, 1)
+    first = capsys.readouterr().out
+    monkeypatch.setattr("multiprocessing.get_context", lambda *_: pytest.fail("played again"))
+    bench(arguments)
+    assert capsys.readouterr().out.splitlines()[1:] == first.splitlines()[1:]
+    assert "| random " in first
+    assert "### By time" in first
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert set(figures["evaluations"]) == {"portfolio", "random"}
+    assert figures["time"]["portfolio"]["alone"]["estimate"] <= 1
+
+
+def test_a_bench_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench(["--spaces", str(tmp_path)]) == 2
+    assert "no such space" in capsys.readouterr().err
