@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from api.web.plots.figure import Figure, Plot, Table, config_label, label, nothing, time_axis
+from api.web.plots.figure import Figure, Plot, Table, label, nothing, time_axis
 from db.landscape import Landscape, Point
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
@@ -133,9 +133,7 @@ def _slice(name: str, points: Sequence[Point], axis: dict[str, object]) -> Figur
         "x": [label(value_text(point.config[name])) for point in drawn],
         "y": [point.time_us for point in drawn],
         "customdata": [point.id for point in drawn],
-        "text": [
-            f"trial {point.number}: {time_text(point.time_us)}<br>{config_label(point.config)}" for point in drawn
-        ],
+        "text": [f"trial {point.number}: {time_text(point.time_us)}" for point in drawn],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"color": "@accent", "size": 5, "opacity": 0.3},
     }
