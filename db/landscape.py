@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Integer, Select, cast, func, select, type_coerce
+from sqlalchemy import JSON, ColumnElement, Select, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from db.models import AttemptRow, JobRow, TrialRow
@@ -108,9 +108,10 @@ class Landscape:
             select(func.min(TrialRow.id), func.max(TrialRow.id)).where(TrialRow.search_id == self.search_id)
         ).one()
         first, last = (end or 0 for end in ends)
-        part = cast((TrialRow.id - first) * parts / (last - first + 1), Integer)
-        query = select(part, TrialRow.outcome_kind, func.count()).where(TrialRow.search_id == self.search_id)
-        rows = self.session.execute(query.group_by(part, TrialRow.outcome_kind).order_by(part))
+        part = ((TrialRow.id - first) * parts // (last - first + 1)).label("part")
+        each = select(part, TrialRow.outcome_kind).where(TrialRow.search_id == self.search_id).subquery()
+        query = select(each.c.part, each.c.outcome_kind, func.count()).group_by(each.c.part, each.c.outcome_kind)
+        rows = self.session.execute(query.order_by(each.c.part))
         return [Counted(part=part, kind=kind, count=count) for part, kind, count in rows]
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:

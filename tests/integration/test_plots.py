@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from db.landscape import Landscape
 from evo.outcome import CompileFailed, Measured
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us
@@ -112,19 +111,6 @@ def test_a_search_that_has_just_begun_says_so(page: httpx.Client) -> None:
         found = plot(page, name, search=2)
         assert found["summary"]
         assert not found.get("figures") and not found.get("lines")
-
-
-def test_what_is_known_of_a_search_is_read_in_few_rows(stage: Stage) -> None:
-    with stage.database.read() as session:
-        landscape = Landscape(session, 1)
-        trials = [(each.number, each.time_us) for each in stage.trials(1) if each.time_us is not None]
-        slow = [(number, time_us) for number, time_us in trials if all(time_us < t for n, t in trials if n < number)]
-        assert landscape.records() == slow
-        assert len(landscape.even(5)) <= 5
-        assert [each.time_us for each in landscape.fastest(3)] == sorted(time_us for _, time_us in trials)[:3]
-        assert sum(each.count for each in landscape.outcomes(4)) == 14
-        assert {each.part for each in landscape.outcomes(4)} == {0, 1, 2, 3}
-        assert Landscape(session, 99).records() == []
 
 
 def test_the_library_comes_from_its_package_and_is_kept(page: httpx.Client) -> None:

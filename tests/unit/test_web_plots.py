@@ -1,13 +1,14 @@
 """The figures of plots: what they say in words, and that nothing others typed becomes markup."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from api.web.plots.figure import config_label, label, time_axis
-from api.web.plots.importance import evaluate
+from api.web.plots.importance import evaluate, importances
 from api.web.plots.lineage import main_line
-from api.web.plots.slices import values_of, varied
+from api.web.plots.slices import contour, slices, values_of, varied
 from api.web.plots.timeline import bars, short_names
 from db.landscape import Point, Relative, Work
 from evo.job import Stages
@@ -84,3 +85,29 @@ def test_slots_are_told_apart_by_as_little_as_possible() -> None:
     assert short_names(["w GPU-12345678-a", "v GPU-12345678-a"])["w GPU-12345678-a"] == "w · GPU-1234"
     long = ["w GPU-12345678-aaaa", "w GPU-12345678-bbbb"]
     assert len(set(short_names(long).values())) == 2
+
+
+class Told:
+    """A landscape of these points."""
+
+    def __init__(self, *points: Point) -> None:
+        self._points = list(points)
+
+    def extent(self) -> int:
+        return len(self._points)
+
+    def even(self, most: int) -> list[Point]:
+        return self._points[:most]
+
+    fastest = even
+
+
+def test_no_markup_of_others_reaches_the_library() -> None:
+    hostile = "<script>alert(1)</script>"
+    told: Any = Told(*(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20)))
+    for plot in (slices(told), contour(told, None, None), importances(told)):
+        assert plot.figures
+        for figure in plot.figures:
+            assert hostile not in str(figure.data) + str(figure.layout)
+    turned = contour(told, "N", hostile)
+    assert turned.chosen == ("N", hostile)

@@ -1,0 +1,65 @@
+"""What plots and pages of a trial read, on every engine."""
+
+from typing import Any
+
+from db.champions import Champions
+from db.genealogy import Genealogy
+from db.landscape import Landscape
+from evo.outcome import CompileFailed, Measured
+from tests.integration.stage import Stage, timing, toy_time_us
+
+
+def played(stage: Stage) -> int:
+    """A search of the whole space, in which one trial failed and the others told their registers."""
+    search = stage.submit()
+    while claimed := stage.claim():
+        stage.wait(2)
+        job: Any = claimed[0].job
+        if job.kind != "evaluate":
+            stage.hand_in(claimed[0])
+        elif job.number == 3:
+            stage.hand_in(claimed[0], CompileFailed(log="no"))
+        else:
+            outcome = Measured(timing=timing(toy_time_us(job.config)), resources={"registers": 8.0})
+            stage.hand_in(claimed[0], outcome)
+    return search
+
+
+def test_a_search_is_read_in_few_rows(stage: Stage) -> None:
+    search = played(stage)
+    timed = [(each.number, each.time_us) for each in stage.trials(search) if each.time_us is not None]
+    records = [(number, us) for number, us in timed if all(us < other for before, other in timed if before < number)]
+    with stage.database.read() as session:
+        landscape = Landscape(session, search)
+        assert landscape.extent() == 14
+        assert landscape.records() == records
+        assert len(landscape.even(5)) <= 5
+        assert len(landscape.times(100)) == 13
+        fastest = landscape.fastest(3)
+        assert [each.time_us for each in fastest] == sorted(us for _, us in timed)[:3]
+        assert fastest[0].resources == {"registers": 8.0}
+        counted = landscape.outcomes(4)
+        assert {each.part for each in counted} == {0, 1, 2, 3}
+        assert sum(each.count for each in counted) == 14
+        assert [each.count for each in counted if each.kind == "compile_failed"] == [1]
+        assert landscape.relatives([3, 99])[3].kind == "compile_failed"
+        work = landscape.work(5)
+        assert len(work) == 5
+        assert work[-1].job == "confirm"
+        assert all(each.granted_at <= each.ended_at for each in work)
+        assert any(each.stages.compile_s == 0.001 for each in work)
+        nothing = Landscape(session, search + 1)
+        assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
+
+
+def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage) -> None:
+    search = played(stage)
+    with stage.database.read() as session:
+        genealogy = Genealogy(session, search)
+        ranks = {each.number: genealogy.rank(genealogy.numbered(each.number)) for each in stage.trials(search)}
+        ordered = sorted((each.time_us, each.number) for each in stage.trials(search) if each.time_us is not None)
+        assert [ranks[number] for _, number in ordered] == list(range(1, 14))
+        assert ranks[3] is None
+        champions = Champions(session)
+        (champion,) = champions.champions()
+        assert [each.id for each in champions.history(champion, 5)] == [champion.id]
