@@ -83,7 +83,7 @@ def refusal(request: Request, error: EvoError) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    wrong = [_wrong_field(each) for each in _relevant(cast(RequestValidationError, error).errors())]
+    wrong = wrong_fields(cast(RequestValidationError, error).errors())
     first = wrong[0]
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
@@ -105,6 +105,11 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("bug", path=request.url.path, exc_info=error)
     return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
+
+
+def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The fields that validation refuses, each with the reason."""
+    return [_wrong_field(each) for each in _relevant(errors)]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

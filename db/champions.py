@@ -81,6 +81,10 @@ class Champions:
         Events(self.session).search_changed(champion.search_id)
         return champion
 
+    def behind(self, champion_id: int) -> ChampionRow | None:
+        """What would be current again if this one were rolled back."""
+        return self._earlier(self.champion(champion_id))
+
     def champion(self, champion_id: int) -> ChampionRow:
         if (row := self.session.get(ChampionRow, champion_id)) is None:
             raise NotFound(f"there is no champion {champion_id}: GET /champions lists them")

@@ -4,11 +4,23 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from api.web.pages import champions, compare, evidence, families, plots, search, searches, sign_in, trial, workers
+from api.web.pages import (
+    champions,
+    compare,
+    evidence,
+    families,
+    plots,
+    search,
+    searches,
+    sign_in,
+    start,
+    trial,
+    workers,
+)
 from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
 
-PAGES = (searches, search, plots, trial, compare, champions, evidence, workers, families, sign_in)
+PAGES = (searches, start, search, plots, trial, compare, champions, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
 
 

@@ -1,13 +1,15 @@
-"""The kernel families: what can be searched."""
+"""The kernel families: what can be searched, and why some of it cannot."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from api.access.rule import allow
+from api.catalogue import parsed
 from api.deps import ServiceDep
-from api.views import family_view
 from api.web.rendering import render
-from db.archive import Archive
+from api.web.start import candidates
+from evo.errors import NotFound
+from evo.suggestion import unknown
 
 router = APIRouter(prefix="/families")
 
@@ -16,5 +18,17 @@ router = APIRouter(prefix="/families")
 @allow("viewer")
 def families_page(request: Request, service: ServiceDep) -> HTMLResponse:
     with service.database.read() as session:
-        families = tuple(family_view(row) for row in Archive(session).families())
-    return render(request, "families.html", families=families)
+        families = candidates(session)
+    described = [(each, parsed(each.document).describe()) for each in families]
+    return render(request, "families.html", families=described)
+
+
+@router.get("/{name}")
+@allow("viewer")
+def family_page(name: str, request: Request, service: ServiceDep) -> HTMLResponse:
+    with service.database.read() as session:
+        families = {each.name: each for each in candidates(session)}
+    if name not in families:
+        raise NotFound(unknown(name, families, "families"))
+    chosen = families[name]
+    return render(request, "family.html", family=chosen, described=parsed(chosen.document).describe())

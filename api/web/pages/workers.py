@@ -1,13 +1,17 @@
-"""The workers: what they offer and whether they live."""
+"""The workers: what they offer, what they do and whether they live."""
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
-from api.deps import ServiceDep
-from api.views import worker_view
+from api.deps import Service, ServiceDep
+from api.routes import workers as rest
+from api.routes.workers import DeviceId, WorkerId
+from api.schemas import Reason
+from api.web.crew import MINUTES, crew_of
 from api.web.rendering import render
-from db.fleet import Fleet
 
 router = APIRouter(prefix="/workers")
 
@@ -15,6 +19,54 @@ router = APIRouter(prefix="/workers")
 @router.get("")
 @allow("viewer")
 def workers_page(request: Request, service: ServiceDep) -> HTMLResponse:
+    return render(request, "workers.html", **_crew(service))
+
+
+@router.get("/live")
+@allow("viewer")
+def workers_fragment(request: Request, service: ServiceDep) -> HTMLResponse:
+    return render(request, "_workers.html", **_crew(service))
+
+
+@router.post("/{worker_id}/drain")
+@allow("admin")
+def drain_worker(worker_id: WorkerId, service: ServiceDep) -> Response:
+    rest.drain_worker(worker_id, service)
+    return _back()
+
+
+@router.post("/{worker_id}/resume")
+@allow("admin")
+def resume_worker(worker_id: WorkerId, service: ServiceDep) -> Response:
+    rest.resume_worker(worker_id, service)
+    return _back()
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/quarantine")
+@allow("admin")
+def quarantine_device(
+    worker_id: WorkerId,
+    device_uuid: DeviceId,
+    service: ServiceDep,
+    reason: Annotated[str, Form(min_length=1, max_length=2000)],
+) -> Response:
+    rest.quarantine_device(worker_id, device_uuid, Reason(reason=reason), service)
+    return _back()
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/clear")
+@allow("admin")
+def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> Response:
+    rest.clear_device(worker_id, device_uuid, service)
+    return _back()
+
+
+def _back() -> Response:
+    return RedirectResponse("/workers", 303)
+
+
+def _crew(service: Service) -> dict[str, Any]:
+    now = service.conductor.clock()
     with service.database.read() as session:
-        workers = tuple(worker_view(row, row.devices) for row in Fleet(session).workers())
-    return render(request, "workers.html", workers=workers, now=service.conductor.clock())
+        crew = crew_of(session, now, silent_after_s=service.conductor.lease_s)
+    return {"crew": crew, "now": now, "minutes": MINUTES}

@@ -21,10 +21,11 @@ export class Part {
   }
 
   get held() {
-    if (this.element.dataset.liveHold === undefined) return false;
+    const focused = this.element.contains(document.activeElement);
+    if (this.element.dataset.liveHold === undefined) return focused && document.activeElement.matches("input, select");
     const selected = document.getSelection();
     const marked = selected && !selected.isCollapsed && this.element.contains(selected.anchorNode);
-    return marked || this.element.contains(document.activeElement) || this.element.firstElementChild?.dataset.page > 1;
+    return marked || focused || this.element.firstElementChild?.dataset.page > 1;
   }
 
   // Something this part shows has changed: show it soon.

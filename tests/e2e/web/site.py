@@ -60,8 +60,8 @@ def submit(client: Client, folder: Path, **terms: Any) -> int:
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Site]:
-    """Ready when both its searches have ended."""
+def site(folder: Path, *, trials: int = 60) -> Iterator[Site]:
+    """Ready when both its searches have ended; `trials` of the recorded one, and as many as that takes on the CPU."""
     database = folder / "evo.db"
     with _own_device_lock(folder), served(database) as url, Client(url) as client, _working(url, folder):
         wait_until(lambda: len({device.kind for row in client.workers().items for device in row.devices}) == 2)
@@ -69,8 +69,8 @@ def site(folder: Path) -> Iterator[Site]:
             url=url,
             database=database,
             client=client,
-            measured=submit(client, SAXPY, problem="N=4096", device="cpu", budget={"trials": 8}),
-            recorded=submit(client, RECORDED, device="replay", budget={"trials": 60}),
+            measured=submit(client, SAXPY, problem="N=4096", device="cpu", budget={"trials": max(8, trials // 10)}),
+            recorded=submit(client, RECORDED, device="replay", budget={"trials": trials}),
         )
         made.finished(made.measured)
         made.finished(made.recorded)

@@ -1,0 +1,95 @@
+"""The workers as their page shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from sqlalchemy.orm import Session
+
+from api.views import worker_view
+from db.fleet import Fleet
+from db.models import AttemptRow
+from db.workload import Workload
+from evo.device import Device
+from evo.view import SlotView, WorkerView
+
+MINUTES = 5
+LOSSES = timedelta(hours=24)
+
+Standing: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One live lease, in words."""
+
+    device_uuid: str
+    kind: str
+    search_id: int
+    trial: int | None
+    granted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A worker.
+
+    Attributes:
+        per_minute: trials it handed in, over the last `MINUTES`.
+        lost: leases it lost within `LOSSES`.
+    """
+
+    worker: WorkerView
+    standing: Standing
+    tasks: tuple[Task, ...]
+    per_minute: float
+    lost: int
+
+    @property
+    def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
+        """Each device with what its slot does."""
+        told = {slot.device_uuid: slot for slot in self.worker.slots}
+        return [(device, told.get(device.uuid)) for device in self.worker.devices]
+
+
+def crew_of(session: Session, now: datetime, *, silent_after_s: float) -> tuple[Member, ...]:
+    """Every worker, the one heard of last first."""
+    load = Workload(session)
+    current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
+    lost = load.lost(now - LOSSES)
+    members = []
+    for row in Fleet(session).workers():
+        tasks = tuple(_task(attempt) for attempt in current.get(row.id, ()))
+        worker = worker_view(row, row.devices)
+        members.append(
+            Member(
+                worker=worker,
+                standing=_standing(worker, now, silent_after_s, busy=bool(tasks)),
+                tasks=tasks,
+                per_minute=finished.get(row.id, 0) / MINUTES,
+                lost=lost.get(row.id, 0),
+            )
+        )
+    return tuple(members)
+
+
+def _standing(worker: WorkerView, now: datetime, silent_after_s: float, *, busy: bool) -> Standing:
+    if worker.left_at is not None:
+        return "left"
+    if (now - worker.seen_at).total_seconds() > silent_after_s:
+        return "silent"
+    if worker.drain:
+        return "draining"
+    return "working" if busy else "idle"
+
+
+def _task(row: AttemptRow) -> Task:
+    trial = None if row.job.trial is None else row.job.trial.number
+    return Task(
+        device_uuid=row.device_uuid,
+        kind=row.job.kind,
+        search_id=row.job.search_id,
+        trial=trial,
+        granted_at=row.granted_at,
+    )
