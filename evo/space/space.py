@@ -171,6 +171,10 @@ class Space:
                         return list(found.values())
         return list(found.values())
 
+    def draw(self, rng: np.random.Generator, count: int) -> Indices:
+        """Rows of at most `count` random valid configs, each equally likely; some may be alike."""
+        return next(self._valid.draws(rng, count))[:count]
+
     def neighbours(self, config: Config, neighbourhood: Neighbourhood = "adjacent") -> list[Config]:
         """Valid configs that differ in one tunable, in order of tunables and values; `config` itself may be invalid.
 

@@ -1,14 +1,12 @@
 """Evolution's operators on ranks, vectorised over a brood of children, which need not be valid."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from evo.history import ELITES
 from evo.space import Indices, Space
 from evo.strategy.observations import Observations, Places
-from evo.trial import Proposal
+from evo.strategy.suggestions import Suggestions
 
 MUTATED = 0.5
 """Chance that a child of two parents is also mutated; a child of one always is."""
@@ -26,24 +24,6 @@ NEWCOMERS = 5
 """Trials far from everything known that begin a restart."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Brood:
-    """Children and where they come from.
-
-    Attributes:
-        rows: ranks, shape (n, tunables).
-        parents: positions of mother and father among the observations, shape (n, 2); the same one twice for a mutant.
-    """
-
-    rows: Indices
-    parents: Places
-
-    def proposal(self, child: int, space: Space, seen: Observations) -> Proposal:
-        numbers = tuple(sorted({seen.numbers[parent] for parent in self.parents[child]}))
-        origin = "crossover" if len(numbers) > 1 else "mutation"
-        return Proposal(config=space.decode(self.rows[child]), origin=origin, parents=numbers)
-
-
 class Breeding:
     """Rank-based selection among the elites, crossover, and mutation to neighbouring values."""
 
@@ -52,7 +32,7 @@ class Breeding:
         self._ordinal = np.array([bool(tunable.ordinal) for tunable in space.tunables])
         self._mutable = np.flatnonzero(self._sizes > 1)
 
-    def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Brood:
+    def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
         """Children of the parents `parent_pool` gives, of which there must be at least one."""
         pool = parent_pool(seen)
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
@@ -60,7 +40,7 @@ class Breeding:
         rows = _crossed(mothers, fathers, rng)
         alone = parents[:, 0] == parents[:, 1]
         self._mutate(rows, np.flatnonzero(alone | (rng.random(count) < MUTATED)), rng)
-        return Brood(rows=rows, parents=parents)
+        return Suggestions(rows=rows, origins=np.where(alone, "mutation", "crossover"), parents=parents)
 
     def _mutate(self, rows: Indices, which: Places, rng: np.random.Generator) -> None:
         if len(self._mutable):

@@ -1,12 +1,15 @@
 """Elite-preserving evolution in a steady state: every trial that ends may become a parent of the very next."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from evo.history import History
 from evo.strategy.base import Context
-from evo.strategy.breeding import Breeding, Brood, restarting
+from evo.strategy.breeding import Breeding, restarting
 from evo.strategy.observations import Observations
 from evo.strategy.opening import Opening, learning
+from evo.strategy.suggestions import Suggestions
 from evo.trial import Proposal
 
 BROOD = 32
@@ -32,10 +35,10 @@ class Evolution:
             return brood.proposal(int(new[0]), self._space, self._seen)
         return self._repaired(brood, rng) or self._opening.spread(self._seen, rng)
 
-    def _repaired(self, brood: Brood, rng: np.random.Generator) -> Proposal | None:
+    def _repaired(self, brood: Suggestions, rng: np.random.Generator) -> Proposal | None:
         """The first child, moved to the nearest valid config, unless that is known."""
         config = self._space.repair(brood.rows[0], rng)
         if self._space.key(config) in self._seen.keys:
             return None
-        mended = Brood(rows=self._space.encode(config)[None, :], parents=brood.parents[:1])
+        mended = replace(brood, rows=self._space.encode(config)[None, :])
         return mended.proposal(0, self._space, self._seen)

@@ -46,6 +46,7 @@ class Observations:
         for trial in history.asked[len(self._asked) :]:
             row = self._space.encode(trial.config)
             self._asked.append(row)
+            self._asked_codes.update(_codes(row[None, :]))
             self.keys.add(self._space.row_key(row))
         news = history.finished[self._read :]
         self._read += len(news)
@@ -60,6 +61,11 @@ class Observations:
         return int(np.count_nonzero(self.losses < HOPELESS))
 
     @property
+    def worked(self) -> int:
+        """How many did not fail: those with a time and the pruned; they too come first in `order`."""
+        return int(np.count_nonzero(np.isfinite(self.losses)))
+
+    @property
     def elites(self) -> Places:
         """Positions of the fastest trials, fastest first."""
         return self.order[: min(ELITES, self.measured)]
@@ -71,15 +77,16 @@ class Observations:
 
     def fresh(self, rows: Indices) -> Places:
         """Positions of the distinct ones among these rows that are valid and were never asked."""
-        found: dict[str, int] = {}
-        for place in np.flatnonzero(self._space.valid(rows)).tolist():
-            key = self._space.row_key(rows[place])
-            if key not in self.keys:
-                found.setdefault(key, place)
+        valid = np.flatnonzero(self._space.valid(rows))
+        found: dict[bytes, int] = {}
+        for code, place in zip(_codes(rows[valid]), valid.tolist(), strict=True):
+            if code not in self._asked_codes:
+                found.setdefault(code, place)
         return np.fromiter(found.values(), dtype=np.intp, count=len(found))
 
     def _clear(self) -> None:
         self._asked: list[Indices] = []
+        self._asked_codes: set[bytes] = set()
         self._read = 0
         self._ranked: list[tuple[float, int, int]] = []
         self.keys: set[str] = set()
@@ -110,3 +117,9 @@ def _loss(trial: Trial) -> float:
     if isinstance(trial.outcome, Pruned):
         return HOPELESS
     return float("inf") if trial.time_us is None else trial.time_us
+
+
+def _codes(rows: Indices) -> list[bytes]:
+    """Rows as something to look up: a key takes far longer to write."""
+    codes: list[bytes] = np.ascontiguousarray(rows, dtype=np.int32).view(f"V{4 * rows.shape[1]}").ravel().tolist()
+    return codes

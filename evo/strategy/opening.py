@@ -6,7 +6,7 @@ from evo.strategy.base import Context
 from evo.strategy.observations import Observations
 from evo.trial import Proposal
 
-DESIGN = 10
+DESIGN = 6
 """Trials before a strategy starts to conclude anything."""
 
 MIN_MEASURED = 2

@@ -1,0 +1,61 @@
+"""Configs as points whose distance says how alike they are, which is what a Gaussian process needs."""
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.space import Indices, Space, Tunable
+
+Points = npt.NDArray[np.float64]
+
+FEW = 4
+"""Up to so many values their magnitude says all; with more, alignment matters too."""
+
+
+class Coordinates:
+    """A number goes by its logarithm and, where there are many, by its alignment; anything else by being the same.
+
+    Every axis spans [0, 1], and any two values of an unordered tunable are 1 apart.
+
+    Attributes:
+        axes: for each coordinate the axis it belongs to; coordinates of one axis share a length scale.
+        count: how many axes there are.
+    """
+
+    def __init__(self, space: Space) -> None:
+        tables = [(column, table) for column, tunable in enumerate(space.tunables) for table in _tables(tunable)]
+        self._tables = tables
+        widths = [table.shape[1] for _, table in tables]
+        self.axes = np.repeat(np.arange(len(tables)), widths)
+        self.count = len(tables)
+
+    def of(self, rows: Indices) -> Points:
+        """The points of these rows of ranks, shape (n, coordinates)."""
+        return np.concatenate(
+            [np.zeros((len(rows), 0)), *(table[rows[:, column]] for column, table in self._tables)], 1
+        )
+
+
+def _tables(tunable: Tunable) -> list[Points]:
+    count = len(tunable.values)
+    if count == 1:
+        return []
+    if not tunable.ordinal:
+        return [np.eye(count) / np.sqrt(2)]
+    ranks = np.arange(count, dtype=np.float64)
+    if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
+        return [_unit(ranks)]
+    magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
+    alignment = _alignment(tunable)
+    aligned = count > FEW and len(set(alignment)) > 1
+    return [_unit(magnitude), _unit(alignment)] if aligned else [_unit(magnitude)]
+
+
+def _alignment(tunable: Tunable) -> npt.NDArray[np.float64]:
+    """The largest power of two that divides each whole number, by its exponent; 0 for other numbers."""
+    whole = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
+    return np.array([(value & -value).bit_length() - 1 for value in whole], dtype=np.float64)
+
+
+def _unit(values: npt.NDArray[np.float64]) -> Points:
+    low, high = values.min(), values.max()
+    return ((values - low) / (high - low))[:, None]

@@ -1,0 +1,143 @@
+"""Gaussian process regression on a few hundred points: a Matérn 5/2 kernel with a length scale for each axis.
+
+Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), algorithm 2.1, equations 4.17 and 5.9;
+Jones, Schonlau and Welch, *Efficient Global Optimization of Expensive Black-Box Functions* (1998).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.strategy.coordinates import Points
+
+Floats = npt.NDArray[np.float64]
+Axes = npt.NDArray[np.intp]
+
+LOG_WEIGHT = 0.5
+LOG_WEIGHT_SPREAD = 1.5
+"""Normal prior of the logarithm of an axis' weight, the inverse square of its length scale."""
+
+NOISE = 1e-3
+LOG_NOISE_SPREAD = 1.5
+"""Likewise of the noise, as a share of the signal's variance."""
+
+STEPS = 12
+"""Iterations of the maximiser: the posterior hardly depends on the last digits of the scales."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How alike the values at two points are, given the points.
+
+    Attributes:
+        weights: of each coordinate in the squared distance.
+        noise: variance of a value about the function, as a share of the function's own.
+    """
+
+    weights: Floats
+    noise: float
+
+    def between(self, a: Points, b: Points) -> Floats:
+        """Correlations, shape (len(a), len(b))."""
+        a, b = a * np.sqrt(self.weights), b * np.sqrt(self.weights)
+        return matern((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T)
+
+
+def matern(squared: Floats) -> Floats:
+    """Matérn 5/2 of squared distances."""
+    root = np.sqrt(np.maximum(5 * squared, 0))
+    return np.asarray((1 + root + root * root / 3) * np.exp(-root))
+
+
+class Posterior:
+    """What observed values say about all others.
+
+    Args:
+        values: standardised, shape (n,).
+    """
+
+    def __init__(self, kernel: Kernel, points: Points, values: Floats) -> None:
+        from scipy.linalg import cho_solve, cholesky  # half a second to import, so only where it is wanted
+
+        self._kernel, self._points = kernel, points
+        covariance = kernel.between(points, points)
+        covariance[np.diag_indices(len(points))] += kernel.noise
+        self._lower = cholesky(covariance, lower=True, check_finite=False)
+        self._weights = cho_solve((self._lower, True), values, check_finite=False)
+        self._variance = max(float(values @ self._weights) / len(values), 1e-6)
+
+    def predict(self, points: Points) -> tuple[Floats, Floats]:
+        """Mean and standard deviation at each point."""
+        from scipy.linalg import solve_triangular
+
+        cross = self._kernel.between(points, self._points)
+        explained = solve_triangular(self._lower, cross.T, lower=True, check_finite=False)
+        left = np.maximum(1 - (explained * explained).sum(axis=0), 1e-12)
+        return cross @ self._weights, np.sqrt(self._variance * left)
+
+
+def fit(points: Points, values: Floats, axes: Axes) -> Kernel:
+    """The kernel of greatest posterior probability; the signal's variance is maximised out.
+
+    Args:
+        values: standardised, shape (n,).
+        axes: of each coordinate; coordinates of one axis get the same weight.
+    """
+    from scipy.optimize import minimize
+
+    count = int(axes.max(initial=-1)) + 1
+    mean = np.append(np.full(count, LOG_WEIGHT), np.log(NOISE))
+    spread = np.append(np.full(count, LOG_WEIGHT_SPREAD), LOG_NOISE_SPREAD)
+    apart = _apart(points, axes, count)
+
+    def loss(logs: Floats) -> tuple[float, Floats]:
+        value, slope = _misfit(np.exp(logs), apart, values)
+        off = (logs - mean) / spread
+        return value + 0.5 * float(off @ off), slope * np.exp(logs) + off / spread
+
+    bounds = [*[(-6.0, 7.0)] * count, (np.log(1e-6), np.log(0.5))]
+    found = minimize(loss, mean, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    weights = np.exp(found.x)
+    return Kernel(weights=weights[:-1][axes], noise=float(weights[-1]))
+
+
+def _apart(points: Points, axes: Axes, count: int) -> Floats:
+    """Squared distances along each axis, shape (axes, n²)."""
+    squares = (points[:, None, :] - points) ** 2
+    return np.stack([squares[:, :, axes == axis].sum(axis=2).ravel() for axis in range(count)])
+
+
+def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floats]:
+    """Negative log marginal likelihood and its slope in the axes' weights and the noise."""
+    from scipy.linalg import cho_solve, cholesky
+
+    n = len(values)
+    root = np.sqrt(5 * (weights[:-1] @ apart))
+    decay = np.exp(-root)
+    covariance = ((1 + root + root * root / 3) * decay).reshape(n, n)
+    covariance[np.diag_indices(n)] += weights[-1]
+    lower = cholesky(covariance, lower=True, check_finite=False)
+    inverse = cho_solve((lower, True), np.eye(n), check_finite=False)
+    solved = inverse @ values
+    variance = max(float(values @ solved) / n, 1e-10)
+    slope = 0.5 * (inverse - np.outer(solved, solved) / variance)
+    by_weight = apart @ (slope.ravel() * (-5 / 6) * (1 + root) * decay)
+    misfit = 0.5 * n * np.log(variance) + np.log(np.diag(lower)).sum()
+    return float(misfit), np.append(by_weight, np.trace(slope))
+
+
+def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """Logarithm of the expected improvement below `best`, accurate where there is next to none.
+
+    Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023), without its finer branches.
+    """
+    from scipy.special import ndtr
+
+    below = (best - mean) / deviation
+    near = np.maximum(below, -5.0)
+    density = np.exp(-0.5 * near * near) / np.sqrt(2 * np.pi)
+    exact = np.log(near * ndtr(near) + density)
+    far = np.minimum(below, -5.0)
+    tail = -0.5 * far * far - 0.5 * np.log(2 * np.pi) - 2 * np.log(-far)
+    return np.asarray(np.where(below > -5, exact, tail) + np.log(deviation))

@@ -1,0 +1,46 @@
+"""Configs that an operator suggests, of which at most one becomes a trial."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.space import Indices, Space
+from evo.strategy.observations import Observations, Places
+from evo.trial import Proposal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestions:
+    """Rows of ranks, which need not be valid, and where they come from.
+
+    Attributes:
+        rows: shape (n, tunables).
+        origins: name of the operator that made each, shape (n,).
+        parents: positions of mother and father among the observations, shape (n, 2); the same one twice for a mutant,
+            −1 for none.
+    """
+
+    rows: Indices
+    origins: npt.NDArray[np.str_]
+    parents: Places
+
+    @classmethod
+    def orphans(cls, rows: Indices, origin: str) -> "Suggestions":
+        return cls(rows=rows, origins=np.full(len(rows), origin), parents=np.full((len(rows), 2), -1, dtype=np.intp))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Suggestions"]) -> "Suggestions":
+        return cls(
+            rows=np.concatenate([part.rows for part in parts]),
+            origins=np.concatenate([part.origins for part in parts]),
+            parents=np.concatenate([part.parents for part in parts]),
+        )
+
+    def take(self, places: Places) -> "Suggestions":
+        return Suggestions(rows=self.rows[places], origins=self.origins[places], parents=self.parents[places])
+
+    def proposal(self, place: int, space: Space, seen: Observations) -> Proposal:
+        numbers = tuple(sorted({seen.numbers[parent] for parent in self.parents[place] if parent >= 0}))
+        return Proposal(config=space.decode(self.rows[place]), origin=str(self.origins[place]), parents=numbers)
