@@ -58,4 +58,4 @@ def _alignment(tunable: Tunable) -> npt.NDArray[np.float64]:
 
 def _unit(values: npt.NDArray[np.float64]) -> Points:
     low, high = values.min(), values.max()
-    return ((values - low) / (high - low))[:, None]
+    return np.asarray((values - low) / (high - low))[:, None]

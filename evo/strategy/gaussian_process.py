@@ -1,6 +1,6 @@
 """Gaussian process regression on a few hundred points: a Matérn 5/2 kernel with a length scale for each axis.
 
-Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), algorithm 2.1, equations 4.17 and 5.9;
+Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), algorithm 2.1 and equation 5.9;
 Jones, Schonlau and Welch, *Efficient Global Optimization of Expensive Black-Box Functions* (1998).
 """
 
@@ -66,6 +66,10 @@ class Posterior:
         self._lower = cholesky(covariance, lower=True, check_finite=False)
         self._weights = cho_solve((self._lower, True), values, check_finite=False)
         self._variance = max(float(values @ self._weights) / len(values), 1e-6)
+
+    def mean(self, points: Points) -> Floats:
+        """What to expect at each point."""
+        return np.asarray(self._kernel.between(points, self._points) @ self._weights)
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
         """Mean and standard deviation at each point."""

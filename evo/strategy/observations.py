@@ -27,8 +27,7 @@ class Observations:
         keys: of every config that was ever asked.
         rows: ranks of the configs of ended trials that say something, in the order they ended, shape (n, tunables).
         losses: time in µs, `HOPELESS` if pruned, infinite if failed; shape (n,).
-        numbers, origins: of those trials.
-        entered: whether each was among the elites when it ended.
+        numbers: of those trials.
         order: positions in `rows` by loss, best first, the earlier trial of a tie first.
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
@@ -93,24 +92,26 @@ class Observations:
         self.rows = self.pending = self._rows([])
         self.losses: Losses = np.empty(0)
         self.numbers: list[int] = []
-        self.origins: list[str] = []
-        self.entered: list[bool] = []
         self.order: Places = np.empty(0, dtype=np.intp)
 
     def _append(self, told: list[Trial]) -> None:
         for trial in told:
-            loss = _loss(trial)
-            bar = self._ranked[ELITES - 1][0] if len(self._ranked) >= ELITES else HOPELESS
-            self.entered.append(loss < min(bar, HOPELESS))
-            insort(self._ranked, (loss, trial.number, len(self.numbers)))
+            insort(self._ranked, (_loss(trial), trial.number, len(self.numbers)))
             self.numbers.append(trial.number)
-            self.origins.append(trial.proposal.origin)
         self.order = np.array([place for _, _, place in self._ranked], dtype=np.intp)
         self.losses = np.concatenate([self.losses, [_loss(trial) for trial in told]])
         self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in told])])
 
     def _rows(self, rows: list[Indices]) -> Indices:
         return np.array(rows, dtype=np.int32).reshape(len(rows), len(self._space.tunables))
+
+
+def spread(ranked: Places, count: int) -> Places:
+    """At most `count` of these: half are the first, half evenly spread over the rest."""
+    if len(ranked) <= count:
+        return ranked
+    first = count // 2
+    return np.concatenate([ranked[:first], ranked[np.linspace(first, len(ranked) - 1, count - first).astype(np.intp)]])
 
 
 def _loss(trial: Trial) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space import Indices, Space, Tunable
-from evo.strategy.observations import Observations
+from evo.strategy.observations import Observations, spread
 
 Scores = npt.NDArray[np.float64]
 
@@ -28,6 +28,9 @@ MIN_BANDWIDTH = 0.5
 GOOD_SHARE = 0.1
 MAX_GOOD = 25
 """How many observations count as good: a tenth, never more than this (Optuna's defaults)."""
+
+MAX_BAD = 300
+"""Of the others so many are looked at."""
 
 
 class Parzen:
@@ -53,15 +56,11 @@ class Parzen:
         rows[uniform] = rng.integers(sizes, size=(int(uniform.sum()), len(sizes)))
         return rows
 
-    def best(self, rows: Indices, seen: Observations, compared: int) -> int | None:
-        """Position of the most promising of the first `compared` rows that are valid and new; None if none is."""
-        new = seen.fresh(rows)[:compared]
-        return int(new[self.worth(rows[new], seen).argmax()]) if len(new) else None
-
     def worth(self, rows: Indices, seen: Observations) -> Scores:
         """``log l − log g`` of each row; pending configs count as bad, so that workers do not crowd together."""
         good = good_count(seen)
-        centres = np.concatenate([seen.rows[seen.order], seen.pending])
+        bad = spread(seen.order[good:], MAX_BAD)
+        centres = np.concatenate([seen.rows[seen.order[:good]], seen.rows[bad], seen.pending])
         logs = np.zeros((len(rows), len(centres)))
         for column, table in enumerate(self._log):
             logs += table[centres[:, column]][:, rows[:, column]].T

@@ -18,6 +18,13 @@ ARMS = ("tpe", "evolution", "neighbours", "newcomers")
 SUGGESTED = 100
 """Configs that each arm suggests for one proposal."""
 
+STALLED = 10
+"""Trials without a new best after which the surrogate's doubts are not trusted either: expected improvement then looks
+far away, while what is predicted to be fast may lie next to the best …"""
+
+GREEDY = 0.5
+"""… so this share of the proposals goes to the shortest predicted time."""
+
 
 class Portfolio:
     """Each arm has its own idea of where to look; all are judged alike, by what every trial so far says of them.
@@ -47,7 +54,10 @@ class Portfolio:
         new = suggested.take(seen.fresh(suggested.rows))
         if not len(new.rows):
             return self._opening.spread(seen, rng)
-        return new.proposal(int(self._surrogate.worth(new.rows, seen).argmax()), self._space, seen)
+        forecast = self._surrogate.forecast(new.rows, seen)
+        greedy = seen.idle >= STALLED and rng.random() < GREEDY
+        worth = forecast.speed if greedy else forecast.improvement
+        return new.proposal(int(worth.argmax()), self._space, seen)
 
     def _tpe(self, rng: np.random.Generator) -> Suggestions:
         good = self._seen.order[: good_count(self._seen)]

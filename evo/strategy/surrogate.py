@@ -1,5 +1,6 @@
 """What the observations say about configs nobody tried: how much faster than the best each may be."""
 
+from dataclasses import dataclass, replace
 from itertools import accumulate, repeat, takewhile
 
 import numpy as np
@@ -7,10 +8,10 @@ import numpy as np
 from evo.space import Indices, Space
 from evo.strategy.coordinates import Coordinates, Points
 from evo.strategy.gaussian_process import Floats, Kernel, Posterior, fit, log_improvement
-from evo.strategy.observations import HOPELESS, Observations, Places
+from evo.strategy.observations import HOPELESS, Observations, spread
 
 TRAINED = 160
-"""Observations a prediction rests on, and as many failures: the cost of a prediction grows with the square …"""
+"""Observations a prediction rests on: its cost grows with their square …"""
 
 FITTED = 80
 """… and that of a fit with the cube."""
@@ -19,13 +20,38 @@ FIRST_FIT = 2
 GROWTH = 1.2
 """The length scales are fitted when there are so many times, and again each time these have grown by a fifth."""
 
-PRIOR_SUCCESS = 1.0
+LABEL_NOISE = 0.1
 LEAST_SUCCESS = 0.02
-"""How many trials the overall share of failures weighs against the failures nearby, and the least chance ever given."""
+"""How loosely the chance of success follows what worked and what failed, and the least that is ever given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What to expect of some configs, in standardised logarithms of time, shape (n,) each.
+
+    Attributes:
+        best: of the observations.
+        success: chance to have a time at all.
+    """
+
+    mean: Floats
+    deviation: Floats
+    best: float
+    success: Floats
+
+    @property
+    def improvement(self) -> Floats:
+        """Logarithm of the expected improvement."""
+        return log_improvement(self.mean, self.deviation, self.best) + np.log(self.success)
+
+    @property
+    def speed(self) -> Floats:
+        """Plainly how fast, however sure."""
+        return np.log(self.success) - self.mean
 
 
 class Surrogate:
-    """A Gaussian process on the logarithm of time, and a local share of failures.
+    """A Gaussian process on the logarithm of time, and a local chance of success.
 
     Its length scales depend on a prefix of the log alone, so that a restarted search finds the same ones.
     """
@@ -34,8 +60,8 @@ class Surrogate:
         self._coordinates = Coordinates(space)
         self._kernel: tuple[bytes, Kernel] | None = None
 
-    def worth(self, rows: Indices, seen: Observations) -> Floats:
-        """Logarithm of expected improvement times chance of success, of each row; there must be two times.
+    def forecast(self, rows: Indices, seen: Observations) -> Forecast:
+        """What to expect of each row; at least two observations must have a time.
 
         Pending configs are taken to come out as predicted (the kriging believer), so that workers do not crowd.
         """
@@ -46,22 +72,23 @@ class Surrogate:
         posterior = Posterior(kernel, train, values)
         if len(seen.pending):
             pending = self._coordinates.of(seen.pending)
-            believed, _ = posterior.predict(pending)
-            posterior = Posterior(kernel, np.concatenate([train, pending]), np.concatenate([values, believed]))
+            believed = np.concatenate([values, posterior.mean(pending)])
+            posterior = Posterior(kernel, np.concatenate([train, pending]), believed)
         mean, deviation = posterior.predict(points)
-        return log_improvement(mean, deviation, values.min()) + np.log(self._success(points, kernel, seen))
+        return Forecast(
+            mean=mean, deviation=deviation, best=float(values.min()), success=self._success(points, kernel, seen)
+        )
 
-    def _success(self, points: Points, kernel: Kernel, seen: Observations) -> Floats | float:
-        """Chance of each point to have a time, by the share that has one among those alike."""
+    def _success(self, points: Points, kernel: Kernel, seen: Observations) -> Floats:
+        """Chance to have a time, by regression on which of the others have one."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
-            return 1.0
+            return np.ones(len(points))
         share = len(worked) / len(seen.rows)
-        good, bad = (self._alike(points, kernel, seen.rows[spread(each, TRAINED)]) for each in (worked, failed))
-        return np.maximum(LEAST_SUCCESS, (good + share * PRIOR_SUCCESS) / (good + bad + PRIOR_SUCCESS))
-
-    def _alike(self, points: Points, kernel: Kernel, rows: Indices) -> Floats:
-        return np.asarray(kernel.between(points, self._coordinates.of(rows)).sum(axis=1))
+        known = np.concatenate([spread(each, TRAINED // 2) for each in (worked, failed)])
+        labels = (seen.losses[known] <= HOPELESS) - share
+        posterior = Posterior(replace(kernel, noise=LABEL_NOISE), self._coordinates.of(seen.rows[known]), labels)
+        return np.clip(share + posterior.mean(points), LEAST_SUCCESS, 1)
 
     def _fitted(self, seen: Observations) -> Kernel:
         worked = np.sort(seen.order[: seen.worked])
@@ -78,14 +105,6 @@ def last_fit(worked: int) -> int:
     """Of how many observations the last fit knew."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
-
-
-def spread(ranked: Places, count: int) -> Places:
-    """At most `count` of these: half are the first, half evenly spread over the rest."""
-    if len(ranked) <= count:
-        return ranked
-    first = count // 2
-    return np.concatenate([ranked[:first], ranked[np.linspace(first, len(ranked) - 1, count - first).astype(np.intp)]])
 
 
 def standardised(losses: Floats) -> Floats:

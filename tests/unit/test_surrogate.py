@@ -1,0 +1,165 @@
+"""What is concluded from the observations: the Gaussian process, and what the portfolio asks of it."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from evo.history import History
+from evo.outcome import Measured, Outcome
+from evo.space import Indices, Space, Tunable
+from evo.strategy.coordinates import Coordinates
+from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement
+from evo.strategy.neighbourhood import MOST, Neighbourhood
+from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy.surrogate import Surrogate, last_fit, standardised
+from evo.timing import Timing
+from evo.trial import Proposal
+from tests.unit.landscapes import KINDS, mixed, tell
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def plane() -> Space:
+    return Space([Tunable(name=name, values=list(range(1, 13))) for name in "XY"])
+
+
+def row(*ranks: int) -> Indices:
+    return np.array([ranks], dtype=np.int32)
+
+
+def observed(space: Space, outcomes: dict[tuple[int, ...], Outcome | float | None]) -> Observations:
+    """The last of an ask and a tell for each row of ranks; None is still pending."""
+    history, seen = History(), Observations(space)
+    for ranks, outcome in outcomes.items():
+        trial = history.ask(Proposal(config=space.decode(ranks), origin="random"))
+        if outcome is not None:
+            timed = Measured(timing=Timing(samples_us=(outcome,))) if isinstance(outcome, int | float) else outcome
+            tell(history, trial, timed)
+    seen.refresh(history)
+    return seen
+
+
+def bowl(x: int, y: int) -> float:
+    return 10.0 + (x - 8) ** 2 + (y - 3) ** 2
+
+
+def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> None:
+    sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
+    points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
+    assert points.count == 3
+    assert points.axes.tolist() == [0, 1, 2, 2, 2]
+    rows = np.array([[0, 0, 0], [2, 1, 0], [3, 2, 0], [4, 0, 0]], dtype=np.int32)
+    x = points.of(rows)
+    assert x[:, 0] == pytest.approx([0, np.log(3) / np.log(8), 2 / 3, 1])
+    assert x[:, 1] == pytest.approx([0, 0, 2 / 3, 1])
+    kinds = x[:3, 2:]
+    assert [((a - b) ** 2).sum() for a, b in ((kinds[0], kinds[1]), (kinds[1], kinds[2]))] == pytest.approx([1, 1])
+
+
+def test_numbers_that_are_no_sizes_go_by_rank() -> None:
+    space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
+    rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
+    assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]
+
+
+def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen() -> None:
+    points = np.linspace(0, 1, 6)[:, None]
+    values = standardised(np.exp(np.sin(5 * points[:, 0])))
+    posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6), points, values)
+    mean, deviation = posterior.predict(points)
+    assert mean == pytest.approx(values, abs=1e-3)
+    assert (deviation < 0.01).all()
+    between, beyond = posterior.predict(np.array([[0.5], [3.0]]))[1]
+    assert deviation.max() < between < beyond
+
+
+def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:
+    points, values = rng().random((12, 3)), rng(1).standard_normal(12)
+    apart = _apart(points, np.array([0, 1, 1]), 2)
+    weights = np.array([3.0, 0.7, 0.05])
+    _, slope = _misfit(weights, apart, values)
+    steps = 1e-6 * np.eye(3)
+    numeric = [(_misfit(weights + s, apart, values)[0] - _misfit(weights - s, apart, values)[0]) / 2e-6 for s in steps]
+    assert slope == pytest.approx(numeric, rel=1e-4)
+
+
+def test_a_fit_tells_what_matters_from_what_does_not() -> None:
+    points = rng().random((60, 2))
+    kernel = fit(points, standardised(np.exp(np.sin(6 * points[:, 0]))), np.array([0, 1]))
+    assert kernel.weights[0] > 10 * kernel.weights[1]
+    noisy = fit(points, rng(2).standard_normal(60), np.array([0, 1]))
+    assert noisy.noise > 10 * kernel.noise
+
+
+@pytest.mark.parametrize("below", [2.0, 0.0, -4.0, -6.0])
+def test_the_improvement_is_the_integral_it_stands_for(below: float) -> None:
+    exact, _ = quad(lambda z: (below - z) * norm.pdf(z), -12, below)
+    found = log_improvement(np.array([-0.5 * below]), np.array([0.5]), 0.0)
+    assert found == pytest.approx(np.log(0.5 * exact), abs=0.1)
+
+
+def test_scales_are_fitted_on_a_prefix_of_the_log() -> None:
+    lengths = sorted({last_fit(count) for count in range(2, 200)})
+    assert lengths[:5] == [2, 3, 4, 5, 7]
+    assert lengths[-1] > 0.8 * 199 and len(lengths) < 25
+    cells = [(int(x), int(y)) for x, y in rng().integers(12, size=(60, 2))]
+    outcomes: dict[tuple[int, ...], Outcome | float | None] = {cell: bowl(*cell) for cell in cells}
+    prefix = last_fit(len(outcomes))
+    known = dict(list(outcomes.items())[:prefix])
+    assert len(known) < len(outcomes)
+    kernels = [Surrogate(plane())._fitted(observed(plane(), told)) for told in (known, outcomes)]
+    assert kernels[0].weights.tolist() == kernels[1].weights.tolist()
+
+
+def test_the_unseen_bottom_of_a_bowl_is_worth_most() -> None:
+    space = plane()
+    seen = observed(space, {(x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)})
+    rows = np.array([[x, y] for x in range(12) for y in range(12)], dtype=np.int32)
+    new = rows[seen.fresh(rows)]
+    best = new[Surrogate(space).forecast(new, seen).improvement.argmax()]
+    assert bowl(*best.tolist()) < 16
+
+
+def test_failures_and_pending_configs_make_their_surroundings_less_attractive() -> None:
+    space = plane()
+    grid: dict[tuple[int, ...], Outcome | float | None] = {
+        (x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)
+    }
+    beside, surrogate = row(8, 3), Surrogate(space)
+    free = surrogate.forecast(beside, observed(space, grid))
+    crowded = surrogate.forecast(beside, observed(space, {**grid, (8, 2): None}))
+    assert crowded.improvement < free.improvement
+    failed = observed(space, {**grid, **{(x, 2): KINDS["crashed"] for x in range(7, 10)}})
+    assert surrogate.forecast(beside, failed).success < 0.7 < free.success
+    assert surrogate.forecast(beside, failed).speed < free.speed
+
+
+def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
+    losses = np.array([1.0, HOPELESS, np.e])
+    assert standardised(losses)[1] == standardised(losses)[2] > 0
+    seen = observed(plane(), {(0, 0): 5.0, (1, 1): KINDS["pruned"], (2, 2): KINDS["crashed"]})
+    assert (seen.measured, seen.worked) == (1, 2)
+
+
+def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:
+    assert standardised(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
+
+
+def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
+    space = mixed()
+    seen = observed(space, {(1, 1, 0, 1, 2): 1.0})
+    around = Neighbourhood(space).of_elites(seen, rng())
+    assert len(around.rows) == sum(len(tunable.values) - 1 for tunable in space.tunables)
+    assert ((around.rows != [1, 1, 0, 1, 2]).sum(axis=1) == 1).all()
+    assert len(np.unique(around.rows, axis=0)) == len(around.rows)
+    assert around.proposal(0, space, seen).parents == (0,)
+    wide = Space([Tunable(name="X", values=list(range(1000)))])
+    assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
+
+
+def test_a_long_ranking_is_cut_to_its_head_and_a_sample_of_the_rest() -> None:
+    assert spread(np.arange(10), 10).tolist() == list(range(10))
+    assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
