@@ -9,6 +9,7 @@ from evo.strategy.neighbourhood import Neighbourhood
 from evo.strategy.observations import Observations
 from evo.strategy.opening import Opening, learning
 from evo.strategy.parzen import Parzen, good_count
+from evo.strategy.single_thread import single_thread
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Surrogate
 from evo.trial import Proposal
@@ -54,7 +55,8 @@ class Portfolio:
         new = suggested.take(seen.fresh(suggested.rows))
         if not len(new.rows):
             return self._opening.spread(seen, rng)
-        forecast = self._surrogate.forecast(new.rows, seen)
+        with single_thread():
+            forecast = self._surrogate.forecast(new.rows, seen)
         greedy = seen.idle >= STALLED and rng.random() < GREEDY
         worth = forecast.speed if greedy else forecast.improvement
         return new.proposal(int(worth.argmax()), self._space, seen)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
+from threadpoolctl import threadpool_info
 
 from evo.history import History
 from evo.outcome import Measured, Outcome
@@ -12,6 +13,7 @@ from evo.strategy.coordinates import Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy.single_thread import single_thread
 from evo.strategy.surrogate import Surrogate, last_fit, standardised
 from evo.timing import Timing
 from evo.trial import Proposal
@@ -163,3 +165,15 @@ def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
 def test_a_long_ranking_is_cut_to_its_head_and_a_sample_of_the_rest() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
+
+
+def test_the_number_of_threads_is_as_before_once_the_algebra_is_done() -> None:
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with single_thread():
+        pass
+    before = threads()
+    with single_thread(), single_thread():
+        assert set(threads()) == {1}
+    assert threads() == before
