@@ -16,7 +16,7 @@ class Proposal:
     """What a strategy asks to have measured.
 
     Attributes:
-        origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``; credit goes by this name.
+        origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``.
         parents: numbers of the trials it descends from, oldest first.
     """
 
