@@ -13,7 +13,7 @@ from rich.text import Text
 
 from evo.cli.output import facts
 from evo.cli.terminal import unechoed
-from evo.view import SearchView
+from evo.view import SearchView, WarmStartView
 from evo.wording import (
     count_text,
     duration_text,
@@ -40,6 +40,8 @@ def head(view: SearchView, page: str) -> RenderableType:
         "budget": budget_text(view),
         "leaderboard": page,
     }
+    if view.warm_start is not None:
+        rows["warm start"] = warm_start_text(view.warm_start)
     grid = facts()
     for name, value in rows.items():
         grid.add_row(name, Text(value))
@@ -51,6 +53,15 @@ def space_text(view: SearchView) -> str:
     if valid is None:
         return f"{product:,} combinations, too many to count the valid ones"
     return f"{count_text(valid, 'valid config')} of {count_text(product, 'combination')}"
+
+
+def warm_start_text(given: WarmStartView) -> str:
+    left = [
+        f"{given.invalid:,} not in this space" if given.invalid else None,
+        f"{given.spare:,} left out" if given.spare else None,
+    ]
+    rest = ", ".join(part for part in left if part)
+    return f"{count_text(given.used, 'config')} of {given.source} first" + (f" ({rest})" if rest else "")
 
 
 def budget_text(view: SearchView) -> str:

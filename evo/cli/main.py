@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from evo.cli import champions, control, doctor, families, ladder, record, searches, services, tokens, workers
+from evo.cli import champions, control, doctor, families, keeping, ladder, record, searches, services, tokens, workers
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError
 
@@ -51,7 +51,7 @@ def _program(
     """The options of the program itself; the commands do the work."""
 
 
-for group in (searches, control, champions, families, ladder, record, services, workers, tokens, doctor):
+for group in (searches, control, keeping, champions, families, ladder, record, services, workers, tokens, doctor):
     group.register(app)
 
 

@@ -172,6 +172,7 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
 
 def _ending(view: SearchView) -> str:
     done = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+    done += "" if view.cost is None else f", which cost {view.cost:,.2f}"
     match view.state:
         case "finished":
             reason = REASONS.get(view.reason or "", view.reason)

@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
             "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
             "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
             "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
+            "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
             "kernel-evo search --resume 12",
         )
     )(search)
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo trials 12 --limit 10",
             "kernel-evo trials 12 --sort number --outcome wrong_answer",
+            "kernel-evo trials 12 --format csv > trials.csv",
         )
     )(trials)
 
@@ -71,11 +73,38 @@ def search(
             min=1, max=MOST, metavar="N", help="Trials without a better one at most.", rich_help_panel=_BUDGET
         ),
     ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001, metavar="MONEY", help="Money at most; needs --cost-per-hour.", rich_help_panel=_BUDGET
+        ),
+    ] = None,
+    cost_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001,
+            metavar="MONEY",
+            help="What the machines that work for it cost together; the report then says what it cost.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="random, tpe, evolution or portfolio.")] = "portfolio",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|STORAGE",
+            help="Try the best of recorded results first: a Kernel Tuner cache, T4 results, or an Optuna study as "
+            "sqlite:///FILE#STUDY.",
+        ),
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(min=-1000, max=1000, metavar="N", help="Of several searches the highest is served first.")
+    ] = 0,
+    notes: Annotated[str, typer.Option(metavar="TEXT", help="What people should know about it.")] = "",
     resume: Annotated[
         int | None, typer.Option(metavar="SEARCH", help="Go on with this search instead of starting one.")
     ] = None,
@@ -94,6 +123,7 @@ def search(
     from evo.cli import background, session
     from evo.cli.place import Place
     from evo.cli.request import Request
+    from evo.cli.warm_start import read_warm_start
 
     where = Where(url=url, token=token, database=db)
     if detach and url is None:
@@ -112,7 +142,10 @@ def search(
             strategy=strategy,
             seed=seed,
             policy=policy,
-            budget=_budget(trials, minutes, stagnation),
+            budget=_budget(trials, minutes, stagnation, max_cost, cost_per_hour),
+            priority=priority,
+            notes=notes,
+            **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
         )
     else:
         raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
@@ -147,7 +180,11 @@ def trials(
         Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
     ] = "rank",
     outcome: Annotated[str | None, typer.Option(help="Only those that ended so, e.g. compile_failed.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most; of the table only.")] = 20,
+    form: Annotated[
+        Literal["table", "csv", "json", "ndjson"],
+        typer.Option("--format", help="table: for people; the others: every trial, for a spreadsheet or a script."),
+    ] = "table",
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -158,6 +195,10 @@ def trials(
     from evo.cli.output import print_json
 
     with connect(Where(url=url, token=token, database=db)) as connection:
+        if form != "table":
+            for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
+                sys.stdout.write(piece)
+            return
         found: list[TrialView] = []
         cursor: str | None = None
         while len(found) < limit:
@@ -173,11 +214,23 @@ def trials(
         _print_trials(found)
 
 
-def _budget(trials: int | None, minutes: float | None, stagnation: int | None) -> dict[str, float]:
+def _budget(
+    trials: int | None,
+    minutes: float | None,
+    stagnation: int | None,
+    max_cost: float | None,
+    cost_per_hour: float | None,
+) -> dict[str, float]:
     if minutes is not None and not minutes <= MOST:
         raise InvalidInput("--minutes", f"{minutes:g} is out of its limits; accepted: 0.01 … {MOST:,}")
-    given = {"trials": trials, "minutes": minutes, "stagnation": stagnation}
-    return {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
+    for name, amount in (("--max-cost", max_cost), ("--cost-per-hour", cost_per_hour)):
+        if amount is not None and not amount <= MOST:
+            raise InvalidInput(name, f"{amount:g} is out of its limits; accepted: 0.0001 … {MOST:,}")
+    if max_cost is not None and cost_per_hour is None:
+        raise InvalidInput("--cost-per-hour", "is needed for --max-cost: what the machines cost together")
+    given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
+    limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
+    return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:

@@ -1,8 +1,7 @@
 """The typed client of the REST API: what workers, the command line and users speak to a service through."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 
@@ -14,10 +13,11 @@ from evo.client.leases import Work
 from evo.client.searches import Searches
 from evo.client.tokens import Tokens
 from evo.client.transport import ATTEMPTS, Transport
+from evo.client.upkeep import Upkeep
 from evo.client.workers import Workers
 
 
-class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, Tokens):
+class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):
     """One connection pool to one service; may be shared between threads.
 
     A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or
@@ -55,9 +55,3 @@ class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, To
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def health(self) -> Mapping[str, Any]:
-        return self._get("/health", dict[str, Any])
-
-    def ready(self) -> Mapping[str, Any]:
-        return self._get("/ready", dict[str, Any])

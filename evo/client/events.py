@@ -26,8 +26,8 @@ class Events(Calls):
         place, answered_at = "", time.monotonic()
         while True:
             try:
-                with self._transport.stream(path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S) as lines:
-                    for fields in _blocks(lines):
+                with self._transport.stream(path, headers={"Last-Event-ID": place}, quiet_s=QUIET_S) as answer:
+                    for fields in _blocks(_lines(answer)):
                         answered_at, place = time.monotonic(), fields.get("id", place)
                         if (kind := EVENTS.get(fields.get("event", ""))) is not None:
                             yield from_json(fields["data"], kind)
@@ -35,6 +35,14 @@ class Events(Calls):
                 if time.monotonic() - answered_at > patience_s:
                     raise
             self._transport.pause(2)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Lines as the service ends them; other line breaks of Unicode may stand within one."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.decode() for line in lines)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:

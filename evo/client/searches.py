@@ -1,5 +1,6 @@
 """Searches and their trials."""
 
+import codecs
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -7,6 +8,8 @@ from evo.client.calls import Calls
 from evo.client.transport import parse
 from evo.lifecycle import State
 from evo.view import Page, SearchView, TrialView
+
+EXPORT_QUIET_S = 60.0
 
 SearchCommand: TypeAlias = Literal["pause", "resume", "stop", "cancel"]
 
@@ -86,6 +89,20 @@ class Searches(Calls):
             yield from page.items
             if (cursor := page.next) is None:
                 return
+
+    def export_trials(
+        self,
+        search_id: int,
+        form: Literal["csv", "json", "ndjson"],
+        *,
+        sort: str = "number",
+        outcome: str | None = None,
+    ) -> Iterator[str]:
+        """All trials as the text of a file, piece by piece as it arrives."""
+        given = {"sort": sort} | ({} if outcome is None else {"outcome": outcome})
+        path = f"/searches/{search_id}/trials.{form}"
+        with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S) as pieces:
+            yield from codecs.iterdecode(pieces, "utf-8")
 
     def trial(self, trial_id: int) -> TrialView:
         return self._get(f"/trials/{trial_id}", TrialView)

@@ -59,19 +59,19 @@ class Transport:
         self._http.close()
 
     @contextmanager
-    def stream(self, path: str, *, headers: Mapping[str, str], quiet_s: float) -> Iterator[Iterator[str]]:
-        """The lines of an answer that goes on; it must not be quiet for longer than `quiet_s`.
+    def stream(self, path: str, *, quiet_s: float, **options: Any) -> Iterator[Iterator[bytes]]:
+        """The bytes of an answer as they arrive; it must not be quiet for longer than `quiet_s`.
 
         Raises:
             ServiceUnreachable: nobody answers, or the stream broke off.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
         try:
-            with self._http.stream("GET", path, headers=dict(headers), timeout=timeout) as response:
+            with self._http.stream("GET", path, timeout=timeout, **options) as response:
                 if response.status_code >= 400:
                     response.read()
                     checked(response)
-                yield response.iter_lines()
+                yield response.iter_bytes()
         except httpx.TransportError as error:
             raise self._unreachable(error) from None
 

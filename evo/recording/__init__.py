@@ -1,7 +1,17 @@
 """Recorded tuning spaces: every config of a space with the outcome somebody measured, in the field's two formats."""
 
 from evo.recording.parse import parse_recording
+from evo.recording.ranking import fastest
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.write import cache_document, results_document
 
-__all__ = ["Costs", "Entry", "Recording", "cache_document", "config_key", "parse_recording", "results_document"]
+__all__ = [
+    "Costs",
+    "Entry",
+    "Recording",
+    "cache_document",
+    "config_key",
+    "fastest",
+    "parse_recording",
+    "results_document",
+]

@@ -8,7 +8,7 @@ from rich.console import Console
 from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
 from evo.cli.report import print_report
 from evo.search import Budget
-from evo.view import SpaceView
+from evo.view import SpaceView, WarmStartView
 from tests.unit.views import CHAMPION, VERDICT, finished, trial, view
 
 
@@ -161,3 +161,13 @@ def test_the_report_says_why_it_ended(changes: dict[str, object], ending: str) -
 def test_without_a_champion_the_report_leads_to_the_best_config() -> None:
     text = reported(finished(champion=None, challenges=()), [trial(12, 812.34)], "", "sdpa")
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text
+
+
+def test_recorded_results_and_money_are_told_where_they_are_part_of_it() -> None:
+    given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
+    text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
+    assert "20 configs of cache.json first (3 not in this space)" in text
+    assert "5.00 of money; confirming the best comes on top" in text
+    assert share_done(view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5)) == 0.5
+    ended = finished(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=5.0, reason="cost")
+    assert "its money is spent. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")

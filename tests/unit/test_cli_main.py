@@ -33,7 +33,8 @@ def test_every_command_explains_itself_with_examples(command: list[str], capsys:
 
 
 def test_all_commands_are_there() -> None:
-    wanted = "search searches trials watch pause resume stop cancel measure render new families serve worker doctor"
+    searching = "search searches trials watch pause resume stop cancel edit delete gc"
+    wanted = f"{searching} measure render new families serve worker doctor"
     champion = [f"champion {each}" for each in ("show", "export", "rollback")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]

@@ -1,0 +1,73 @@
+"""``--warm-start``: recorded results of any origin as configs to try first, the best one first."""
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evo.errors import InvalidInput
+from evo.recording import fastest, parse_recording
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+OPTION = "--warm-start"
+MOST = 10_000
+"""Configs sent along; the service uses the best that are in the space."""
+
+
+def read_warm_start(given: str) -> dict[str, Any]:
+    """The `warm_start` of a search's terms.
+
+    Args:
+        given: a Kernel Tuner cache or T4 results (``.json``, also gzipped), or the storage of an Optuna study:
+            ``sqlite:///study.db``, with ``#NAME`` where it holds several.
+
+    Raises:
+        InvalidInput: it cannot be read, or holds no config with a time.
+    """
+    return _from_study(given) if "://" in given else _from_file(Path(given).expanduser())
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", errors="replace")
+    except (OSError, EOFError) as error:
+        raise InvalidInput(OPTION, f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    recording = parse_recording(text, path.name)
+    return {"source": path.name[-200:], "configs": [dict(config) for config in fastest(recording, MOST)]}
+
+
+def _from_study(given: str) -> dict[str, Any]:
+    storage, _, name = given.partition("#")
+    study = _study(storage, name)
+    if len(study.directions) > 1:
+        raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives: only one can be ranked by")
+    done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
+    if not done:
+        raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
+    upside_down = study.direction.name == "MAXIMIZE"
+    done.sort(key=lambda trial: trial.value or 0.0, reverse=upside_down)
+    return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}
+
+
+def _study(storage: str, name: str) -> "Study":
+    import optuna
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    shown = storage
+    try:
+        url = make_url(storage)
+        shown = url.render_as_string(hide_password=True)
+        if url.drivername.startswith("sqlite") and url.database and not Path(url.database).exists():
+            raise InvalidInput(OPTION, f"there is no file {url.database}")  # Optuna would make an empty one
+        names = optuna.get_all_study_names(storage)
+        if not name and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            listed = ", ".join(names) or "none"
+            raise InvalidInput(OPTION, f"{shown} holds the studies {listed}: name one as STORAGE#STUDY")
+        return optuna.load_study(study_name=name, storage=storage)
+    except (SQLAlchemyError, ImportError, RuntimeError) as error:
+        raise InvalidInput(OPTION, f"{shown} cannot be read: {type(error).__name__}") from None

@@ -1,0 +1,25 @@
+"""Looking after a service."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evo.client.calls import Calls
+from evo.client.transport import parse
+from evo.view import Collected
+
+
+class Upkeep(Calls):
+    """Requests about the service itself."""
+
+    def health(self) -> Mapping[str, Any]:
+        return self._get("/health", dict[str, Any])
+
+    def ready(self) -> Mapping[str, Any]:
+        return self._get("/ready", dict[str, Any])
+
+    def collect(
+        self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
+    ) -> Collected:
+        """Take out what is beyond these limits, or only tell what that would be; never what a champion rests on."""
+        body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
+        return parse(self._send("POST", "/collect", body), Collected)

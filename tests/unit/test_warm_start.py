@@ -1,0 +1,93 @@
+"""Recorded results of every origin as a warm start."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from evo.cli.warm_start import read_warm_start
+from evo.errors import InvalidInput
+
+CACHE: dict[str, Any] = {
+    "device_name": "somewhere",
+    "tune_params_keys": ["BLOCK", "FAST"],
+    "tune_params": {"BLOCK": [1, 2, 4], "FAST": [True, False]},
+    "cache": {
+        "1,True": {"BLOCK": 1, "FAST": True, "time": 3.0},
+        "2,True": {"BLOCK": 2, "FAST": True, "time": 1.0},
+        "4,True": {"BLOCK": 4, "FAST": True, "time": "CompilationFailedConfig"},
+        "4,False": {"BLOCK": 4, "FAST": False, "time": 2.0},
+    },
+}
+BEST_FIRST = [{"BLOCK": 2, "FAST": True}, {"BLOCK": 4, "FAST": False}, {"BLOCK": 1, "FAST": True}]
+
+
+def test_a_recorded_space_gives_its_configs_with_a_time_the_fastest_first(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "cache.json", tmp_path / "cache.json.gz"
+    plain.write_text(json.dumps(CACHE))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_warm_start(str(plain)) == {"source": "cache.json", "configs": BEST_FIRST}
+    assert read_warm_start(str(packed))["configs"] == BEST_FIRST
+
+
+def test_t4_results_are_read_as_well(tmp_path: Path) -> None:
+    results = [
+        {
+            "configuration": {"BLOCK": block},
+            "objectives": ["time"],
+            "measurements": [{"name": "time", "value": time, "unit": "ms"}],
+            "invalidity": "correct",
+        }
+        for block, time in ((8, 2.0), (16, 1.0))
+    ]
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps({"results": results, "metadata": {}}))
+    assert read_warm_start(str(path))["configs"] == [{"BLOCK": 16}, {"BLOCK": 8}]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_study_gives_its_completed_trials_in_the_sense_of_its_direction(tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = f"sqlite:///{tmp_path}/study.db"
+
+    def objective(trial: optuna.Trial) -> float:
+        block = trial.suggest_categorical("BLOCK", [2, 4, 8])
+        if trial.number == 2:
+            raise optuna.TrialPruned
+        return float(block)
+
+    for name, direction in (("low", "minimize"), ("high", "maximize")):
+        sampler = optuna.samplers.GridSampler({"BLOCK": [2, 4, 8]}, seed=1)
+        study = optuna.create_study(storage=storage, study_name=name, direction=direction, sampler=sampler)
+        study.optimize(objective, n_trials=3)
+    low, high = read_warm_start(f"{storage}#low"), read_warm_start(f"{storage}#high")
+    assert low["source"] == "study low"
+    assert low["configs"] == sorted(low["configs"], key=lambda config: config["BLOCK"])
+    assert high["configs"] == sorted(high["configs"], key=lambda config: -config["BLOCK"])
+    assert len(low["configs"]) == len(high["configs"]) == 2
+    with pytest.raises(InvalidInput, match="holds the studies"):
+        read_warm_start(storage)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("nowhere.json", "cannot be read"),
+        ("sqlite:///nowhere.db", "there is no file"),
+        ("nosuch://user:geheim@host/x#y", "cannot be read"),
+        ("broken.json", "not valid JSON"),
+        ("broken.json.gz", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_named_without_its_password(
+    given: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("broken.json", "broken.json.gz"):
+        (tmp_path / name).write_text("no")
+    with pytest.raises(InvalidInput, match=words) as refused:
+        read_warm_start(given)
+    assert "geheim" not in str(refused.value)
