@@ -119,10 +119,9 @@ class CudaSession:
 
     def self_test(self) -> str | None:
         sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
-        buffer = GuardedBuffer(
-            Argument(name="bytes", role="input", dtype="uint8", shape=sent.shape), self._cuda.runtime
-        )
+        argument = Argument(name="bytes", role="input", dtype="uint8", shape=sent.shape)
         with cuda_errors():
+            buffer = GuardedBuffer(argument, self._cuda.runtime)
             buffer.write(sent)
         found, expected = self._checksum(buffer.pointer, sent.nbytes), checksum(sent)
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"

@@ -1,0 +1,305 @@
+"""What is shipped to run it elsewhere: nothing in it is guesswork, though no container engine runs here."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from api.settings import Settings
+from db.session import Database
+from evo.cli.main import app
+from tests.integration.serving import served
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "docs" / "how-to" / "deploy"
+SCRIPTS = sorted(DEPLOY.glob("*.sh"))
+BIN = Path(sysconfig.get_path("scripts"))
+COMMAND = re.compile(r"(?:^|(?<=\s)|(?<=bin/))kernel-evo\"? (?=[a-z])")
+
+PIP_AT_HAND = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "1"}
+"""Install what is here, with the packages and the build backend of this environment (the zero means that, too)."""
+
+QUICK = """#!/bin/sh
+[ "$2" = venv ] || exec {python} "$@"
+{python} -m venv --without-pip "$3"
+printf '#!/bin/sh\\nexec {python} -m pip --python %s "$@"\\n' "$3/bin/python" >"$3/bin/pip"
+chmod +x "$3/bin/pip"
+"""
+
+
+def run(*command: object, folder: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+# Docker
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The Compose file with its anchors resolved."""
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return document
+
+
+def stages() -> dict[str, list[str]]:
+    """The instructions of each stage of the Dockerfile."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    found: dict[str, list[str]] = {}
+    for line in (line.strip() for line in text.splitlines()):
+        if line.startswith("FROM "):
+            found[line.split(" AS ")[1]] = [line]
+        elif line and not line.startswith("#"):
+            next(reversed(found.values())).append(line)
+    return found
+
+
+def test_the_compose_file_keeps_to_the_published_schema() -> None:
+    checked = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_whatever_the_compose_file_refers_to_exists(compose: Mapping[str, Any]) -> None:
+    services = compose["services"]
+    for name, service in services.items():
+        assert set(service.get("depends_on", {})) <= set(services), name
+        assert set(service["networks"]) <= set(compose["networks"]), name
+        assert {each["source"] for each in service.get("configs", ())} <= set(compose["configs"]), name
+        for volume in service.get("volumes", ()):
+            assert volume.split(":")[0] in compose["volumes"], name
+        if "build" in service:
+            assert service["build"]["target"] in stages(), name
+    for config in compose["configs"].values():
+        assert (ROOT / config["file"]).is_file()
+
+
+def test_without_a_gpu_everything_but_its_worker_starts(compose: Mapping[str, Any]) -> None:
+    asleep = {name for name, service in compose["services"].items() if service.get("profiles")}
+    assert asleep == {"worker-cuda"}
+    wanted = {before for service in compose["services"].values() for before in service.get("depends_on", {})}
+    assert not wanted & asleep
+    (device,) = compose["services"]["worker-cuda"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device["capabilities"] == ["gpu"]
+
+
+def test_only_the_proxy_is_reached_from_outside(compose: Mapping[str, Any]) -> None:
+    assert {name for name, service in compose["services"].items() if "ports" in service} == {"proxy"}
+    assert compose["networks"]["inside"]["internal"] is True
+    inside = {name for name, service in compose["services"].items() if service["networks"] == ["inside"]}
+    assert inside == set(compose["services"]) - {"proxy"}
+
+
+def test_every_setting_in_the_compose_file_and_the_images_is_one_that_something_reads(
+    compose: Mapping[str, Any],
+) -> None:
+    known = {f"KERNEL_EVO_{name.upper()}" for name in Settings.model_fields} | set(options("worker")[1])
+    proxy = (DEPLOY / "Caddyfile").read_text()
+    for name, service in compose["services"].items():
+        for variable in service.get("environment", {}):
+            if variable.startswith("KERNEL_EVO_"):
+                assert variable in known or (name == "proxy" and f"{{${variable}:" in proxy), variable
+    for line in (line for stage in stages().values() for line in stage if line.startswith("ENV ")):
+        assert set(re.findall(r"\b(KERNEL_EVO_\w+)=", line)) <= known
+    asked = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    assert asked == set(re.findall(r"^(\w+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+
+
+@pytest.mark.skipif(not (BIN / "hadolint").exists(), reason="hadolint has no wheel for this system")
+def test_the_dockerfile_has_no_lint() -> None:
+    linted = run(BIN / "hadolint", "--no-color", "Dockerfile")
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_images_run_as_nobody_in_particular_and_only_one_has_a_compiler() -> None:
+    final = {name: stages()[name] for name in ("service", "worker-cpu", "worker-cuda")}
+    for name, lines in final.items():
+        assert [line for line in lines if line.startswith("USER ")][-1] == "USER 10001", name
+        assert lines[0].startswith("FROM base "), name
+    assert {name for name, lines in final.items() if any("gcc" in line for line in lines)} == {"worker-cpu"}
+
+
+def test_the_steps_of_the_build_work_in_a_clean_directory(tmp_path: Path) -> None:
+    """As written, but for their places and for where packages come from: those are the ones at hand."""
+    source, target = tmp_path / "src", tmp_path / "opt"
+    (source).mkdir()
+    for line in stages()["build"]:
+        if line.startswith("COPY "):
+            _copy(line.split()[1:], source)
+    (step,) = [line.removeprefix("RUN ") for line in stages()["build"] if line.startswith("RUN ")]
+    step = step.replace("/opt/kernel-evo", str(target)).replace("python -m venv", f"{quick_python(tmp_path)} -m venv")
+    site = sysconfig.get_path("purelib")
+    built = run("sh", "-c", step, folder=source, PYTHONPATH=site, **PIP_AT_HAND)
+    assert built.returncode == 0, built.stdout + built.stderr
+    check = "import sys, templates; sys.exit(not templates.__path__[0].startswith(sys.prefix))"
+    assert run(target / "bin" / "python", "-c", check, folder=tmp_path, PYTHONPATH=site).returncode == 0
+    listed = run(target / "bin" / "kernel-evo", "families", folder=tmp_path, PYTHONPATH=site)
+    assert (listed.returncode, "sdpa" in listed.stdout) == (0, True), listed.stderr
+
+
+def quick_python(folder: Path) -> Path:
+    """A Python whose environments borrow the pip of this one: installing another takes longer than all else."""
+    python = folder / "quick" / "python3.13"
+    python.parent.mkdir()
+    python.write_text(QUICK.format(python=sys.executable))
+    python.chmod(0o755)
+    return python
+
+
+def _copy(words: list[str], target: Path) -> None:
+    """What COPY does, with what .dockerignore lets through."""
+    allowed = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines()}
+    *names, to = words
+    for name in names:
+        assert name in allowed, f"{name} is kept out by .dockerignore"
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target / to, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, target / to)
+
+
+def test_the_proxy_understands_its_configuration(tmp_path: Path) -> None:
+    if (caddy := shutil.which("caddy")) is None:
+        pytest.skip("caddy is not installed here: `apt install caddy` checks its configuration, too")
+    checked = run(caddy, "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile", HOME=str(tmp_path))
+    assert checked.returncode == 0, checked.stderr
+
+
+# Scripts, units and what the how-tos tell people to type
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_have_no_lint(script: Path) -> None:
+    assert script.stat().st_mode & stat.S_IXUSR
+    linted = run(BIN / "shellcheck", script)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_units_are_understood(tmp_path: Path) -> None:
+    if (analyse := shutil.which("systemd-analyze")) is None:
+        pytest.skip("there is no systemd here to check its units with")
+    units = []
+    for unit in DEPLOY.glob("*.service"):
+        units.append(tmp_path / unit.name)
+        units[-1].write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
+    checked = run(analyse, "verify", *units)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every ``kernel-evo`` command line that the deployment files and how-tos contain."""
+    texts = {path.name: path.read_text() for path in (*SCRIPTS, *DEPLOY.glob("*.service"))}
+    for path in (ROOT / "docs" / "how-to").glob("*.md"):
+        texts[path.name] = "\n".join(re.findall(r"```\n(.*?)```", path.read_text(), re.DOTALL))
+    for name, text in texts.items():
+        for line in text.replace("\\\n", " ").splitlines():
+            if not line.lstrip().startswith(("#", "Description", ":", "echo")):
+                for command in COMMAND.split(line)[1:]:
+                    yield name, shlex.split(re.split(r"[|;&>)]|\s#", command)[0])
+    for name, lines in stages().items():
+        for line in lines:
+            if line.startswith("CMD ["):
+                yield name, json.loads(line.removeprefix("CMD "))
+
+
+def options(*words: str) -> tuple[list[str], list[str]]:
+    """The options of a command, and the variables that set them."""
+    command: Any = get_command(app)
+    for word in words:
+        command = command.commands[word]
+    return (
+        [option for each in command.params for option in (*each.opts, *each.secondary_opts)],
+        [each.envvar for each in command.params if getattr(each, "envvar", None)],
+    )
+
+
+def test_every_command_that_is_written_down_exists_with_its_options() -> None:
+    found = list(commands())
+    assert len(found) > 25
+    group: Any = get_command(app)
+    for where, words in found:
+        assert words[0] in group.commands, f"{where}: kernel-evo {shlex.join(words)}"
+        path = [words[0]]
+        if hasattr(group.commands[words[0]], "commands") and words[1:2] and not words[1].startswith("-"):
+            path.append(words[1])
+        known = options(*path)[0]
+        for word in words:
+            if word.startswith("--"):
+                assert word in known, f"{where}: kernel-evo {shlex.join(words)}"
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
+    environment = {
+        "KERNEL_EVO_DB": str(tmp_path / "evo.db"),
+        "ADMIN_TOKEN_FILE": str(tmp_path / "admin"),
+        "WORKER_TOKENS": str(tmp_path),
+        "SETUP_PORT": free_port(),
+    }
+    said = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
+    assert said.returncode == 0, said.stderr
+    tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu", "cuda")}
+    assert len(set(tokens.values())) == 3
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in tokens} == {0o600}
+    again = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
+    assert (again.returncode, again.stdout.count("made")) == (0, 0), again.stderr
+    assert tokens == {name: (tmp_path / name).read_text() for name in tokens}
+
+
+def test_a_machine_that_is_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_path: Path) -> None:
+    python, off = quick_python(tmp_path), tmp_path / "off"
+    with served(tmp_path / "evo.db") as url:
+        ran = run(
+            *("bash", DEPLOY / "start-worker-vm.sh"),
+            folder=tmp_path,
+            PATH=f"{python.parent}:/usr/bin:/bin",
+            PYTHONPATH=sysconfig.get_path("purelib"),
+            **PIP_AT_HAND,
+            KERNEL_EVO_URL=url,
+            SOURCE=ROOT.as_uri(),
+            HOME_FOLDER=str(tmp_path / "home"),
+            STATE=str(tmp_path / "state"),
+            IDLE_MINUTES="0",
+            SWITCH_OFF=f"touch {off}",
+        )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert off.exists()
+    assert "there was no work" in ran.stdout + ran.stderr
+
+
+def test_the_backup_of_the_how_to_is_whole_while_the_database_is_in_use(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / "backup.md").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("python -c") and "VACUUM" in line]
+    database = Database.open(tmp_path / "kernel-evo.db")
+    with database.write():
+        copied = run("sh", "-c", line.replace("python", sys.executable, 1), folder=tmp_path)
+    database.close()
+    assert copied.returncode == 0, copied.stderr
+    with sqlite3.connect(tmp_path / "backup.db") as backup:
+        assert backup.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+    backup.close()
+    Database.open(tmp_path / "backup.db").close()

@@ -1,0 +1,27 @@
+"""The known kernel of a GPU has a known answer: the host computes the checksum of support.cu as that does."""
+
+import re
+from importlib.resources import files
+
+import numpy as np
+
+from workers.devices.cuda import checksum
+
+WORD = 2**64
+
+
+def test_the_host_computes_what_the_kernel_says() -> None:
+    """By the letter of support.cu, one byte after the other, with its own constants."""
+    source = files("workers.devices").joinpath("support.cu").read_text()
+    steps = [(int(shift), int(factor, 16)) for shift, factor in re.findall(r">> (\d+)\)\) \* (0x\w+)ull", source)]
+    (last,) = re.findall(r"return x \^ \(x >> (\d+)\);", source)
+    assert len(steps) == 2
+    assert "mix(i * 256 + bytes[i] + 1)" in source
+    values = np.random.default_rng(1).integers(0, 256, 1000, np.uint8)
+    total = 0
+    for place, value in enumerate(values.tolist()):
+        mixed = place * 256 + value + 1
+        for shift, factor in steps:
+            mixed = (mixed ^ mixed >> shift) * factor % WORD
+        total += mixed ^ mixed >> int(last)
+    assert checksum(values) == total % WORD
