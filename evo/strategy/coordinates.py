@@ -21,8 +21,9 @@ class Coordinates:
         count: how many axes there are.
     """
 
-    def __init__(self, space: Space) -> None:
-        tables = [(column, table) for column, tunable in enumerate(space.tunables) for table in _tables(tunable)]
+    def __init__(self, space: Space, *, aligned: bool = True) -> None:
+        found = [_tables(tunable, aligned) for tunable in space.tunables]
+        tables = [(column, table) for column, tables in enumerate(found) for table in tables]
         self._tables = tables
         widths = [table.shape[1] for _, table in tables]
         self.axes = np.repeat(np.arange(len(tables)), widths)
@@ -35,7 +36,7 @@ class Coordinates:
         )
 
 
-def _tables(tunable: Tunable) -> list[Points]:
+def _tables(tunable: Tunable, aligned: bool) -> list[Points]:
     count = len(tunable.values)
     if count == 1:
         return []
@@ -46,8 +47,8 @@ def _tables(tunable: Tunable) -> list[Points]:
         return [_unit(ranks)]
     magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
     alignment = _alignment(tunable)
-    aligned = count > FEW and len(set(alignment)) > 1
-    return [_unit(magnitude), _unit(alignment)] if aligned else [_unit(magnitude)]
+    told_apart = aligned and count > FEW and len(set(alignment)) > 1
+    return [_unit(magnitude), _unit(alignment)] if told_apart else [_unit(magnitude)]
 
 
 def _alignment(tunable: Tunable) -> npt.NDArray[np.float64]:

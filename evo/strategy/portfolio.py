@@ -32,16 +32,26 @@ class Portfolio:
 
     Args:
         arms: those that take part, of `ARMS`.
+        greedy: share of the proposals by predicted time alone once the search has stalled.
+        surrogate: who judges.
     """
 
-    def __init__(self, context: Context, *, arms: tuple[str, ...] = ARMS) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        arms: tuple[str, ...] = ARMS,
+        greedy: float = GREEDY,
+        surrogate: Surrogate | None = None,
+    ) -> None:
         self._space = context.space
         self._seen = Observations(context.space)
         self._opening = Opening(context)
         self._parzen = Parzen(context.space)
         self._breeding = Breeding(context.space)
         self._neighbourhood = Neighbourhood(context.space)
-        self._surrogate = Surrogate(context.space)
+        self._surrogate = surrogate or Surrogate(context.space)
+        self._greedy = greedy
         self._arms = [getattr(self, f"_{arm}") for arm in arms]
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
@@ -57,7 +67,7 @@ class Portfolio:
             return self._opening.spread(seen, rng)
         with single_thread():
             forecast = self._surrogate.forecast(new.rows, seen)
-        greedy = seen.idle >= STALLED and rng.random() < GREEDY
+        greedy = seen.idle >= STALLED and rng.random() < self._greedy
         worth = forecast.speed if greedy else forecast.improvement
         return new.proposal(int(worth.argmax()), self._space, seen)
 

@@ -54,10 +54,13 @@ class Surrogate:
     """A Gaussian process on the logarithm of time, and a local chance of success.
 
     Its length scales depend on a prefix of the log alone, so that a restarted search finds the same ones.
+
+    Args:
+        aligned: whether numbers are told apart by their alignment too.
     """
 
-    def __init__(self, space: Space) -> None:
-        self._coordinates = Coordinates(space)
+    def __init__(self, space: Space, *, aligned: bool = True) -> None:
+        self._coordinates = Coordinates(space, aligned=aligned)
         self._kernel: tuple[bytes, Kernel] | None = None
 
     def forecast(self, rows: Indices, seen: Observations) -> Forecast:
