@@ -19,7 +19,10 @@ from tests.bench.strategy.simulate import PROTOCOL, Simulation
 from tests.bench.strategy.variants import VARIANTS
 
 DECIDES = ("strategy", "space", "history.py", "search.py", "trial.py")
-"""What of `evo` a proposal depends on."""
+"""What of `evo` a proposal depends on …"""
+
+FOR_STUDIES = ("sampler.py", "told.py", "axis.py")
+"""… but for what only brings it to Optuna's studies."""
 
 
 class OurPlayer:
@@ -48,28 +51,32 @@ class OurPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Each strategy by its name, and each variant as ``portfolio, …``."""
-    return [_contestant(name, factory) for name, factory in STRATEGIES.items()]
+    """Each strategy by its name."""
+    digest = _digest()
+    return [_contestant(name, digest, factory) for name, factory in STRATEGIES.items()]
 
 
 def variants() -> list[Contestant]:
     """The default with a piece taken out or put in."""
-    return [_contestant(name, factory) for name, factory in VARIANTS.items()]
+    digest = _digest(Path(__file__).with_name("variants.py"))
+    return [_contestant(name, digest, factory) for name, factory in VARIANTS.items()]
 
 
-def _contestant(name: str, factory: Callable[[Context], Strategy]) -> Contestant:
-    return Contestant(name=name, digest=_digest(), play=partial(_play, factory))
+def _contestant(name: str, digest: str, factory: Callable[[Context], Strategy]) -> Contestant:
+    return Contestant(name=name, digest=digest, play=partial(_play, factory))
 
 
 def _play(factory: Callable[[Context], Strategy], ground: Ground, seed: int, course: Course) -> Run:
     return Simulation(ground, OurPlayer(ground, factory, seed), course).play()
 
 
-def _digest() -> str:
+def _digest(*more: Path) -> str:
     whole = hashlib.sha256(f"{PROTOCOL} numpy {np.__version__}".encode())
     root = Path(evo.__path__[0])
     for part in DECIDES:
         found = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
-        for path in [*found, Path(__file__).with_name("variants.py")]:
+        for path in (path for path in found if path.name not in FOR_STUDIES):
             whole.update(path.name.encode() + path.read_bytes())
+    for path in more:
+        whole.update(path.read_bytes())
     return whole.hexdigest()[:12]
