@@ -12,6 +12,9 @@ from db.models import AttemptRow, JobRow, TrialRow
 from evo.job import Stages
 from evo.trial import Config
 
+MOST_RECORDS = 300
+"""Improvements of a search that are told; there are about as many as the logarithm of its trials."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
@@ -72,15 +75,16 @@ class Landscape:
         last = self.session.scalar(select(func.max(TrialRow.number)).where(TrialRow.search_id == self.search_id))
         return 0 if last is None else last + 1
 
-    def records(self) -> list[tuple[int, float]]:
+    def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
         """(number, time in µs) of each trial that was faster than every one asked before it, in that order.
 
-        Backwards from the fastest: one pass over an index in the order of time, however long the search is.
+        Backwards from the fastest: one pass over an index in the order of time, however long the search is. Of more
+        than `most`, the latest.
         """
         found: list[tuple[int, float]] = []
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
         query = query.order_by(TrialRow.time_us, TrialRow.number).limit(1)
-        while (row := self.session.execute(query).first()) is not None:
+        while len(found) < most and (row := self.session.execute(query).first()) is not None:
             number, time_us = row.number, row.time_us or 0.0
             found.append((number, time_us))
             query = query.where(TrialRow.time_us > time_us, TrialRow.number < number)

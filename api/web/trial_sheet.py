@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -24,6 +25,9 @@ from evo.view import SearchView, TrialView
 
 ROLES = ("parent", "champion")
 """What a trial can be compared with by name."""
+
+Place: TypeAlias = tuple[int, int]
+"""A search and the number of a trial in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +121,11 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     search = search_view(session, trial.search_id, now)
     genealogy, shelves, kind = Genealogy(session, search.id), Shelves(session, store), search.device.kind
     shelf = shelves.of_trial(trial, kind)
-    reachable = tuple(role for role in ROLES if _number_of(role, trial, search) is not None)
+    reachable = tuple(_places(trial, search))
     changes, against = None, against or next(iter(reachable), None)
     if against is not None:
-        other = trial_view(session, genealogy.numbered(_chosen(against, trial, search)).id)
+        search_id, number = _chosen(against, trial, search)
+        other = trial_view(session, Genealogy(session, search_id).numbered(number).id)
         changes = _changes(trial, shelf, other, shelves.of_trial(other, kind), against)
     return Sheet(
         trial=trial,
@@ -171,20 +176,22 @@ def _changes(trial: TrialView, shelf: Shelf, other: TrialView, theirs: Shelf, ag
     )
 
 
-def _chosen(against: str, trial: TrialView, search: SearchView) -> int:
-    number = int(against) if against.isdecimal() and len(against) < 10 else _number_of(against, trial, search)
-    if number is None and against in ROLES:
-        raise NotFound(f"trial {trial.number} has no {against} in this search: compare it with a trial's number")
-    if number is None:
-        raise InvalidInput("against", "is neither `parent`, `champion` nor the number of a trial of this search")
-    return number
+def _chosen(against: str, trial: TrialView, search: SearchView) -> Place:
+    if against.isdecimal() and len(against) < 10:
+        return search.id, int(against)
+    if (found := _places(trial, search).get(against)) is not None:
+        return found
+    if against in ROLES:
+        raise NotFound(f"trial {trial.number} has no {against} but itself: compare it with a trial's number")
+    raise InvalidInput("against", "is neither `parent`, `champion` nor the number of a trial of this search")
 
 
-def _number_of(role: str, trial: TrialView, search: SearchView) -> int | None:
-    """Which trial of this search stands in this relation to the trial; None where there is none but itself."""
+def _places(trial: TrialView, search: SearchView) -> dict[str, Place]:
+    """The trials that stand in these relations to a trial; the champion may come from another search."""
     champion = search.champion
     found = {
-        "parent": trial.parents[0] if trial.parents else None,
-        "champion": champion.trial_number if champion is not None and champion.search_id == search.id else None,
-    }.get(role)
-    return None if found == trial.number else found
+        "parent": (search.id, trial.parents[0]) if trial.parents else None,
+        "champion": None if champion is None else (champion.search_id, champion.trial_number),
+    }
+    own = (search.id, trial.number)
+    return {role: place for role, place in found.items() if place is not None and place != own}

@@ -133,7 +133,7 @@ def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: htt
     assert 'class="removed"' in split
     for against, status, words in (
         ("99", 404, "has no trial 99"),
-        ("parent", 404, "has no parent in this search"),
+        ("parent", 404, "has no parent but itself"),
         ("grandparent", 422, "neither"),
     ):
         refused = page.get(f"/trials/{other.id}", params={"against": against})

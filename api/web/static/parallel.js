@@ -13,14 +13,13 @@ const make = (name, attributes, text) => {
 let brushes = null; // axis name -> [first place, last place]
 let latest = null; // the table that was asked for last
 
-// Plain values alone can stand in a filter: it is split at commas and bars.
-const plain = (value) => !/[,|<>=!\s]/.test(value);
+// Plain values alone can stand in a filter, which is split at commas and bars.
+const plain = (value) => !/[,|]/.test(value);
+const inside = (axis) => axis.values.slice(brushes.get(axis.name)[0], brushes.get(axis.name)[1] + 1);
 
 function where(plot) {
-  return plot.axes
-    .filter((axis) => brushes.has(axis.name))
-    .map((axis) => `${axis.name}=${axis.values.slice(brushes.get(axis.name)[0], brushes.get(axis.name)[1] + 1).join("|")}`)
-    .join(",");
+  const brushed = plot.axes.filter((axis) => brushes.has(axis.name) && inside(axis).every(plain));
+  return brushed.map((axis) => `${axis.name}=${inside(axis).join("|")}`).join(",");
 }
 
 function fromAddress(plot) {
@@ -98,7 +97,7 @@ function column(section, plot, axis, at, { x, y, svg, lines }) {
       brush.setAttribute("height", bottom - top);
     }
     grip.setAttribute("aria-valuenow", range ? range[1] : 0);
-    grip.setAttribute("aria-valuetext", range ? axis.values.slice(range[0], range[1] + 1).join(", ") : "all values");
+    grip.setAttribute("aria-valuetext", range ? inside(axis).join(", ") : "all values");
   };
   const set = (range, done) => {
     if (range) brushes.set(axis.name, range);
@@ -156,10 +155,10 @@ function controls(section, plot, lines) {
 function apply(section, plot, lines, done) {
   let count = 0;
   lines.forEach((path, at) => {
-    const inside = kept(plot, plot.lines[at]);
-    path.classList.toggle("out", !inside);
-    path.style.setProperty("stroke", inside ? shade(plot.lines[at].rank) : "var(--line)");
-    count += inside;
+    const stays = kept(plot, plot.lines[at]);
+    path.classList.toggle("out", !stays);
+    path.style.setProperty("stroke", stays ? shade(plot.lines[at].rank) : "var(--line)");
+    count += stays;
   });
   const filter = where(plot);
   const search = document.getElementById("plots").dataset.search;
