@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
@@ -16,25 +17,58 @@ HOME = "http://127.0.0.1"
 
 
 class Inside(httpx.BaseTransport):
-    """Carries requests into an application that serves already."""
+    """Carries requests into an application that serves already; of what goes on for ever it takes the beginning."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal, client: tuple[str, int] = ("127.0.0.1", 1)) -> None:
-        self._asgi = httpx.ASGITransport(app, raise_app_exceptions=False, client=client)
+        self._app = app
         self._portal = portal
+        self._client = client
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        async def answer() -> httpx.Response:
-            body = await _read(request)
-            sent = httpx.Request(request.method, request.url, headers=request.headers, content=body)
-            sent.extensions = request.extensions
-            response = await self._asgi.handle_async_request(sent)
-            return httpx.Response(response.status_code, headers=response.headers, content=await response.aread())
+        return self._portal.call(self._answer, request, request.read())
 
-        return self._portal.call(answer)
+    async def _answer(self, request: httpx.Request, body: bytes) -> httpx.Response:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": request.url.scheme,
+            "path": request.url.path,
+            "raw_path": request.url.raw_path.split(b"?")[0],
+            "query_string": request.url.query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "client": self._client,
+            "server": (request.url.host, request.url.port or 80),
+            "root_path": "",
+            "state": {},
+        }
+        told: list[dict[str, Any]] = []
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if waiting:
+                return waiting.pop()
+            await anyio.sleep_forever()
+            raise AssertionError("it sleeps for ever")
+
+        async def send(message: dict[str, Any]) -> None:
+            told.append(message)
+            if len(told) > 1 and _endless(told[0]):
+                task.cancel()
+
+        with anyio.CancelScope() as task:
+            try:
+                await self._app(scope, receive, send)  # type: ignore[arg-type]
+            except Exception:
+                if not told:
+                    raise
+        content = b"".join(message.get("body", b"") for message in told[1:])
+        return httpx.Response(told[0]["status"], headers=told[0]["headers"], stream=httpx.ByteStream(content))
 
 
-async def _read(request: httpx.Request) -> bytes:
-    return request.read()
+def _endless(start: dict[str, Any]) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"])
 
 
 class Serving:

@@ -1,0 +1,127 @@
+"""The service does what its OpenAPI document says, whatever is sent and whoever sends it.
+
+``make fuzz`` runs many more examples than the few of ``make test``.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import hypothesis
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from db.key import local_key
+from tests.integration.inside import HOME, serving
+from tests.integration.test_access import House
+from tests.integration.test_api import Rest
+
+EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
+"""Of each operation for each role; 0: a few for the owner, who may do everything, and one for all others."""
+OWNERS = 4
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+schemathesis.serializer.alias("application/zip", "application/octet-stream")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A service where something has happened: searches, trials, a champion, leases."""
+    database = tmp_path_factory.mktemp("fuzz") / "evo.db"
+    with serving(database, requests_per_s=1e6, allow_family_upload=True) as service:
+        rest = Rest(service.client(base=f"{HOME}/api/v1"))
+        rest.prepare()
+        rest.submit(budget={"trials": 3})
+        rest.play()
+        rest.submit()
+        rest.claim(2)
+        house = House(service)
+        house.clients["owner"] = service.client(local_key(database))
+        yield house
+
+
+@pytest.mark.timeout(3600 if EXAMPLES else 120)
+def test_every_operation_for_every_role(house: House) -> None:
+    schema = schemathesis.openapi.from_dict(house.service.app.openapi())
+    interview = Interview(house)
+    for result in schema.get_all_operations():
+        for role in house.clients:
+            examples = EXAMPLES or (OWNERS if role == "owner" else 1)
+            interview.ask(result.ok(), role, GenerationMode.POSITIVE, examples)
+            if examples > 1:
+                interview.ask(result.ok(), role, GenerationMode.NEGATIVE, examples // 2)
+    assert not interview.wrong, "\n\n".join(interview.wrong)
+    assert set(interview.answers) >= {200, 201, 204, 401, 403, 404, 409, 422}, interview.answers
+
+
+class Interview:
+    """Questions made from the document, and what was wrong with the answers."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.answers: Counter[int] = Counter()
+        self.wrong: list[str] = []
+
+    def ask(self, operation: Any, role: str, mode: GenerationMode, examples: int) -> None:
+        """Send examples of one operation as one role."""
+
+        @hypothesis.settings(
+            max_examples=examples,
+            phases=[Phase.generate],
+            derandomize=not EXAMPLES,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def each(case: Any) -> None:
+            self._ask(case, role)
+
+        with suppress(Unsatisfiable):  # nothing of this operation can be wrong
+            each()
+
+    def _ask(self, case: Any, role: str) -> None:
+        if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
+            case.body["wait_s"] = min(case.body["wait_s"], 0)  # this test waits for nobody's work
+        sent = requests.Request(**_as_request(case)).prepare()
+        response = self.house.clients[role].request(
+            sent.method or "", str(sent.url), headers=_headers(sent), content=_content(sent.body)
+        )
+        self.answers[response.status_code] += 1
+        said = f"{role}: {sent.method} {sent.url} {sent.body!r:.500} -> {response.status_code} {response.text:.500}"
+        try:
+            case.validate_response(response, checks=CHECKS)
+        except FailureGroup as failures:
+            self.wrong.extend(f"{failure}\n{said}" for failure in failures.exceptions)
+        if response.status_code >= 400 and response.headers["content-type"] != "application/problem+json":
+            self.wrong.append(f"no problem document\n{said}")
+
+
+def _as_request(case: Any) -> dict[str, Any]:
+    given: dict[str, Any] = case.as_transport_kwargs(base_url=HOME)
+    return {name: value for name, value in given.items() if name not in {"timeout", "verify", "cert"}}
+
+
+def _headers(sent: requests.PreparedRequest) -> dict[str, str]:
+    """Without what the client adds itself."""
+    kept = {name: value for name, value in sent.headers.items() if name.lower() != "authorization"}
+    return {name: value if isinstance(value, str) else value.decode("latin-1") for name, value in kept.items()}
+
+
+def _content(body: Any) -> bytes:
+    if body is None:
+        return b""
+    return body if isinstance(body, bytes) else str(body).encode()
