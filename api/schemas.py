@@ -4,8 +4,9 @@ import math
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
 from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, SlotReport
@@ -71,6 +72,12 @@ class Body(BaseModel):
     """A request's body: an unknown field is an error, not a surprise later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, given: Any) -> Any:
+        refuse_unstorable(given)
+        return given
 
 
 class FamilyBody(Body):

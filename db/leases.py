@@ -95,7 +95,7 @@ class Leases:
         row = self.session.get(AttemptRow, attempt_id, options=[options])
         if row is None:
             raise NotFound(f"there is no attempt {attempt_id}")
-        if not secrets.compare_digest(row.token, token):
+        if not secrets.compare_digest(row.token.encode(), token.encode()):
             raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
         return row
 

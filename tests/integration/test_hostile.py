@@ -1,0 +1,240 @@
+"""What nobody means well: fuzzed problems, families and reports, paths, templates, and HTML in all that is shown."""
+
+import hashlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from api.access.rule import rules
+from evo.errors import InvalidInput
+from evo.family import Family
+from evo.job import BaselineReport, Report
+from evo.objective import Objective
+from evo.outcome import CompileFailed, Measured, Outcome, WrongAnswer
+from evo.problem import split_assignments
+from templates import registry
+from tests.integration.hostile import ATTRIBUTE, NASTY, SCRIPT, TEMPLATE, TRAVERSAL, spoiled
+from tests.integration.inside import HOME, Serving, serving
+from tests.integration.stage import DEVICE, DIGEST, TOY, answer, timing
+from tests.integration.test_api import Rest
+
+PROBLEMS, FAMILIES, REPORTS = 6000, 3000, 1000
+"""Ten thousand together."""
+SLOWEST_S = 10.0
+"""No single document may hold the service up for longer, on however busy a machine."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("hostile") / "evo.db", requests_per_s=1e6) as service:
+        yield service
+
+
+def rest_of(service: Serving) -> Rest:
+    return Rest(service.client(base=f"{HOME}/api/v1"))
+
+
+def sent(http: httpx.Client, method: str, path: str, document: Any) -> httpx.Response:
+    """As Python's own JSON, which knows half characters and infinities."""
+    return http.request(method, path, content=json.dumps(document), headers={"Content-Type": "application/json"})
+
+
+def refused_well(response: httpx.Response) -> bool:
+    """Whether it was refused as it should be; False: it was taken."""
+    if response.status_code < 400:
+        return False
+    assert response.status_code < 500, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"]
+    return True
+
+
+def test_problems_are_taken_or_refused_and_nothing_else() -> None:
+    rng, met = random.Random(1), Counter[bool]()
+    families = [registry.find("sdpa").family, Family.from_document(TOY, "toy")]
+    for _ in range(PROBLEMS):
+        family = rng.choice(families)
+        given = {rng.choice([*(field.name for field in family.fields), "x", SCRIPT]): rng.choice(NASTY) for _ in "ab"}
+        try:
+            if rng.random() < 0.3:
+                text = ",".join(f"{name}={value}" for name, value in given.items())
+                given = dict(split_assignments(text[:3000], "problem"))
+            problem = family.problem(given, "cpu")
+        except InvalidInput as error:
+            assert error.field
+            met[False] += 1
+        else:
+            met[True] += 1
+            for field in family.fields:
+                value = problem[field.name]
+                assert isinstance(value, bool | int) or value in field.choices, "no text but the family's own"
+    assert min(met.values()) > PROBLEMS / 100, met
+
+
+def test_families_are_taken_or_refused_in_time() -> None:
+    rng, met, slowest = random.Random(2), Counter[bool](), 0.0
+    documents = [TOY, dict(registry.find("softmax").family.document)]
+    for _ in range(FAMILIES):
+        document = spoiled(rng.choice(documents), rng)
+        began = time.perf_counter()
+        try:
+            family = Family.from_document(document, "document")
+            family.space(family.problem({}, "cpu"), DEVICE, Objective())
+        except InvalidInput as error:
+            assert error.field
+            met[False] += 1
+        else:
+            met[True] += 1
+        slowest = max(slowest, time.perf_counter() - began)
+    assert min(met.values()) > FAMILIES / 100, met
+    assert slowest < SLOWEST_S
+
+
+def test_reports_families_and_searches_over_rest(service: Serving) -> None:
+    rest, rng, met = rest_of(service), random.Random(3), Counter[tuple[str, bool]]()
+    rest.prepare()
+    rest.submit()
+    adapter: TypeAdapter[Report] = TypeAdapter(Report)
+    leases = rest.claim(2)
+    reports = [{"token": each.token, "report": adapter.dump_python(answer(each), mode="json")} for each in leases]
+    terms = {"family_digest": "ab" * 32, "problem": {"N": 64}, "budget": {"trials": 3}, "objective": {"threads": 1}}
+    for number in range(REPORTS):
+        if number % 10 == 0:
+            body, path, method = spoiled(terms, rng), "/searches", "POST"
+        elif number % 10 == 1:
+            family = {"name": "toy", "document": TOY, "location": None}
+            body, path, method = spoiled(family, rng), f"/families/{number:064x}", "PUT"
+        elif number % 10 == 2:
+            body, path, method = spoiled({"results": [{"attempt_id": 1, **reports[0]}]}, rng), "/results", "POST"
+        else:
+            body, path, method = spoiled(rng.choice(reports), rng), f"/attempts/{rng.randint(1, 3)}/result", "POST"
+        met[path.split("/")[1], refused_well(sent(rest.http, method, path, body))] += 1
+    assert met["searches", False] and met["searches", True] and met["attempts", True], met
+    for path in ("/searches?limit=500", "/families", "/workers", "/searches/1/trials", "/champions"):
+        assert rest.http.get(path).status_code == 200, "whatever was taken can be shown"
+
+
+@pytest.mark.parametrize("name", [TRAVERSAL, "..", ".", "a/b", "a\\b", "/etc/passwd", "", "\x00", SCRIPT, TEMPLATE])
+def test_no_name_is_a_path(service: Serving, name: str) -> None:
+    rest = rest_of(service)
+    body = {"name": name or "x", "document": {**TOY, "name": name}, "location": None}
+    assert refused_well(sent(rest.http, "PUT", f"/families/{'ef' * 32}", body))
+    assert rest.http.get(f"/families/{'ef' * 32}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/static/..%2f..%2fapp.py", "/static/%2e%2e/web/rendering.py", "/static//etc/passwd"])
+def test_static_files_are_those_of_the_folder(service: Serving, path: str) -> None:
+    assert service.client().get(path).status_code == 404
+
+
+def test_what_a_url_holds_can_be_stored_or_is_refused(service: Serving) -> None:
+    http = rest_of(service).http
+    for path in ("/families/%00", "/workers/%00/drain", "/families?text=%00", "/champions?device=a%00", "/trials/%00"):
+        response = http.request("POST" if path.endswith("drain") else "GET", path)
+        assert refused_well(response), path
+        assert response.status_code == 422
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page: anything that could run."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.running: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        data = tag == "script" and given.get("type") == "application/json"
+        if tag == "script" and not data and not str(given.get("src", "")).startswith("/static/"):
+            self.running.append(f"{tag} {attrs}")
+        for name, value in attrs:
+            if name.startswith("on") or str(value).strip().lower().startswith(("javascript:", "data:text")):
+                self.running.append(f"{tag} {name}={value}")
+
+    handle_startendtag = handle_starttag
+
+
+def test_no_text_of_anybody_runs_on_any_page(tmp_path: Path) -> None:
+    """Every page there is, from the route table, with hostile text wherever somebody may write any."""
+    text = f"{SCRIPT}{ATTRIBUTE}{TEMPLATE}"
+    with serving(tmp_path / "evo.db", requests_per_s=1e6) as service:
+        _fill(rest_of(service), text)
+        secret = service.client().post("/api/v1/tokens", json={"name": text, "roles": ["admin"]}).json()["secret"]
+        browser = service.client()
+        assert browser.post("/sign-in", data={"token": secret}).status_code == 303
+        shown: list[str] = []
+        for path in _pages(service):
+            response = browser.get(path, follow_redirects=True)
+            assert response.status_code < 500, path
+            if not response.headers["content-type"].startswith("text/html"):
+                assert response.headers["x-content-type-options"] == "nosniff"
+                continue
+            html = response.text
+            assert SCRIPT not in html, path
+            assert Tags(html).running == [], path
+            shown += [path] if "&lt;script&gt;alert" in html else []
+        assert {"/", "/searches/1", "/workers", "/families", "/champions"} <= set(shown), "they are there, as text"
+
+
+def _fill(rest: Rest, text: str) -> None:
+    """Say `text` in every field that takes one."""
+    device = {"kind": "cpu", "model": text, "architecture": text, "uuid": "cpu-0", "limits": {"cores": 1.0}}
+    put(rest, "/workers/w1", {"name": text, "host": text, "devices": [device]})
+    tunables = {
+        "BLOCK": {"values": [2, 4, 8], "help": text},
+        "UNROLL": {"values": [2]},
+        "WORD": {"values": [SCRIPT]},
+    }
+    cpu = {**TOY["cpu"], "tunables": tunables, "constraints": [{"expression": "N > 0", "because": text}]}
+    problem = {"N": {**TOY["problem"]["N"], "help": text}}
+    document = {**TOY, "title": text, "description": text, "problem": problem, "cpu": cpu}
+    put(rest, f"/families/{DIGEST}", {"name": "toy", "document": document, "location": None})
+    search = rest.submit()["id"]
+    content = f"// {text}\nint main;".encode()
+    source = hashlib.sha256(content).hexdigest()
+    assert rest.http.put(f"/artefacts/{source}", content=content).status_code == 200
+    outcomes: list[Outcome] = [Measured(timing=timing(10.0)), CompileFailed(log=text), WrongAnswer(reason=text)]
+    while leases := rest.claim():
+        report = answer(leases[0], outcomes.pop() if leases[0].job.kind == "evaluate" else None)
+        said: dict[str, Any] = {"environment": {text: text}}
+        if isinstance(report, BaselineReport):
+            said |= {"unavailable": {text: text}, "timings": {SCRIPT: timing(20.0)}}
+        else:
+            said["artefacts"] = {"source": source, "compiler.log": source}
+        assert rest.report(leases[0], replace(report, **said)).status_code == 200
+    assert rest.http.patch(f"/searches/{search}", json={"notes": text}).status_code == 200
+    (champion,) = rest.http.get("/champions").json()["items"]
+    rest.http.post(f"/champions/{champion['id']}/rollback", json={"reason": text})
+    rest.http.post("/workers/w1/devices/cpu-0/quarantine", json={"reason": text})
+
+
+def put(rest: Rest, path: str, body: Any) -> None:
+    response = rest.http.put(path, json=body)
+    assert response.status_code == 200, response.text
+
+
+def _pages(service: Serving) -> list[str]:
+    """Every page's address for the first of everything, and for what is not there."""
+    pages = [path for method, path, _ in rules(service.app) if method == "GET" and not path.startswith("/api/")]
+    found = {path.format_map(_Number(number)) for path in pages for number in ("1", "2", "999")}
+    return [*sorted(found), f"/sign-in?next={SCRIPT}", f"/{SCRIPT}", f"/searches/{TEMPLATE}", f"/?text={ATTRIBUTE}"]
+
+
+class _Number(dict[str, str]):
+    def __init__(self, number: str) -> None:
+        super().__init__()
+        self.number = number
+
+    def __missing__(self, name: str) -> str:
+        return "toy" if name in {"name", "family"} else "source" if name in {"artefact"} else self.number
