@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-strategy openapi clean
+.PHONY: help search test test-gpu check bench bench-gpu bench-strategy fuzz openapi clean
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -29,6 +29,9 @@ bench-gpu: .venv/.bench     ## the same for this machine's GPU
 
 bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)
+
+fuzz: .venv/.test           ## the OpenAPI document against the service at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each operation and role)
+	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py $(ARGS)
 
 openapi: .venv/.installed   ## write docs/reference/openapi.json from the code
 	$(BIN)/python -m api.openapi
