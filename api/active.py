@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from api.catalogue import Catalogue
-from db.archive import Archive
+from db.archive import Archive, Standing
 from db.leases import Leases
 from db.models import SearchRow
 from evo import strategy
@@ -31,7 +31,8 @@ class ActiveSearch:
 
     Attributes:
         has_queued: a job may be waiting for a worker; False spares the query.
-        stopped_because: why no more trials are asked, once `state` is ``stopping``.
+        revision: of the row this copy was last brought up to date with.
+        unbeaten: the elites that were not fast enough for a challenge when that was last looked at.
     """
 
     def __init__(self, row: SearchRow, search: Search) -> None:
@@ -53,6 +54,8 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
         )
+        self.revision = row.revision
+        self.unbeaten: tuple[int, ...] | None = None
         self._active_s = row.active_s
         self._active_since = row.active_since
 
@@ -67,13 +70,25 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
         )
-        challenges = [
-            (job.trial.number, job.seen)
-            for job in Leases(session).confirmations(row.id)
-            if job.trial is not None and job.seen is not None
-        ]
-        search.restore(Archive(session).log(row.id), challenges)
+        search.restore(Archive(session).log(row.id), Leases(session).challenges(row.id))
         return cls(row, search)
+
+    def follow(self, session: Session, standing: Standing) -> None:
+        """Learn what other processes did with this search since this copy was last up to date."""
+        asked, ended, _ = self.search.events
+        news = Archive(session).news(self.id, asked=asked, ended=ended)
+        self.search.follow(news, Leases(session).challenges(self.id))
+        if self.baselines is None:
+            self.baselines = Archive(session).baselines(self.id)
+        self.state, self.started = standing.state, standing.started_at is not None
+        self._active_s, self._active_since = standing.active_s, standing.active_since
+        self.revision, self.has_queued = standing.revision, True
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """Changes with everything that `follow` learns."""
+        clock = (self.started, self._active_s, self._active_since)
+        return (*self.search.events, self.state, self.baselines is not None, *clock)
 
     def serves(self, device: Device) -> bool:
         """Whether a device may work for this search: times compare only within one model."""

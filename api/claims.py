@@ -1,91 +1,109 @@
-"""Handing out work: what waits first, else a new proposal. All is committed before the worker hears of it."""
+"""Handing out work: what waits first, else new proposals. All is committed before the worker hears of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy.orm import Session
-
 from api.active import ActiveSearch
+from api.turn import Turn
 from db.archive import Archive
+from db.fleet import Fleet
 from db.leases import Leases
-from db.models import AttemptRow, TrialRow
-from db.session import Database
+from db.models import AttemptRow, JobRow, TrialRow
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Evaluate, Lease
 from evo.trial import Trial
 
+OTHER_UNIT_S = 10.0
+"""How long a confirmation waits for another unit than the one that measured the challenger, where there is one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One device of one worker, asking for work."""
+    """One device of one worker, asking for work.
+
+    Attributes:
+        connected_since: workers heard of since then count as there.
+    """
 
     worker_id: str
     device: Device
     lease_s: float
+    connected_since: datetime
 
 
 class StrategyFailed(EvoError, RuntimeError):
     """A strategy raised instead of proposing: a bug of ours, which ends the search and not the service."""
 
 
-def lease_queued(database: Database, active: ActiveSearch, slot: Slot, now: datetime) -> Lease | None:
-    """A job that waits, if there is one."""
-    if not active.has_queued:
-        return None
-    with database.write() as session:
-        leases = Leases(session)
-        job = leases.next_queued(active.id)
-        if job is None:
-            active.has_queued = False
-            return None
-        _start(session, active, now)
-        attempt = leases.grant(
-            job, worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s
-        )
-    return _lease(active, attempt, slot)
+def lease_queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Lease]:
+    """Up to so many jobs that wait."""
+    if not turn.active.has_queued or count == 0:
+        return []
+    waiting = Leases(turn.session).next_queued(turn.active.id, count)
+    jobs = [job for job in waiting if not _better_elsewhere(turn, slot, job, now)]
+    turn.active.has_queued = len(waiting) == count or len(jobs) < len(waiting)
+    return _granted(turn, slot, now, jobs)
 
 
-def lease_proposal(database: Database, active: ActiveSearch, slot: Slot, now: datetime) -> Lease | None:
-    """A new trial, if the strategy has one; it is asked outside the transaction, since thinking may take a while."""
+def lease_proposals(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Lease]:
+    """Up to so many new trials, as far as budget and strategy have them."""
+    active = turn.active
     prune_above_us = active.search.prune_above_us()
-    trial = _ask(active)
-    if trial is None:
-        return None
-    payload = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
-    with database.write() as session:
-        leases = Leases(session)
-        _start(session, active, now)
-        row = TrialRow(
-            search_id=active.id,
-            number=trial.number,
-            config_key=active.search.space.key(trial.config),
-            proposal=trial.proposal,
-            told_before=active.search.history.seen[trial.number],
-            asked_at=now,
-        )
-        session.add(row)
-        job = leases.queue(active.id, payload, now=now, trial=row)
-        attempt = leases.grant(
-            job, worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s
-        )
-    return _lease(active, attempt, slot)
+    rows: list[TrialRow] = []
+    payloads: list[Evaluate] = []
+    while len(rows) < count and active.search.stop_reason(active.elapsed_s(now)) is None:
+        if (trial := _ask(active)) is None:
+            break
+        rows.append(_row(active, trial, now))
+        payloads.append(Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us))
+    if not rows:
+        return []
+    turn.session.add_all(rows)
+    return _granted(turn, slot, now, Leases(turn.session).queue_trials(active.id, rows, payloads, now=now))
 
 
-def lease_again(database: Database, active: ActiveSearch, slot: Slot, attempt_id: int, now: datetime) -> Lease | None:
-    """A lease that was granted before and still stands, renewed; None when it ended."""
-    with database.write() as session:
-        attempt = Leases(session).live_or_none(attempt_id)
-        if attempt is None:
-            return None
-        attempt.expires_at = now + timedelta(seconds=slot.lease_s)
-    return _lease(active, attempt, slot)
+def lease_again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
+    """A lease that was granted before and still stands, renewed; none when it ended."""
+    attempt = Leases(turn.session).live_or_none(attempt_id)
+    if attempt is None:
+        return []
+    attempt.expires_at = now + timedelta(seconds=slot.lease_s)
+    return [_lease(turn.active, attempt, slot)]
 
 
-def _start(session: Session, active: ActiveSearch, now: datetime) -> None:
-    """The first lease is handed out: from now on the search takes time."""
-    if not active.started:
-        active.start(Archive(session).search(active.id), now)
+def _granted(turn: Turn, slot: Slot, now: datetime, jobs: Sequence[JobRow]) -> list[Lease]:
+    if not jobs:
+        return []
+    if not turn.active.started:  # the first lease is handed out: from now on the search takes time
+        turn.active.start(Archive(turn.session).search(turn.active.id), now)
+    attempts = Leases(turn.session).grant(
+        jobs, worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s
+    )
+    return [_lease(turn.active, attempt, slot) for attempt in attempts]
+
+
+def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
+    """Whether a confirmation should wait a little for another unit: what confirms should not share a unit's whims."""
+    if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
+        return False
+    if now - job.created_at >= timedelta(seconds=OTHER_UNIT_S):
+        return False
+    if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
+        return False
+    return Fleet(turn.session).has_other_unit(slot.device, slot.connected_since)
+
+
+def _row(active: ActiveSearch, trial: Trial, now: datetime) -> TrialRow:
+    return TrialRow(
+        search_id=active.id,
+        number=trial.number,
+        config_key=active.search.space.key(trial.config),
+        proposal=trial.proposal,
+        told_before=active.search.history.seen[trial.number],
+        asked_at=now,
+    )
 
 
 def _ask(active: ActiveSearch) -> Trial | None:

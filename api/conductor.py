@@ -1,39 +1,41 @@
 """Runs the searches: hands out work, takes in reports, notices lost workers, and moves every search to its end.
 
-One conductor owns all searches of a database. It keeps each in memory under a lock of its own and writes every step
-to the database before anyone hears of it, so a killed service goes on where it stopped.
+A conductor remembers each search it works on and writes every step to the database before anyone hears of it, so a
+killed service goes on where it stopped. Conductors of several processes take turns (`api.turn`) at each search.
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy.exc import IntegrityError
 
 from api import endgame
-from api.active import ActiveSearch, Clock, utc_now
+from api.active import Clock, utc_now
 from api.catalogue import Catalogue
-from api.claims import Slot, StrategyFailed, lease_again, lease_proposal, lease_queued
+from api.claims import OTHER_UNIT_S, Slot, StrategyFailed, lease_again, lease_proposals, lease_queued
+from api.intake import Intake, Taken, answer
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
-from api.settlement import end_trial, settle
+from api.settlement import end_trial
 from api.submission import terms_of
-from db.archive import Archive
+from api.turn import Turn
+from db.archive import UNFINISHED, Archive
 from db.events import Events
 from db.fleet import Fleet
-from db.leases import Leases, StaleLease
-from db.models import AttemptState, Webhook
+from db.leases import Leases
+from db.models import AttemptState, JobRow, Webhook
 from db.session import Database
+from db.signals import WORK, announce
 from evo.device import Device
-from evo.errors import InvalidInput, NotFound
+from evo.errors import EvoError
 from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Lease, Report, SlotReport
-from evo.lifecycle import TERMINAL, Command, State, transition
+from evo.lifecycle import TERMINAL, Command, transition
 from evo.outcome import Abandoned
 
 log = structlog.get_logger("conductor")
 
-UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
 CONNECTED_LEASES = 3
 """A worker that was silent for as many leases no longer offers its devices to new searches."""
 
@@ -61,21 +63,21 @@ class Conductor:
         self.catalogue = Catalogue()
         self.lease_s = lease_s
         self.clock = clock
-        self._on_work = on_work
         self.roster = Roster(database, self.catalogue, clock)
-        self._devices: dict[str, dict[str, Device]] = {}
+        self._intake = Intake(database, self.roster, clock)
+        database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
         """Take up every unfinished search where it was left; the time nobody ran them does not count."""
         now = self.clock()
         with self.database.write() as session:
             archive = Archive(session)
-            for row in archive.searches(states=UNFINISHED):
-                self.roster.add(row.id, row.priority)
+            for row in archive.searches(states=UNFINISHED) if self.database.alone(session) else ():
                 if row.active_since is not None:
                     last_seen = archive.last_event(row.id) or row.active_since
                     row.active_s += max(0.0, (last_seen - row.active_since).total_seconds())
                     row.active_since = now
+        self.database.listen()
         self._advance_all()
 
     # Searches
@@ -88,17 +90,15 @@ class Conductor:
         """
         now = self.clock()
         with self.database.read() as session:
-            connected_since = now - timedelta(seconds=CONNECTED_LEASES * self.lease_s)
-            row = terms_of(session, request, self.catalogue, connected_since)
+            row = terms_of(session, request, self.catalogue, self._connected_since())
         with self.database.write() as session:
             row.created_at, row.webhook = now, webhook
             session.add(row)
             session.flush()
             Leases(session).queue(row.id, Baseline(), now=now)
             Events(session).search_changed(row.id)
-        self.roster.add(row.id, row.priority)
+            announce(session, WORK)
         log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
-        self._on_work()
         return row.id
 
     def command(self, search_id: int, command: Command) -> None:
@@ -107,25 +107,20 @@ class Conductor:
         Raises:
             NotFound, Conflict: no such search, or the command does not fit its state.
         """
-        with self.roster.held(search_id) as active:
-            if active is None:
-                with self.database.read() as session:
-                    transition(Archive(session).search(search_id).state, command)
+        with self.roster.turn(search_id) as turn:
+            if turn is not None:
+                if transition(turn.active.state, command) != turn.active.state:
+                    self._obey(turn, command)
                 return
-            if transition(active.state, command) != active.state:
-                log.info("search commanded", search=search_id, command=command)
-                self._obey(active, command)
-        self._on_work()
+        with self.database.read() as session:
+            transition(Archive(session).search(search_id).state, command)
 
-    def prefer(self, search_id: int, priority: int) -> None:
-        """From now on workers serve this search before those of lower priority; the database knows already."""
-        self.roster.prefer(search_id, priority)
-
-    def _obey(self, active: ActiveSearch, command: Command) -> None:
+    def _obey(self, turn: Turn, command: Command) -> None:
         reason = {"stop": endgame.STOPPED, "cancel": "cancelled"}.get(command)
-        with self.database.write() as session:
-            endgame.change_state(session, active, command, self.clock(), reason=reason)
-        self._advance(active)
+        endgame.change_state(turn, command, self.clock(), reason=reason)
+        announce(turn.session, WORK)
+        log.info("search commanded", search=turn.active.id, command=command)
+        self._advance(turn)
 
     # Workers
 
@@ -137,7 +132,6 @@ class Conductor:
             self._lose(attempt_id, search_id, "abandoned")
         with self.database.write() as session:
             Fleet(session).register(worker_id, name=name, host=host, devices=devices, now=self.clock())
-        self._devices[worker_id] = {device.uuid: device for device in devices}
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
     def leave(self, worker_id: str) -> None:
@@ -145,7 +139,6 @@ class Conductor:
         with self.database.write() as session:
             Fleet(session).leave(worker_id, self.clock())
             held = [(attempt.id, attempt.token) for attempt in Leases(session).held_by(worker_id)]
-        self._devices.pop(worker_id, None)
         for attempt_id, token in held:
             self.release(attempt_id, token, reason="the worker left")
         log.info("worker left", worker=worker_id, released=len(held))
@@ -185,18 +178,21 @@ class Conductor:
         Raises:
             NotFound: the worker, or this device of it, is not registered.
         """
-        slot = self._slot(worker_id, device_uuid)
         with self.database.read() as session:
-            if Fleet(session).worker(worker_id).drain:
-                return LeaseReply(leases=[], drain=True)
-            if Fleet(session).device(worker_id, device_uuid).quarantined_at is not None:
-                return LeaseReply(leases=[], drain=False)
-        leases = [] if holding is None else self._unheard(slot, holding)[:count]
-        for search_id in self.roster.ids:
-            if search_id in unable:
-                continue
-            while len(leases) < count and (lease := self._claim(search_id, slot)) is not None:
-                leases.append(lease)
+            standing = Fleet(session).slot(worker_id, device_uuid)
+            if standing.drain or standing.quarantined:
+                return LeaseReply(leases=[], drain=standing.drain)
+            unheard = [] if holding is None else Leases(session).unheard(worker_id, device_uuid, holding)
+            searches = Archive(session).unfinished()
+        slot = Slot(
+            worker_id=worker_id, device=standing.device, lease_s=self.lease_s, connected_since=self._connected_since()
+        )
+        leases = [
+            lease for attempt_id, search_id in unheard[:count] for lease in self._again(search_id, slot, attempt_id)
+        ]
+        for search_id in searches:
+            if len(leases) < count and search_id not in unable:
+                leases += self._claim(search_id, slot, count - len(leases))
         return LeaseReply(leases=leases, drain=False)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
@@ -207,140 +203,123 @@ class Conductor:
             StaleLease: the lease ended before; nothing is counted.
             InvalidInput: the report does not answer the job.
         """
-        with self.database.read() as session:
-            attempt = Leases(session).attempt(attempt_id, token)
-        if attempt.state == "done":
-            return Receipt(repeated=True)
-        with self.roster.held(attempt.job.search_id) as active:
-            if active is None:
-                raise StaleLease(f"search {attempt.job.search_id} has ended: drop this work")
-            delivery = Delivery(attempt_id=attempt_id, token=token, report=report)
-            settle(self.database, active, delivery, self.clock())
-            self._advance(active)
-            wake = active.has_queued
-        if wake:
-            self._on_work()
-        return Receipt()
+        (taken,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
+        if isinstance(taken, EvoError):
+            raise taken
+        return taken
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
         """Take in several results, each as `report` does; answers in their order."""
-        return [self._answered(delivery) for delivery in deliveries]
+        return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
 
     def release(self, attempt_id: int, token: str, reason: str = "") -> None:
         """Take a lease back without blaming anyone; its job waits for the next worker."""
         with self.database.read() as session:
-            attempt = Leases(session).attempt(attempt_id, token)
-        with self.roster.held(attempt.job.search_id) as active, self.database.write() as session:
-            attempt = Leases(session).attempt(attempt_id, token)
-            if active is None or attempt.state != "live":
+            search_id = Leases(session).attempt(attempt_id, token).job.search_id
+        with self.roster.turn(search_id) as turn:
+            attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
+            if turn is None or attempt is None:
                 return
-            Leases(session).end(attempt, "released", now=self.clock())
-            attempt.job.state, active.has_queued = "queued", True
-        log.info("lease released", attempt=attempt_id, search=attempt.job.search_id, reason=reason)
-        self._on_work()
+            Leases(turn.session).end(attempt, "released", now=self.clock())
+            attempt.job.state = "queued"
+            turn.queued()
+        log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
 
     def sweep(self) -> None:
         """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
+            patient = Leases(session).waiting_confirmations(*self._patience())
         for attempt_id, search_id in expired:
             self._lose(attempt_id, search_id, "expired")
+        if patient:
+            self.database.signals.tell(WORK)
         self._advance_all()
 
     # Inside
 
-    def _answered(self, delivery: Delivery) -> Answer:
-        attempt_id = delivery.attempt_id
-        try:
-            receipt = self.report(attempt_id, delivery.token, delivery.report)
-        except StaleLease as error:
-            return Answer(attempt_id=attempt_id, status="stale", detail=str(error))
-        except NotFound as error:
-            return Answer(attempt_id=attempt_id, status="unknown", detail=str(error))
-        except InvalidInput as error:
-            return Answer(attempt_id=attempt_id, status="refused", detail=str(error))
-        return Answer(attempt_id=attempt_id, status="repeated" if receipt.repeated else "accepted")
+    def _connected_since(self) -> datetime:
+        return self.clock() - timedelta(seconds=CONNECTED_LEASES * self.lease_s)
 
-    def _slot(self, worker_id: str, device_uuid: str) -> Slot:
-        if worker_id not in self._devices:
-            with self.database.read() as session:
-                rows = Fleet(session).devices_of(worker_id)
-            self._devices[worker_id] = {row.uuid: row.device for row in rows}
-        device = self._devices[worker_id].get(device_uuid)
-        if device is None:
-            raise NotFound(f"worker {worker_id!r} has not registered a device {device_uuid!r}: register it first")
-        return Slot(worker_id=worker_id, device=device, lease_s=self.lease_s)
+    def _patience(self) -> tuple[datetime, datetime]:
+        """Confirmations queued within these moments have waited long enough for another unit."""
+        until = self.clock() - timedelta(seconds=OTHER_UNIT_S)
+        return until - timedelta(seconds=OTHER_UNIT_S), until
 
-    def _unheard(self, slot: Slot, holding: Collection[int]) -> list[Lease]:
-        """Leases this device was granted by an answer that never arrived: the same ones again."""
-        with self.database.read() as session:
-            mine = [row for row in Leases(session).held_by(slot.worker_id) if row.device_uuid == slot.device.uuid]
-        leases = []
-        for row in mine:
-            if row.id not in holding:
-                with self.roster.held(row.job.search_id) as active:
-                    lease = None if active is None else lease_again(self.database, active, slot, row.id, self.clock())
-                leases += [] if lease is None else [lease]
-        return leases
+    def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
+        taken, told = self._intake.take(deliveries)
+        for search_id in told:
+            self._advance_one(search_id)
+        return taken
 
-    def _claim(self, search_id: int, slot: Slot) -> Lease | None:
+    def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
+        """A lease that was granted by an answer which never arrived: the same one."""
+        with self.roster.turn(search_id) as turn:
+            return [] if turn is None else lease_again(turn, slot, attempt_id, self.clock())
+
+    def _claim(self, search_id: int, slot: Slot, count: int) -> list[Lease]:
         for _ in range(MAX_RACES):
             try:
-                with self.roster.held(search_id) as active:
-                    return None if active is None else self._lease(active, slot)
+                with self.roster.turn(search_id) as turn:
+                    return [] if turn is None else self._lease(turn, slot, count)
             except StrategyFailed as error:
                 self.roster.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("claim lost a race", search=search_id)
-        return None
+        return []
 
-    def _lease(self, active: ActiveSearch, slot: Slot) -> Lease | None:
-        if not active.serves(slot.device):
-            return None
-        self._advance(active)
-        lease = lease_queued(self.database, active, slot, self.clock())
-        if lease is None and active.state == "running":
-            lease = lease_proposal(self.database, active, slot, self.clock())
-            if lease is None:
-                self._advance(active)  # exhausted
-        return lease
+    def _lease(self, turn: Turn, slot: Slot, count: int) -> list[Lease]:
+        if not turn.active.serves(slot.device):
+            return []
+        self._advance(turn)
+        leases = lease_queued(turn, slot, self.clock(), count)
+        if turn.active.state == "running" and len(leases) < count:
+            leases += lease_proposals(turn, slot, self.clock(), count - len(leases))
+            self._advance(turn)  # its budget may be used up now
+        return leases
 
     def _lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
         """A worker is gone: its job goes back to the queue, or is given up when that happened too often."""
-        with self.roster.held(search_id) as active:
-            if active is None:
+        with self.roster.turn(search_id) as turn:
+            if turn is None:
                 return
             now = self.clock()
-            with self.database.write() as session:
-                attempt = Leases(session).live_or_none(attempt_id)
-                if attempt is None or (how == "expired" and attempt.expires_at >= now):
-                    return
-                Leases(session).end(attempt, how, now=now)
-                job = attempt.job
-                job.worker_losses += 1
-                if job.worker_losses < active.terms.policy.max_worker_losses:
-                    job.state, active.has_queued = "queued", True
-                else:
-                    job.state, job.ended_at = "abandoned", now
-                    if isinstance(job.payload, Evaluate):
-                        abandoned = Abandoned(worker_losses=job.worker_losses)
-                        pending = active.search.history.pending[job.payload.number]
-                        end_trial(session, active, replace(pending, outcome=abandoned), now=now)
+            attempt = Leases(turn.session).live_or_none(attempt_id)
+            if attempt is None or (how == "expired" and attempt.expires_at >= now):
+                return
+            Leases(turn.session).end(attempt, how, now=now)
+            job = attempt.job
+            job.worker_losses += 1
             log.warning("worker lost", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses)
-            self._advance(active)
-        self._on_work()
+            if job.worker_losses < turn.active.terms.policy.max_worker_losses:
+                job.state = "queued"
+                turn.queued()
+            else:
+                _give_up(turn, job, now)
+        self._advance_one(search_id)
 
     def _advance_all(self) -> None:
         for search_id in self.roster.ids:
             try:
-                with self.roster.held(search_id) as active:
-                    if active is not None:
-                        self._advance(active)
+                self._advance_one(search_id)
             except Exception:  # one search must not keep the others from going on
                 log.exception("search could not be moved on", search=search_id)
 
-    def _advance(self, active: ActiveSearch) -> None:
-        endgame.advance(self.database, active, self.clock())
-        if active.state in TERMINAL:
-            self.roster.remove(active.id)
-            log.info("search ended", search=active.id, state=active.state)
+    def _advance_one(self, search_id: int) -> None:
+        with self.roster.turn(search_id) as turn:
+            if turn is not None:
+                self._advance(turn)
+
+    def _advance(self, turn: Turn) -> None:
+        if endgame.is_due(turn.active, self.clock()):
+            endgame.advance(turn, self.clock())
+        if turn.active.state in TERMINAL:
+            log.info("search ended", search=turn.active.id, state=turn.active.state)
+
+
+def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
+    """Lost too often: nobody is given this job again, and its trial ends without a word on its config."""
+    job.state, job.ended_at = "abandoned", now
+    if isinstance(job.payload, Evaluate):
+        pending = turn.active.search.history.pending[job.payload.number]
+        end_trial(turn, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)

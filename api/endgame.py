@@ -7,13 +7,14 @@ from sqlalchemy.orm import Session
 
 from api.active import ActiveSearch
 from api.settlement import queue_confirmation
+from api.turn import Turn
 from db.archive import Archive
 from db.champions import Champions
 from db.events import Events
 from db.leases import Leases
-from db.session import Database
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL, Command, transition
+from evo.search import CHALLENGERS
 from evo.trial import Trial
 from evo.wording import outcome_text
 
@@ -21,60 +22,77 @@ STOPPED = "stopped"
 """Reason of a search that someone stopped before its budget was used up."""
 
 
-def advance(database: Database, active: ActiveSearch, now: datetime) -> None:
+def is_due(active: ActiveSearch, now: datetime) -> bool:
+    """Whether `advance` may have something to do, as far as memory tells."""
+    if active.state == "stopping":
+        return not active.search.history.pending
+    stops = active.search.stop_reason(active.elapsed_s(now)) is not None
+    return active.state == "running" and (stops or _may_challenge(active, ended=False))
+
+
+def advance(turn: Turn, now: datetime) -> None:
     """Do whatever is due; may be called at any time and as often as one likes.
 
     A running search whose budget is used up stops asking. One that stopped and has nothing in flight lets its best
     challenge the incumbent, one challenger after the other, and then it is over.
     """
+    active = turn.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
-        with database.write() as session:
-            change_state(session, active, "stop", now, reason=reason)
+        change_state(turn, "stop", now, reason=reason)
     if active.state == "running":
-        challenge(database, active, now, ended=False)
+        challenge(turn, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
-        with database.read() as session:
-            in_flight = Leases(session).open_jobs(active.id)
-        if not in_flight and not challenge(database, active, now, ended=True):
-            finish(database, active, now)
+        in_flight = Leases(turn.session).open_jobs(active.id)
+        if not in_flight and not challenge(turn, now, ended=True):
+            finish(turn, now)
 
 
-def challenge(database: Database, active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
+def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     """Queue a confirmation if one is due; whether one is under way now."""
-    if active.search.challenge_due(None, ended=ended) is None:
-        return False  # not even without an incumbent to beat
-    with database.write() as session:
-        search = Archive(session).search(active.id)
-        if "confirm" in Leases(session).open_jobs(active.id):
-            return True
-        incumbent = Champions(session).incumbent(search)
-        to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
-        challenger = active.search.challenge_due(to_beat, ended=ended)
-        if challenger is None:
-            return False
-        number, seen = active.search.challenge(challenger)
-        queue_confirmation(session, active, Archive(session).numbered(active.id, number), seen, now)
+    active = turn.active
+    if not _may_challenge(active, ended=ended):
+        return False
+    search = Archive(turn.session).search(active.id)
+    if "confirm" in Leases(turn.session).open_jobs(active.id):
         return True
+    incumbent = Champions(turn.session).incumbent(search)
+    to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
+    challenger = active.search.challenge_due(to_beat, ended=ended)
+    if challenger is None:
+        active.unbeaten = _best(active)
+        return False
+    number, seen = active.search.challenge(challenger)
+    queue_confirmation(turn, Archive(turn.session).numbered(active.id, number), seen, now)
+    return True
 
 
-def finish(database: Database, active: ActiveSearch, now: datetime) -> None:
+def _may_challenge(active: ActiveSearch, *, ended: bool) -> bool:
+    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice."""
+    if active.search.challenge_due(None, ended=ended) is None:
+        return False
+    return ended or active.unbeaten != _best(active)
+
+
+def _best(active: ActiveSearch) -> tuple[int, ...]:
+    return tuple(trial.number for trial in active.search.history.elites(CHALLENGERS))
+
+
+def finish(turn: Turn, now: datetime) -> None:
     """End a search: finished, or failed when not one of its trials could be measured."""
-    ended = active.search.history.finished
-    with database.write() as session:
-        if ended and active.search.best is None:
-            change_state(session, active, "fail", now, reason=_nothing_measured(ended))
-        else:
-            change_state(session, active, "finish", now)
+    ended = turn.active.search.history.finished
+    if ended and turn.active.search.best is None:
+        change_state(turn, "fail", now, reason=_nothing_measured(ended))
+    else:
+        change_state(turn, "finish", now)
 
 
-def change_state(
-    session: Session, active: ActiveSearch, command: Command, now: datetime, *, reason: str | None = None
-) -> None:
+def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | None = None) -> None:
     """Follow a command. Cancelling ends every lease and every pending trial with it.
 
     Raises:
         Conflict: it does not fit the present state.
     """
+    session, active = turn.session, turn.active
     row = Archive(session).search(active.id)
     active.enter(row, transition(active.state, command), now)
     row.reason = row.reason if reason is None else reason

@@ -6,10 +6,9 @@ from typing import cast
 
 import numpy as np
 from sqlalchemy import update
-from sqlalchemy.orm import Session
 
 from api.active import ActiveSearch
-from api.plausibility import check
+from api.turn import Turn
 from db.archive import Archive, Ended
 from db.champions import Champions, IncumbentChanged
 from db.events import Events
@@ -18,7 +17,7 @@ from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
 from db.session import Database
 from evo import promotion
 from evo.errors import InvalidInput
-from evo.job import BaselineReport, Confirm, ConfirmReport, Delivery, Evaluate, EvaluateReport
+from evo.job import BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Report
 from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
 from evo.promotion import Verdict
 from evo.trial import Trial
@@ -27,51 +26,45 @@ SUSPECT_SPEEDUP = 10.0
 """Faster than the fastest baseline by this factor: possible, but a person should look."""
 
 
-def settle(database: Database, active: ActiveSearch, delivery: Delivery, now: datetime) -> None:
+def settle(turn: Turn, attempt: AttemptRow, report: Report, verdict: Verdict | None, now: datetime) -> None:
     """Take a live attempt's report.
 
+    Args:
+        attempt: with its job and trial.
+        verdict: on a confirmation, as `judged` reached it.
+
     Raises:
-        StaleLease: the lease ended before.
-        InvalidInput: the report does not answer this job.
+        InvalidInput: the report does not answer this job; nothing was changed.
     """
-    check(delivery.report)
-    verdict = _judged(database, active, delivery) if isinstance(delivery.report, ConfirmReport) else None
-    with database.write() as session:
-        attempt = _taken(session, delivery, now)
-        match delivery.report:
-            case EvaluateReport() as report:
-                _evaluated(session, active, attempt, report)
-            case BaselineReport() as report:
-                _baselines(session, active, attempt, report)
-            case ConfirmReport() as report:
-                _confirmed(session, active, attempt, Evidence(report=report, verdict=cast(Verdict, verdict)))
-
-
-def _taken(session: Session, delivery: Delivery, now: datetime) -> AttemptRow:
-    leases, report = Leases(session), delivery.report
-    attempt = leases.live(delivery.attempt_id, delivery.token)
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
-    leases.end(attempt, "done", now=now, result=report)
-    return attempt
+    Leases(turn.session).end(attempt, "done", now=now, result=report)
+    match report:
+        case EvaluateReport():
+            _evaluated(turn, attempt, report)
+        case BaselineReport():
+            _baselines(turn, attempt, report)
+        case ConfirmReport():
+            _confirmed(turn, attempt, Evidence(report=report, verdict=cast(Verdict, verdict)))
 
 
 # Trials
 
 
-def _evaluated(session: Session, active: ActiveSearch, attempt: AttemptRow, report: EvaluateReport) -> None:
+def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
+    active = turn.active
     job, outcome, now = attempt.job, _possible(active, report.outcome), cast(datetime, attempt.ended_at)
     if isinstance(outcome, Crashed | TimedOut):
         job.candidate_faults += 1
         if job.candidate_faults < active.terms.policy.max_candidate_faults:
-            job.state, active.has_queued = "queued", True
+            job.state = "queued"
+            turn.queued()
             return
     job.state, job.ended_at = "done", now
     spent = report.stages
     worked_s = spent.compile_s + spent.verify_s + spent.measure_s + spent.wait_s
     end_trial(
-        session,
-        active,
+        turn,
         replace(active.search.history.pending[cast(Evaluate, job.payload).number], outcome=outcome),
         now=now,
         binary_digest=report.binary_digest,
@@ -80,8 +73,7 @@ def _evaluated(session: Session, active: ActiveSearch, attempt: AttemptRow, repo
 
 
 def end_trial(
-    session: Session,
-    active: ActiveSearch,
+    turn: Turn,
     trial: Trial,
     *,
     now: datetime,
@@ -90,16 +82,16 @@ def end_trial(
 ) -> None:
     """Give a pending trial its one outcome, in memory and in the database.
 
-    Memory comes first, since it decides the order; should the commit fail, the conductor drops this copy of it.
+    Memory comes first, since it decides the order; should the commit fail, the roster drops this copy of it.
     """
     ended = Ended(
-        logged=active.search.tell(trial),
+        logged=turn.active.search.tell(trial),
         at=now,
         binary_digest=binary_digest,
-        suspect=_suspect(active, trial.time_us),
+        suspect=_suspect(turn.active, trial.time_us),
         overhead_ms=overhead_ms,
     )
-    Archive(session).end_trial(active.id, ended)
+    Archive(turn.session).end_trial(turn.active.id, ended)
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
@@ -117,7 +109,8 @@ def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
 # Baselines
 
 
-def _baselines(session: Session, active: ActiveSearch, attempt: AttemptRow, report: BaselineReport) -> None:
+def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
+    active, session = turn.active, turn.session
     attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
     Archive(session).search(active.id).baselines = active.baselines = report
     Events(session).search_changed(active.id)
@@ -131,20 +124,21 @@ def _baselines(session: Session, active: ActiveSearch, attempt: AttemptRow, repo
 # Confirmations
 
 
-def _judged(database: Database, active: ActiveSearch, delivery: Delivery) -> Verdict:
-    """The verdict, reached outside the transaction: resampling takes a while."""
+def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
+    """The verdict on a confirmation; its search has no other under way."""
     with database.read() as session:
-        job = Leases(session).live(delivery.attempt_id, delivery.token).job
-        challengers = len(Leases(session).confirmations(active.id))
+        job = Leases(session).together([attempt_id])[attempt_id].job
+        challengers = len(Leases(session).challenges(search_id))
+        policy = Archive(session).search(search_id).policy
     seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
-    report = cast(ConfirmReport, delivery.report)
-    return promotion.judge(report, active.terms.policy, challengers, np.random.default_rng(seed))
+    return promotion.judge(report, policy, challengers, np.random.default_rng(seed))
 
 
-def _confirmed(session: Session, active: ActiveSearch, attempt: AttemptRow, evidence: Evidence) -> None:
-    job, search, verdict = attempt.job, Archive(session).search(active.id), evidence.verdict
+def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
+    session = turn.session
+    job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
-    Events(session).search_changed(active.id)
+    Events(session).search_changed(turn.active.id)
     if not verdict.promote:
         return
     try:
@@ -152,28 +146,27 @@ def _confirmed(session: Session, active: ActiveSearch, attempt: AttemptRow, evid
     except IncumbentChanged:
         summary = "Not promoted. The incumbent changed meanwhile; the new one is challenged instead."
         job.verdict = replace(verdict, promote=False, summary=summary)
-        queue_confirmation(
-            session, active, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at)
-        )
+        queue_confirmation(turn, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
 
 
-def queue_confirmation(session: Session, active: ActiveSearch, trial: TrialRow, seen: int, now: datetime) -> None:
+def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
     """Have a trial challenge the present incumbent.
 
     An incumbent whose config an edited family no longer knows cannot be measured; the challenger is then confirmed
     alone, and still replaces it.
     """
+    session, active = turn.session, turn.active
     search = Archive(session).search(active.id)
     incumbent = Champions(session).incumbent(search)
     config = None if incumbent is None else incumbent.config
     payload = Confirm(
         challenger=trial.proposal.config,
         incumbent=config if config is not None and config in active.search.space else None,
-        seed=_confirmation_seed(search.seed, len(Leases(session).confirmations(search.id))),
+        seed=_confirmation_seed(search.seed, len(Leases(session).challenges(search.id))),
     )
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
-    active.has_queued = True
+    turn.queued()
 
 
 def _confirmation_seed(seed: int, position: int) -> int:

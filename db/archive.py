@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy import Select, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
 from db.models import FamilyRow, SearchRow, TrialRow
 from evo.errors import NotFound
-from evo.lifecycle import State
+from evo.job import BaselineReport
+from evo.lifecycle import TERMINAL, State
 from evo.outcome import Cancelled
 from evo.search import Logged
 from evo.trial import Trial
 
 BUNDLE = "bundle:"
 """A family's location that begins so names an artefact."""
+
+UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
 
 NO_FAILURE = ("measured", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
@@ -32,6 +35,17 @@ class Ended:
     binary_digest: str | None = None
     suspect: bool = False
     overhead_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a process must know of a search before it goes on with it."""
+
+    revision: int
+    state: State
+    started_at: datetime | None
+    active_s: float
+    active_since: datetime | None
 
 
 class Archive:
@@ -94,17 +108,38 @@ class Archive:
             query = query.where(SearchRow.id < before)
         return self.session.scalars(query).all()
 
+    def unfinished(self) -> list[int]:
+        """Searches that have not ended, those of higher priority first, of equal ones the oldest."""
+        query = select(SearchRow.id).where(SearchRow.state.in_(UNFINISHED))
+        return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
+
+    def lock(self, search_id: int) -> "Standing | None":
+        """Keep other processes from an unfinished search until the transaction ends; None if it ended already."""
+        query = select(
+            SearchRow.revision, SearchRow.state, SearchRow.started_at, SearchRow.active_s, SearchRow.active_since
+        ).where(SearchRow.id == search_id)
+        row = self.session.execute(query.with_for_update(key_share=True)).first()
+        return None if row is None or row.state in TERMINAL else Standing(*row)
+
+    def revise(self, search_id: int) -> int:
+        """Count a change; the new revision."""
+        counted = update(SearchRow).where(SearchRow.id == search_id).values(revision=SearchRow.revision + 1)
+        options = {"synchronize_session": False}
+        return self.session.execute(counted.returning(SearchRow.revision), execution_options=options).scalar_one()
+
+    def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
+        """Trials asked since the first `asked` or ended since the first `ended`."""
+        query = select(TrialRow).where(TrialRow.search_id == search_id)
+        new = or_(TrialRow.number >= asked, TrialRow.finished_seq >= ended)
+        return [_logged(row) for row in self.session.scalars(query.where(new))]
+
+    def baselines(self, search_id: int) -> BaselineReport | None:
+        return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
+
     def log(self, search_id: int) -> list[Logged]:
         """Every trial of a search in the order asked, from which a search is rebuilt."""
         query = select(TrialRow).where(TrialRow.search_id == search_id).order_by(TrialRow.number)
-        return [
-            Logged(
-                trial=Trial(number=row.number, proposal=row.proposal, outcome=row.outcome),
-                seen=row.told_before,
-                position=row.finished_seq,
-            )
-            for row in self.session.scalars(query)
-        ]
+        return [_logged(row) for row in self.session.scalars(query)]
 
     def end_trial(self, search_id: int, ended: Ended) -> None:
         """Give a trial its one outcome.
@@ -233,3 +268,8 @@ class Archive:
         if outcome is None:
             return query
         return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
+
+
+def _logged(row: TrialRow) -> Logged:
+    trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)
+    return Logged(trial=trial, seen=row.told_before, position=row.finished_seq)

@@ -1,6 +1,7 @@
 """Workers and their devices."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, select
@@ -11,6 +12,15 @@ from db.models import DeviceRow, WorkerRow
 from evo.device import Device
 from evo.errors import NotFound
 from evo.job import SlotReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A device and whether it gets work."""
+
+    device: Device
+    drain: bool
+    quarantined: bool
 
 
 class Fleet:
@@ -80,6 +90,31 @@ class Fleet:
             .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), DeviceRow.quarantined_at.is_(None))
         )
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
+
+    def has_other_unit(self, device: Device, seen_since: datetime) -> bool:
+        """Whether another unit of the same model may be counted on."""
+        query = (
+            select(DeviceRow.uuid)
+            .join(WorkerRow)
+            .where(DeviceRow.kind == device.kind, DeviceRow.model == device.model, DeviceRow.uuid != device.uuid)
+            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), WorkerRow.drain.is_(False))
+            .where(DeviceRow.quarantined_at.is_(None))
+        )
+        return self.session.scalars(query.limit(1)).first() is not None
+
+    def slot(self, worker_id: str, uuid: str) -> "Standing":
+        """What handing out work to a device of a worker depends on."""
+        query = (
+            select(WorkerRow.drain, DeviceRow.quarantined_at, DeviceRow.device)
+            .outerjoin(DeviceRow, (DeviceRow.worker_id == WorkerRow.id) & (DeviceRow.uuid == uuid))
+            .where(WorkerRow.id == worker_id)
+        )
+        row = self.session.execute(query).first()
+        if row is None:
+            raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+        if row.device is None:
+            raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
+        return Standing(drain=row.drain, quarantined=row.quarantined_at is not None, device=row.device)
 
     def leave(self, worker_id: str, now: datetime) -> None:
         """A worker ended in order: its devices are not there any more."""

@@ -5,6 +5,7 @@ Every change of an attempt is guarded by its state: a lease ends once, whoever i
 
 import secrets
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, case, func, select, update
@@ -20,6 +21,35 @@ _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 class StaleLease(Conflict):
     """The lease ended before this arrived: the work was given to another, or is no longer wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """An attempt, as a report on it needs it."""
+
+    token: str
+    state: AttemptState
+    search_id: int
+
+
+def check_token(attempt_id: int, own: str, given: str) -> None:
+    """Fence a lease.
+
+    Raises:
+        StaleLease: the token is not the attempt's own.
+    """
+    if not secrets.compare_digest(own.encode(), given.encode()):
+        raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
+
+
+def check_live(attempt_id: int, state: AttemptState) -> None:
+    """Refuse what arrives after the lease has ended.
+
+    Raises:
+        StaleLease: it has.
+    """
+    if state != "live":
+        raise StaleLease(f"attempt {attempt_id} is {state}: its work is no longer wanted, drop it")
 
 
 class Leases:
@@ -53,10 +83,36 @@ class Leases:
         self.session.flush()
         return job
 
-    def next_queued(self, search_id: int) -> JobRow | None:
-        """The job to hand out next: baselines first, then confirmations, then trials, each in the order they came."""
+    def queue_trials(
+        self, search_id: int, trials: Sequence[TrialRow], payloads: Sequence[Job], *, now: datetime
+    ) -> list[JobRow]:
+        """Add an evaluation of each new trial."""
+        jobs = [
+            JobRow(search_id=search_id, trial=trial, kind=payload.kind, state="queued", payload=payload, created_at=now)
+            for trial, payload in zip(trials, payloads, strict=True)
+        ]
+        self.session.add_all(jobs)
+        return jobs
+
+    def next_queued(self, search_id: int, limit: int = 1) -> Sequence[JobRow]:
+        """Jobs to hand out next: baselines first, then confirmations, then trials, each in the order they came.
+
+        One that another transaction is just handing out is passed over.
+        """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
-        return self.session.scalars(query.order_by(_ORDER, JobRow.id).limit(1)).first()
+        ordered = query.order_by(_ORDER, JobRow.id).limit(limit)
+        return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
+
+    def measured_on(self, trial_id: int) -> str | None:
+        """The unit on which a trial was measured."""
+        query = select(AttemptRow.device_uuid).join(AttemptRow.job)
+        done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
+        return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
+
+    def waiting_confirmations(self, since: datetime, until: datetime) -> int:
+        """How many confirmations wait that were queued between these moments."""
+        query = select(func.count()).where(JobRow.kind == "confirm", JobRow.state == "queued")
+        return self.session.scalar(query.where(JobRow.created_at >= since, JobRow.created_at < until)) or 0
 
     def open_jobs(self, search_id: int) -> dict[str, int]:
         """How many jobs of each kind wait or are being worked on."""
@@ -68,21 +124,44 @@ class Leases:
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
-    def grant(self, job: JobRow, *, worker_id: str, device_uuid: str, now: datetime, lease_s: float) -> AttemptRow:
-        """Lease a queued job; the unique index on live attempts settles a race."""
-        job.state = "leased"
-        attempt = AttemptRow(
-            job=job,
-            token=secrets.token_hex(16),
-            worker_id=worker_id,
-            device_uuid=device_uuid,
-            state="live",
-            granted_at=now,
-            expires_at=now + timedelta(seconds=lease_s),
-        )
-        self.session.add(attempt)
+    def challenges(self, search_id: int) -> list[tuple[int, int]]:
+        """(number of the challenger, trials that had ended when it was queued) of each confirmation."""
+        query = select(TrialRow.number, JobRow.seen).join(JobRow.trial).where(JobRow.search_id == search_id)
+        rows = self.session.execute(query.where(JobRow.kind == "confirm").order_by(JobRow.id))
+        return [(number, seen) for number, seen in rows if seen is not None]
+
+    def grant(
+        self, jobs: Collection[JobRow], *, worker_id: str, device_uuid: str, now: datetime, lease_s: float
+    ) -> list[AttemptRow]:
+        """Lease queued jobs; the unique index on live attempts settles a race."""
+        attempts = []
+        for job in jobs:
+            job.state = "leased"
+            attempt = AttemptRow(
+                job=job,
+                token=secrets.token_hex(16),
+                worker_id=worker_id,
+                device_uuid=device_uuid,
+                state="live",
+                granted_at=now,
+                expires_at=now + timedelta(seconds=lease_s),
+            )
+            attempts.append(attempt)
+        self.session.add_all(attempts)
         self.session.flush()
-        return attempt
+        return attempts
+
+    def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
+        """These attempts as far as taking in their results needs it; those that do not exist are left out."""
+        query = select(AttemptRow.id, AttemptRow.token, AttemptRow.state, JobRow.search_id).join(AttemptRow.job)
+        rows = self.session.execute(query.where(AttemptRow.id.in_(attempt_ids)))
+        return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
+
+    def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
+        """These attempts by id, with their jobs and trials."""
+        query = select(AttemptRow).where(AttemptRow.id.in_(attempt_ids))
+        options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
+        return {row.id: row for row in self.session.scalars(query.options(options))}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:
         """An attempt with its job and trial.
@@ -95,19 +174,7 @@ class Leases:
         row = self.session.get(AttemptRow, attempt_id, options=[options])
         if row is None:
             raise NotFound(f"there is no attempt {attempt_id}")
-        if not secrets.compare_digest(row.token.encode(), token.encode()):
-            raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
-        return row
-
-    def live(self, attempt_id: int, token: str) -> AttemptRow:
-        """The same, and its lease still stands.
-
-        Raises:
-            StaleLease: the lease ended.
-        """
-        row = self.attempt(attempt_id, token)
-        if row.state != "live":
-            raise StaleLease(f"attempt {attempt_id} is {row.state}: its work is no longer wanted, drop it")
+        check_token(attempt_id, row.token, token)
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
@@ -121,7 +188,9 @@ class Leases:
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
         """Extend a worker's live leases; returns those that still stand."""
         mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", AttemptRow.id.in_(attempt_ids))
-        renewed = update(AttemptRow).where(*mine).values(expires_at=now + timedelta(seconds=lease_s))
+        free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
+        free = free.with_for_update(skip_locked=True, key_share=True)  # one being reported needs no renewal
+        renewed = update(AttemptRow).where(AttemptRow.id.in_(free)).values(expires_at=now + timedelta(seconds=lease_s))
         self.session.execute(renewed.execution_options(synchronize_session=False))
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
 
@@ -132,6 +201,14 @@ class Leases:
     def held_by(self, worker_id: str) -> Sequence[AttemptRow]:
         """A worker's live attempts, with their jobs."""
         return self._live(AttemptRow.worker_id == worker_id)
+
+    def unheard(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
+        """(attempt, search) of each live lease of a device that its worker does not know of."""
+        query = select(AttemptRow.id, JobRow.search_id).join(AttemptRow.job).where(AttemptRow.worker_id == worker_id)
+        mine = query.where(AttemptRow.state == "live", AttemptRow.device_uuid == device_uuid).order_by(AttemptRow.id)
+        return [
+            (attempt_id, search_id) for attempt_id, search_id in self.session.execute(mine) if attempt_id not in holding
+        ]
 
     def attempts_of_trial(self, trial_id: int) -> Sequence[AttemptRow]:
         """Every attempt at a trial and its confirmations, with their jobs, oldest first."""

@@ -73,7 +73,10 @@ class FamilyRow(Base):
 
 
 class SearchRow(Base):
-    """`active_s` holds the seconds it ran before `active_since`; None there means that its clock stands still."""
+    """`active_s` holds the seconds it ran before `active_since`; None there means that its clock stands still.
+
+    `revision` counts the changes that other service processes must learn before they go on with the search.
+    """
 
     __tablename__ = "searches"
     __table_args__ = (Index(None, "state", "id"),)
@@ -100,6 +103,7 @@ class SearchRow(Base):
     finished_at: Mapped[datetime | None]
     active_s: Mapped[float] = mapped_column(default=0.0)
     active_since: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     priority: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     notes: Mapped[str] = mapped_column(default="", server_default=text("''"))
     archived_at: Mapped[datetime | None]
@@ -139,11 +143,17 @@ class TrialRow(Base):
     overhead_ms: Mapped[float | None]
 
 
+_CONFIRMS = text("kind = 'confirm'")
+
+
 class JobRow(Base):
     """One unit of leased work; `seen` of a confirmation is how many trials had ended when the challenge began."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index(None, "search_id", "state"),)
+    __table_args__ = (
+        Index(None, "search_id", "state"),
+        Index("ix_jobs_confirmations", "search_id", "id", sqlite_where=_CONFIRMS, postgresql_where=_CONFIRMS),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))

@@ -24,6 +24,8 @@ log = structlog.get_logger("database")
 CHANNEL = "kernel_evo"
 UPGRADE_LOCK = 0x6B65726E656C
 """Key of the advisory lock that processes take to bring the schema up to date."""
+PRESENCE_LOCK = UPGRADE_LOCK + 1
+"""Key of the advisory lock that every process shares while it runs."""
 CONNECTIONS = 12
 """Of one process at most, beside the one that listens: a few processes fit a server's default of 100."""
 STALLED_S = 20
@@ -81,6 +83,9 @@ class PostgreSQL:
         for topic in topics:
             session.execute(_NOTIFY, {"channel": CHANNEL, "payload": f"{self._me} {topic}"})
 
+    def alone(self, session: Session) -> bool:
+        return bool(session.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": PRESENCE_LOCK}).scalar())
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
         return Listener(self._url, self._me, hearer).stop
@@ -102,19 +107,20 @@ class Listener:
         """Hear nothing from now on."""
         self._stopping.set()
         os.write(self._wake, b".")
-        self._thread.join(CONNECT_S)
+        self._thread.join(2 * CONNECT_S)
+        os.close(self._woken)
+        os.close(self._wake)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 with psycopg.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
+                    connection.execute("SELECT pg_advisory_lock_shared(%s)", [PRESENCE_LOCK])
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._listen(connection)
             except psycopg.Error as error:
                 log.warning("database away", reason=str(error).strip().partition("\n")[0])
                 self._stopping.wait(RECONNECT_S)
-        os.close(self._woken)
-        os.close(self._wake)
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:
         with selectors.DefaultSelector() as selector:

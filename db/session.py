@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Database:
         self._writer: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if store.one_writer:
             self._writer = threading.Lock()  # fairer and quicker than the engine's own polling
-        self._stop_listening = store.listen(self.signals.tell)
+        self._stop_listening: Callable[[], None] = lambda: None
 
     @classmethod
     def open(cls, given: str | Path | Location) -> "Database":
@@ -85,6 +85,14 @@ class Database:
                 self._store.publish(session, announced(session))
             for topic in announced(session):
                 self.signals.tell(topic)
+
+    def alone(self, session: Session) -> bool:
+        """Whether no other service process runs on this database, as far as the session's transaction goes."""
+        return self._store.alone(session)
+
+    def listen(self) -> None:
+        """From now on count as a service process, and hear what others announce."""
+        self._stop_listening = self._store.listen(self.signals.tell)
 
     def close(self) -> None:
         self._stop_listening()

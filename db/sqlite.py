@@ -63,6 +63,9 @@ class SQLite:
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         """There is no other process."""
 
+    def alone(self, session: Session) -> bool:
+        return True
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         return lambda: None
 

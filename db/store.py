@@ -42,6 +42,9 @@ class Store(Protocol):
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         """Tell other processes when the session's transaction is committed."""
 
+    def alone(self, session: Session) -> bool:
+        """Whether no other process listens; none begins to until the session's transaction ends."""
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         """Hear what other processes publish; returns what ends that."""
 

@@ -119,17 +119,48 @@ class Search:
         """
         if self.history.asked:
             raise EvoError("only a fresh search can be restored")
-        asked = sorted(log, key=lambda entry: entry.trial.number)
-        ended = sorted((entry for entry in asked if entry.position is not None), key=lambda entry: entry.position or 0)
+        log = list(log)
+        asked = sorted(log, key=_number)
+        ended = sorted((entry for entry in asked if entry.position is not None), key=_position)
         _check_log(asked, ended)
+        self.follow(log, challenged)
+
+    def follow(self, news: Iterable[Logged], challenged: Collection[tuple[int, int]] = ()) -> None:
+        """Learn what others asked and told since; the search is then as if it had done so itself.
+
+        Args:
+            news: every trial that was asked or has ended since, in any order; others are passed over.
+            challenged: (trial number, trials that had ended then) of each challenge so far.
+
+        Raises:
+            EvoError: something is missing among the news.
+        """
+        history, log = self.history, list(news)
+        asked = sorted((each for each in log if each.trial.number >= len(history.asked)), key=_number)
+        ended = sorted(
+            (each for each in log if each.position is not None and each.position >= len(history.finished)),
+            key=_position,
+        )
         told = iter(ended)
         for entry in asked:
-            while len(self.history.finished) < entry.seen:
-                self.history.tell(next(told).trial)
-            self.history.ask(entry.trial.proposal)
+            while len(history.finished) < entry.seen:
+                self._follow_end(next(told, None))
+            if entry.trial.number != len(history.asked):
+                raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+            history.ask(entry.trial.proposal)
         for entry in told:
-            self.history.tell(entry.trial)
+            self._follow_end(entry)
         self._challenged = dict(challenged)
+
+    def _follow_end(self, entry: Logged | None) -> None:
+        if entry is None or entry.position != len(self.history.finished):
+            raise EvoError("the stored order of ended trials has gaps")
+        self.history.tell(entry.trial)
+
+    @property
+    def events(self) -> tuple[int, int, int]:
+        """How many trials were asked, how many have ended, and how many challenged the incumbent."""
+        return len(self.history.asked), len(self.history.finished), len(self._challenged)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
         """Why no further trial should be asked, or None to go on.
@@ -190,6 +221,14 @@ class Search:
         if self.policy.prune_ratio is None or len(elites) < ELITES:
             return None
         return self.policy.prune_ratio * (elites[-1].time_us or 0.0)
+
+
+def _number(entry: Logged) -> int:
+    return entry.trial.number
+
+
+def _position(entry: Logged) -> int:
+    return -1 if entry.position is None else entry.position
 
 
 def _check_log(asked: list[Logged], ended: list[Logged]) -> None:

@@ -36,8 +36,6 @@ def edit_search(
         if body.archived is not None:
             row.archived_at = (row.archived_at or now) if body.archived else None
         Events(session).search_changed(search_id)
-    if body.priority is not None:
-        service.conductor.prefer(search_id, body.priority)
     with service.database.read() as session:
         response.headers["etag"] = search_tag(Archive(session).search(search_id))
         return search_view(session, search_id, now)

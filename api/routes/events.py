@@ -11,14 +11,12 @@ from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.happenings import Happening, search_happenings
 from api.schemas import Id
-from db.archive import Archive
+from db.archive import UNFINISHED, Archive
 from db.events import Events, Place
-from evo.lifecycle import State
 
 router = APIRouter(tags=["events"])
 
 RETRY_MS = 1000
-UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
 
 
 async def _place(

@@ -102,6 +102,8 @@ def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
 def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgresql: Server) -> None:
     location = postgresql.lend()
     one, other = Database.open(location), Database.open(location)
+    one.listen()
+    other.listen()
     heard, mine = queue.Queue[str](), queue.Queue[str]()
     other.signals.subscribe(heard.put)
     one.signals.subscribe(mine.put)

@@ -274,14 +274,14 @@ def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkey
     """Another process stored the same config first: this one's view is dropped, and rebuilt with it."""
     search = stage.submit()
     stage.hand_in(stage.one())
-    lose, real = [True], claims.lease_proposal
+    lose, real = [True], claims.lease_proposals
 
     def racing(*args: object) -> object:
         if lose and lose.pop():
             raise IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: trials.config_key"))
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("api.conductor.lease_proposal", racing)
+    monkeypatch.setattr("api.conductor.lease_proposals", racing)
     list(stage.play())
     assert stage.view(search).finished == VALID
 

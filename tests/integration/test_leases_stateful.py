@@ -1,42 +1,63 @@
 """Any sequence of claims, reports, losses, commands and restarts: every trial ends once, and nothing is lost."""
 
-import tempfile
+from itertools import count, cycle
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import select
 
 from db.leases import StaleLease
+from db.location import Location
 from db.models import AttemptRow, JobRow
 from evo.errors import Conflict
 from evo.job import Evaluate, Lease
 from evo.lifecycle import Command
 from evo.outcome import Abandoned, Crashed, Measured
 from tests.integration.stage import VALID, Stage, policy
+from tests.postgresql import Server
 
 WORKERS = st.sampled_from(["w1", "w2"])
 
 
 class Leasing(RuleBasedStateMachine):
-    """Two workers that may do anything at any time, on a service that may be killed at any time."""
+    """Two workers that may do anything at any time, on services that may be killed at any time.
+
+    Of several service processes on one database each does the next thing.
+    """
 
     leases = Bundle("leases")
 
+    def __init__(self, location: Location, processes: int) -> None:
+        super().__init__()
+        self.stages = [Stage(location) for _ in range(processes)]
+        self.turns = cycle(self.stages)
+
+    @property
+    def stage(self) -> Stage:
+        """The process whose turn it is."""
+        return next(self.turns)
+
     @initialize(losses=st.integers(1, 3), faults=st.integers(1, 2), challenge_every=st.integers(2, 20))
     def begin(self, losses: int, faults: int, challenge_every: int) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.stage = Stage(Path(self.folder.name) / "evo.db")
         terms = policy(max_worker_losses=losses, max_candidate_faults=faults, challenge_every=challenge_every)
         self.search = self.stage.submit(policy=terms)
         self.stage.register_worker("w2")
         self.accepted: dict[int, int] = {}
 
     def teardown(self) -> None:
-        if hasattr(self, "stage"):
-            self.stage.database.close()
-            self.folder.cleanup()
+        for stage in self.stages:
+            stage.database.close()
 
     @rule(target=leases, worker=WORKERS, count=st.integers(1, 3))
     def claim(self, worker: str, count: int) -> object:
@@ -62,7 +83,8 @@ class Leasing(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([20, 61]))
     def time_passes(self, seconds: int) -> None:
-        self.stage.wait(seconds)
+        for stage in self.stages:
+            stage.wait(seconds)
         self.stage.conductor.sweep()
 
     @rule(worker=WORKERS)
@@ -95,15 +117,17 @@ class Leasing(RuleBasedStateMachine):
         assert sorted(live) == sorted(leased)
 
     @invariant()
-    def memory_says_what_the_database_says(self) -> None:
-        with self.stage.conductor.roster.held(self.search) as active:
-            if active is None:
-                return
-            history, trials = active.search.history, self.stage.trials(self.search)
-            assert [trial.number for trial in trials if trial.outcome is None] == sorted(history.pending)
-            assert {trial.number: trial.outcome for trial in history.finished} == {
-                trial.number: trial.outcome for trial in trials if trial.outcome is not None
-            }
+    def every_memory_says_what_the_database_says(self) -> None:
+        trials = self.stage.trials(self.search)
+        for stage in self.stages:
+            with stage.conductor.roster.turn(self.search) as turn:
+                if turn is None:
+                    return
+                history = turn.active.search.history
+                assert [trial.number for trial in trials if trial.outcome is None] == sorted(history.pending)
+                assert {trial.number: trial.outcome for trial in history.finished} == {
+                    trial.number: trial.outcome for trial in trials if trial.outcome is not None
+                }
 
     @invariant()
     def the_end_is_the_end(self) -> None:
@@ -113,19 +137,33 @@ class Leasing(RuleBasedStateMachine):
             assert (view.state == "finished") == (view.best is not None)
 
 
-Leasing.TestCase.settings = settings(
+ANYTHING = settings(
     max_examples=15,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestLeasing = Leasing.TestCase
 
 
-def test_whatever_happened_an_honest_worker_ends_it(tmp_path: Path) -> None:
+def test_whatever_is_done_in_whatever_order_on_a_file(tmp_path: Path) -> None:
+    numbers = count()
+    run_state_machine_as_test(lambda: Leasing(Location.of(tmp_path / f"{next(numbers)}.db"), 1), settings=ANYTHING)
+
+
+def test_whatever_is_done_in_whatever_order_by_several_processes(postgresql: Server) -> None:
+    location = postgresql.lend()
+
+    def empty() -> Leasing:
+        postgresql.take_back(location)
+        return Leasing(postgresql.lend(), 3)
+
+    run_state_machine_as_test(empty, settings=settings(ANYTHING, max_examples=8))
+    postgresql.take_back(location)
+
+
+def test_whatever_happened_an_honest_worker_ends_it(stage: Stage) -> None:
     """After losses, faults and restarts of all kinds the search still tries every config once."""
-    stage = Stage(tmp_path / "evo.db")
     search = stage.submit()
     for place, lease in enumerate(stage.play(10)):
         if place % 3 == 0:

@@ -1,0 +1,54 @@
+"""One process's go at one search: nobody else changes the search meanwhile."""
+
+from contextlib import ExitStack
+
+from sqlalchemy.orm import Session
+
+from api.active import ActiveSearch
+from db.archive import Archive
+from db.session import Database
+from db.signals import WORK, announce
+
+
+class Turn:
+    """An unfinished search in memory, and the one transaction in which all that is done with it is stored.
+
+    On a database that one process serves, the lock in memory is enough, and the transaction begins when the session
+    is first needed: a strategy thinks outside of it. On a shared one it begins at once, by locking the search's row,
+    and what others have stored since is read before anything is done. Should this process stand still, the server
+    undoes the transaction and lets others go on; what this one then tries to store is refused.
+    """
+
+    def __init__(self, database: Database, active: ActiveSearch, stack: ExitStack) -> None:
+        self.active = active
+        self._database = database
+        self._stack = stack
+        self._session: Session | None = None
+        self._before = active.fingerprint
+
+    @property
+    def session(self) -> Session:
+        """The transaction; committed when the turn ends, undone when it ends with an error."""
+        if self._session is None:
+            self._session = self._stack.enter_context(self._database.write())
+        return self._session
+
+    def lock(self) -> bool:
+        """Keep other processes away and learn what they did; False if they ended the search."""
+        standing = Archive(self.session).lock(self.active.id)
+        if standing is None:
+            return False
+        if standing.revision != self.active.revision:
+            self.active.follow(self.session, standing)
+            self._before = self.active.fingerprint
+        return True
+
+    def queued(self) -> None:
+        """A job waits now: whoever waits for work should look."""
+        self.active.has_queued = True
+        announce(self.session, WORK)
+
+    def end(self) -> None:
+        """Let other processes know that what they remember of this search is no longer all."""
+        if self._database.shared and self.active.fingerprint != self._before:
+            self.active.revision = Archive(self.session).revise(self.active.id)
