@@ -322,4 +322,5 @@ def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
     job.state, job.ended_at = "abandoned", now
     if isinstance(job.payload, Evaluate):
         pending = turn.active.search.history.pending[job.payload.number]
-        end_trial(turn, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)
+        row = Archive(turn.session).numbered(turn.active.id, job.payload.number)
+        end_trial(turn, row, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)

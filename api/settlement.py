@@ -65,6 +65,7 @@ def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
     worked_s = spent.compile_s + spent.verify_s + spent.measure_s + spent.wait_s
     end_trial(
         turn,
+        cast(TrialRow, job.trial),
         replace(active.search.history.pending[cast(Evaluate, job.payload).number], outcome=outcome),
         now=now,
         binary_digest=report.binary_digest,
@@ -74,6 +75,7 @@ def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
 
 def end_trial(
     turn: Turn,
+    row: TrialRow,
     trial: Trial,
     *,
     now: datetime,
@@ -91,7 +93,8 @@ def end_trial(
         suspect=_suspect(turn.active, trial.time_us),
         overhead_ms=overhead_ms,
     )
-    Archive(turn.session).end_trial(turn.active.id, ended)
+    Archive(turn.session).end_trial(row, ended)
+    turn.ended.append(row.id)
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:

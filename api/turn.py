@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from api.active import ActiveSearch
 from db.archive import Archive
+from db.events import Events
 from db.session import Database
 from db.signals import WORK, announce
 
@@ -17,6 +18,9 @@ class Turn:
     is first needed: a strategy thinks outside of it. On a shared one it begins at once, by locking the search's row,
     and what others have stored since is read before anything is done. Should this process stand still, the server
     undoes the transaction and lets others go on; what this one then tries to store is refused.
+
+    Attributes:
+        ended: ids of the trials that ended in this turn.
     """
 
     def __init__(self, database: Database, active: ActiveSearch, stack: ExitStack) -> None:
@@ -25,6 +29,7 @@ class Turn:
         self._stack = stack
         self._session: Session | None = None
         self._before = active.fingerprint
+        self.ended: list[int] = []
 
     @property
     def session(self) -> Session:
@@ -49,6 +54,8 @@ class Turn:
         announce(self.session, WORK)
 
     def end(self) -> None:
-        """Let other processes know that what they remember of this search is no longer all."""
+        """Write down what happened, and let other processes know that what they remember is no longer all."""
+        if self.ended:
+            Events(self.session).trials_ended(self.active.id, self.ended)
         if self._database.shared and self.active.fingerprint != self._before:
             self.active.revision = Archive(self.session).revise(self.active.id)

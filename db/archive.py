@@ -141,32 +141,18 @@ class Archive:
         query = select(TrialRow).where(TrialRow.search_id == search_id).order_by(TrialRow.number)
         return [_logged(row) for row in self.session.scalars(query)]
 
-    def end_trial(self, search_id: int, ended: Ended) -> None:
-        """Give a trial its one outcome.
+    def end_trial(self, row: TrialRow, ended: Ended) -> None:
+        """Give a trial its one outcome; several are written together, when the session is flushed.
 
         Raises:
             RuntimeError: it has one already.
         """
         trial = ended.logged.trial
-        written = self.session.execute(
-            update(TrialRow)
-            .where(TrialRow.search_id == search_id, TrialRow.number == trial.number, TrialRow.finished_seq.is_(None))
-            .values(
-                outcome=trial.outcome,
-                outcome_kind=None if trial.outcome is None else trial.outcome.kind,
-                time_us=trial.time_us,
-                finished_seq=ended.logged.position,
-                finished_at=ended.at,
-                binary_digest=ended.binary_digest,
-                suspect=ended.suspect,
-                overhead_ms=ended.overhead_ms,
-            )
-            .returning(TrialRow.id)
-            .execution_options(synchronize_session=False)
-        )
-        if (row := written.first()) is None:
-            raise RuntimeError(f"trial {trial.number} of search {search_id} already has an outcome")
-        Events(self.session).trials_ended(search_id, [row.id])
+        if row.finished_seq is not None:
+            raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
+        row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
+        row.time_us, row.finished_seq, row.finished_at = trial.time_us, ended.logged.position, ended.at
+        row.binary_digest, row.suspect, row.overhead_ms = ended.binary_digest, ended.suspect, ended.overhead_ms
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were asked."""

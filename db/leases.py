@@ -160,7 +160,7 @@ class Leases:
     def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
         """These attempts by id, with their jobs and trials."""
         query = select(AttemptRow).where(AttemptRow.id.in_(attempt_ids))
-        options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
+        options = joinedload(AttemptRow.job).joinedload(JobRow.trial).defer(TrialRow.proposal)
         return {row.id: row for row in self.session.scalars(query.options(options))}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:

@@ -390,9 +390,9 @@ def test_a_trial_has_one_outcome(stage: Stage) -> None:
     trial = Trial(number=0, proposal=PROPOSAL, outcome=CompileFailed(log="no"))
     ended = Ended(logged=Logged(trial=trial, seen=0, position=0), at=NOW)
     with stage.database.write() as session:
-        Archive(session).end_trial(search_id, ended)
+        Archive(session).end_trial(Archive(session).numbered(search_id, 0), ended)
     with pytest.raises(RuntimeError, match="already has an outcome"), stage.database.write() as session:
-        Archive(session).end_trial(search_id, ended)
+        Archive(session).end_trial(Archive(session).numbered(search_id, 0), ended)
 
 
 # Artefacts
