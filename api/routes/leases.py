@@ -12,6 +12,9 @@ from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, 
 from api.wakeup import set_within
 from evo.job import Delivery
 
+LOOK_S = 10.0
+"""Who waits for work looks by itself that often: another process may have found no way to wake it."""
+
 router = APIRouter(tags=["leases"])
 
 
@@ -30,7 +33,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
             service.metrics.claimed(len(reply.leases))
             if reply.leases or reply.drain or left_s <= 0 or service.wakeup.closed:
                 return reply
-            await set_within(woken, left_s)
+            await set_within(woken, min(left_s, LOOK_S))
         if await request.is_disconnected():
             return LeaseReply(leases=[], drain=False)
 

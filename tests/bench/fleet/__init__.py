@@ -1,0 +1,1 @@
+"""Many simulated workers at several service processes on PostgreSQL: `make bench-fleet`."""

@@ -1,0 +1,38 @@
+"""The books of a database: each trial ended once, none twice, none lost."""
+
+from sqlalchemy import Connection, text
+
+CHECKS = {
+    "trials are numbered without gaps": """
+        SELECT search_id FROM trials GROUP BY search_id HAVING max(number) + 1 <> count(*)""",
+    "ends are numbered without gaps": """
+        SELECT search_id FROM trials GROUP BY search_id
+        HAVING coalesce(max(finished_seq) + 1, 0) <> count(finished_seq)
+            OR count(DISTINCT finished_seq) <> count(finished_seq)""",
+    "a trial has an outcome when it has ended, and only then": """
+        SELECT id FROM trials WHERE (outcome_kind IS NULL) <> (finished_seq IS NULL)""",
+    "no config was tried twice": """
+        SELECT search_id FROM trials GROUP BY search_id HAVING count(DISTINCT config_key) <> count(*)""",
+    "a job was done by one attempt": """
+        SELECT job_id FROM attempts WHERE state = 'done' GROUP BY job_id HAVING count(*) > 1 + (
+            SELECT candidate_faults FROM jobs WHERE jobs.id = job_id)""",
+    "a job is leased when one attempt is live, and only then": """
+        SELECT jobs.id FROM jobs LEFT JOIN attempts ON job_id = jobs.id AND attempts.state = 'live'
+        GROUP BY jobs.id, jobs.state HAVING (jobs.state = 'leased') <> (count(attempts.id) = 1)""",
+    "a trial that has not ended waits or is leased": """
+        SELECT trials.id FROM trials JOIN jobs ON jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
+        WHERE (trials.finished_seq IS NULL) <> (jobs.state IN ('queued', 'leased'))""",
+    "every trial has one evaluation": """
+        SELECT trials.id FROM trials LEFT JOIN jobs ON jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
+        GROUP BY trials.id HAVING count(jobs.id) <> 1""",
+    "a lost worker is no bad score": """
+        SELECT trials.id FROM trials JOIN jobs ON jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
+        WHERE outcome_kind NOT IN ('abandoned', 'cancelled') AND NOT EXISTS (
+            SELECT 1 FROM attempts WHERE attempts.job_id = jobs.id AND attempts.state = 'done')""",
+}
+
+
+def wrong(connection: Connection) -> dict[str, int]:
+    """How many rows contradict each rule; empty when the books are right."""
+    found = {rule: len(connection.execute(text(query)).fetchall()) for rule, query in CHECKS.items()}
+    return {rule: count for rule, count in found.items() if count}

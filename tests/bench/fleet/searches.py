@@ -1,0 +1,32 @@
+"""What the simulated workers work for: searches of a large space that nothing has to be compiled for."""
+
+from typing import Any
+
+from tests.bench.fleet.wire import Wire
+from tests.integration.stage import TOY
+
+DIGEST = "f1" * 32
+VALUES = 40
+"""Of each of three tunables: 64,000 configs, more than a run asks for."""
+
+FAMILY: dict[str, Any] = {
+    **TOY,
+    "name": "simulated",
+    "cpu": {
+        **TOY["cpu"],
+        "tunables": {
+            name: {"values": list(range(1, VALUES + 1)), "default": 4} for name in ("BLOCK", "UNROLL", "WIDTH")
+        },
+        "constraints": [],
+    },
+}
+
+
+async def begin(wire: Wire, count: int, *, strategy: str, trials: int | None = None) -> list[int]:
+    """Start so many searches; a worker must have registered."""
+    await wire.ask("PUT", f"/families/{DIGEST}", {"name": "simulated", "document": FAMILY, "location": None})
+    ids = []
+    for seed in range(count):
+        terms = {"family_digest": DIGEST, "strategy": strategy, "seed": seed, "budget": {"trials": trials}}
+        ids.append((await wire.ask("POST", "/searches", terms))["id"])
+    return ids

@@ -1,0 +1,105 @@
+"""What a claim and a report cost beside a thousand stored trials, and beside a million."""
+
+import statistics
+import time
+
+from sqlalchemy import text
+
+from db.location import Location
+from db.session import Database
+from evo.job import Delivery
+from tests.bench.fleet.searches import DIGEST, FAMILY
+from tests.integration.stage import Stage, answer, policy
+
+ROUNDS = 300
+SEARCHES = 100
+"""That the stored trials belong to."""
+
+_SEARCHES = """
+INSERT INTO searches (family_digest, problem, problem_key, device, objective, strategy, seed, budget, policy,
+                      warm_starts, space, state, created_at, active_s)
+SELECT family_digest, problem, problem_key, device, objective, strategy, seed, budget, policy, warm_starts,
+       space, 'finished', created_at, 1.0
+FROM searches, generate_series(1, :searches) WHERE id = :pattern"""
+_TRIALS = """
+INSERT INTO trials (search_id, number, config_key, proposal, told_before, asked_at, outcome, outcome_kind, time_us,
+                    finished_seq, finished_at, suspect)
+SELECT s.id, n, n::text, p.proposal, n, p.asked_at, p.outcome, p.outcome_kind, p.time_us + n, n, p.finished_at, false
+FROM searches s, generate_series(0, :each - 1) n, trials p
+WHERE s.state = 'finished' AND p.search_id = :pattern AND p.number = 0
+  AND NOT EXISTS (SELECT 1 FROM trials t WHERE t.search_id = s.id AND t.number = n)"""
+_JOBS = """
+INSERT INTO jobs (search_id, trial_id, kind, state, payload, candidate_faults, worker_losses, created_at, ended_at)
+SELECT t.search_id, t.id, 'evaluate', 'done', p.payload, 0, 0, t.asked_at, t.finished_at
+FROM trials t, (SELECT payload FROM jobs WHERE kind = 'evaluate' ORDER BY id LIMIT 1) p
+WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.trial_id = t.id)"""
+_ATTEMPTS = """
+INSERT INTO attempts (job_id, token, worker_id, device_uuid, state, granted_at, expires_at, ended_at, result)
+SELECT j.id, p.token, p.worker_id, p.device_uuid, 'done', p.granted_at, p.expires_at, p.ended_at, p.result
+FROM jobs j, (SELECT a.* FROM attempts a JOIN jobs USING (job_id) WHERE a.state = 'done' LIMIT 1) p
+WHERE j.state = 'done' AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.job_id = j.id)""".replace(
+    "JOIN jobs USING (job_id)", "JOIN jobs e ON e.id = a.job_id AND e.kind = 'evaluate'"
+)
+
+
+def cost_by_stored(location: Location) -> None:
+    """Print the median of both, each with its trial count."""
+    medians = []
+    for stored in (10**3, 10**6):
+        _store(location, stored)
+        stage = Stage(location)
+        stage.register_worker()
+        claims_ms, reports_ms = _rounds(stage)
+        stage.database.close()
+        medians.append((statistics.median(claims_ms), statistics.median(reports_ms)))
+        print(f"stored: {stored:>7} trials: claim {medians[-1][0]:.2f} ms, report {medians[-1][1]:.2f} ms (median)")
+    (claim, report), (claim_full, report_full) = medians
+    print(
+        f"  a million against a thousand: claim {claim_full / claim:.2f} times, report {report_full / report:.2f} times"
+    )
+
+
+def _rounds(stage: Stage) -> tuple[list[float], list[float]]:
+    from api.schemas import SearchRequest
+
+    terms = {"family_digest": DIGEST, "strategy": "random", "policy": policy(challenge_every=10**6)}
+    search = stage.conductor.submit(SearchRequest.model_validate(terms))
+    claims_ms, reports_ms = [], []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        (lease,) = stage.claim()
+        claimed = time.perf_counter()
+        stage.conductor.report_many([Delivery(attempt_id=lease.attempt_id, token=lease.token, report=answer(lease))])
+        claims_ms.append(1e3 * (claimed - began))
+        reports_ms.append(1e3 * (time.perf_counter() - claimed))
+    stage.conductor.command(search, "cancel")
+    return claims_ms, reports_ms
+
+
+def _store(location: Location, trials: int) -> None:
+    """Fill the database with finished searches of that many trials in all."""
+    stage = Stage(location)
+    stage.register_family(FAMILY, DIGEST)
+    stage.register_worker()
+    from api.schemas import SearchRequest
+
+    terms = {"family_digest": DIGEST, "strategy": "random", "budget": {"trials": 1}}
+    pattern = stage.conductor.submit(SearchRequest.model_validate(terms))
+    list(stage.play(2))
+    stage.conductor.command(pattern, "cancel") if stage.view(pattern).state != "finished" else None
+    _copy(stage.database, pattern, trials)
+    stage.database.close()
+
+
+def _copy(database: Database, pattern: int, trials: int) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        stored = connection.execute(text("SELECT count(*) FROM searches WHERE state = 'finished'")).scalar_one()
+        if stored < SEARCHES:
+            connection.execute(text(_SEARCHES), {"searches": SEARCHES - stored, "pattern": pattern})
+        connection.execute(text(_TRIALS), {"each": trials // SEARCHES, "pattern": pattern})
+        connection.execute(text(_JOBS))
+        connection.execute(text(_ATTEMPTS))
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM ANALYZE"))

@@ -1,0 +1,109 @@
+"""Simulated workers: they claim in batches, answer at once with times that configs decide, and report in batches."""
+
+import asyncio
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.bench.fleet.wire import Refused, Wire
+
+DEVICE = {"kind": "cpu", "model": "simulated", "architecture": "none", "limits": {}, "software": {}}
+SAMPLES = 10
+
+
+@dataclass
+class Tally:
+    """What the workers saw.
+
+    Attributes:
+        claims_ms, reports_ms: how long each answer took; a claim that waited for work is not among them.
+        statuses: of the reported results.
+    """
+
+    claims_ms: list[float] = field(default_factory=list)
+    reports_ms: list[float] = field(default_factory=list)
+    statuses: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    granted: int = 0
+
+    @property
+    def accepted(self) -> int:
+        return self.statuses.get("accepted", 0)
+
+
+def report(job: dict[str, Any]) -> dict[str, Any]:
+    """What a replay device says of a job: the same config always takes the same time."""
+    if job["kind"] == "evaluate":
+        return {"kind": "evaluate", "outcome": {"kind": "measured", "timing": _timing(job["config"])}}
+    if job["kind"] == "baseline":
+        return {"kind": "baseline", "timings": {"library": _timing("library")}}
+    sides = {"challenger": _timing(job["challenger"]), "challenger_again": _timing(job["challenger"])}
+    if job["incumbent"] is not None:
+        sides["incumbent"] = _timing(job["incumbent"])
+    return {"kind": "confirm", **sides}
+
+
+def _timing(of: object) -> dict[str, Any]:
+    base_us = 20.0 + zlib.crc32(repr(of).encode()) % 5000 / 10
+    return {"samples_us": [base_us * (1 + 0.001 * (place % 5 - 2)) for place in range(SAMPLES)]}
+
+
+class Worker:
+    """One worker with one device."""
+
+    def __init__(self, number: int, wire: Wire, tally: Tally) -> None:
+        self.id = f"simulated-{number}"
+        self._device = f"unit-{number}"
+        self._wire = wire
+        self.tally = tally
+
+    async def register(self) -> None:
+        body = {"name": self.id, "host": "simulated", "devices": [{**DEVICE, "uuid": self._device}]}
+        await self._wire.ask("PUT", f"/workers/{self.id}", body)
+
+    async def claim(self, count: int, wait_s: float = 0.0) -> list[dict[str, Any]]:
+        body = {"worker_id": self.id, "device_uuid": self._device, "count": count, "wait_s": wait_s}
+        began = time.perf_counter()
+        leases: list[dict[str, Any]] = (await self._wire.ask("POST", "/leases", body))["leases"]
+        if leases or not wait_s:
+            self.tally.claims_ms.append(1e3 * (time.perf_counter() - began))
+        self.tally.granted += len(leases)
+        return leases
+
+    async def hand_in(self, leases: Sequence[dict[str, Any]]) -> None:
+        results = [
+            {"attempt_id": lease["attempt_id"], "token": lease["token"], "report": report(lease["job"])}
+            for lease in leases
+        ]
+        began = time.perf_counter()
+        answers = (await self._wire.ask("POST", "/results", {"results": results}))["answers"]
+        self.tally.reports_ms.append(1e3 * (time.perf_counter() - began))
+        for answer in answers:
+            self.tally.statuses[answer["status"]] = self.tally.statuses.get(answer["status"], 0) + 1
+
+    async def heartbeat(self, leases: Sequence[dict[str, Any]] = ()) -> None:
+        body = {"attempts": [lease["attempt_id"] for lease in leases]}
+        await self._wire.ask("POST", f"/workers/{self.id}/heartbeat", body)
+
+    async def work(self, until_s: float, *, batch: int) -> None:
+        """As fast as the services allow, until the time is up; what is held is handed in before it ends."""
+        while time.monotonic() < until_s:
+            leases = await self._patiently(self.claim(batch, wait_s=5.0))
+            while leases and await self._patiently(self._handed(leases)) is None:
+                await asyncio.sleep(0.5)
+
+    async def _handed(self, leases: Sequence[dict[str, Any]]) -> bool:
+        await self.hand_in(leases)
+        return True
+
+    async def _patiently(self, request: Any) -> Any:
+        """The answer, or None after an error that passes."""
+        try:
+            return await request
+        except (Refused, OSError, asyncio.IncompleteReadError) as error:
+            name = f"{type(error).__name__} {getattr(error, 'status', '')}".strip()
+            self.tally.errors[name] = self.tally.errors.get(name, 0) + 1
+            await asyncio.sleep(0.2)
+            return None
