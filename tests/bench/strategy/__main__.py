@@ -84,7 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file name begins so")
     parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json.gz)")
     parser.add_argument("--share", type=float, default=SHARE, help="where the time axis ends (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes; 0: only what was played (default: %(default)s)",
+    )
     parser.add_argument("--archive", type=Path, default=Path("build/bench-strategy/runs"), help="runs played before")
     parser.add_argument("--to", type=Path, default=Path("build/bench-strategy"), help="where the report is written")
     return parser

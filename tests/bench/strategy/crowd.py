@@ -70,4 +70,5 @@ def compare(effort: Effort, contestants: Sequence[Contestant]) -> dict[str, Crow
             }
         )
         for each in contestants
+        if all(each.name in field.runs for field in fields)
     }

@@ -56,7 +56,7 @@ class CourseOf:
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
     """Play and score; the runs are handed back for the time axis."""
     field = gather(effort, contestants, CourseOf(share=effort.share))
-    return field, {each.name: standing(field, each.name) for each in contestants}
+    return field, {name: standing(field, name) for name in field.runs}
 
 
 def standing(field: Field, name: str) -> Standing:

@@ -19,6 +19,7 @@ class Effort:
 
     Attributes:
         seeds: repetitions of each contestant on each space; slow contestants play their share of them.
+        processes: that play; 0 plays nothing.
         share: of the way to the optimum that random search covers until the time axis ends.
     """
 
@@ -35,7 +36,7 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """Runs by contestant, then by space in the order of `grounds`."""
+    """Runs by contestant, then by space in the order of `grounds`; only of those with two runs on each space."""
 
     grounds: Sequence[Ground]
     runs: Mapping[str, Sequence[Sequence[Run]]]
@@ -46,20 +47,20 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Play what is missing and read everything back."""
-    seeds = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
-    play(
-        effort.archive,
-        [
-            Match(contestant=each.name, path=path, course=course(load(path)), seeds=seeds[each.name])
+    """Play what is missing and read everything back; without processes only read what was played on every space."""
+    grounds = effort.grounds
+    wanted = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
+    if effort.processes:
+        matches = [
+            Match(contestant=each.name, path=path, course=course(ground), seeds=wanted[each.name])
             for each in contestants
-            for path in effort.paths
-        ],
-        effort.processes,
-    )
-    runs: dict[str, list[list[Run]]] = {each.name: [] for each in contestants}
+            for path, ground in zip(effort.paths, grounds, strict=True)
+        ]
+        play(effort.archive, matches, effort.processes)
+    runs = {}
     for each in contestants:
-        for ground in effort.grounds:
-            kept = effort.archive.runs(each, ground, course(ground))
-            runs[each.name].append([kept[seed] for seed in seeds[each.name]])
-    return Field(grounds=effort.grounds, runs=runs)
+        kept = [effort.archive.runs(each, ground, course(ground)) for ground in grounds]
+        seeds = [seed for seed in wanted[each.name] if all(seed in found for found in kept)]
+        if len(seeds) > 1:
+            runs[each.name] = [[found[seed] for seed in seeds] for found in kept]
+    return Field(grounds=grounds, runs=runs)

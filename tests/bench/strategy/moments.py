@@ -22,29 +22,34 @@ class Timing:
     Attributes:
         alone: with one worker.
         together: with eight; one that asks for a single config at a time uses one of them.
+        seeds: with one worker and with eight.
         asking_ms: the median processor time of one ask.
     """
 
     alone: Figure
     together: Figure
+    seeds: tuple[int, int]
     asking_ms: float
 
 
 def compare(effort: Effort, alone: Field, contestants: Sequence[Contestant]) -> dict[str, Timing]:
     """Score the runs with one worker, and play and score those with eight."""
-    several = [each for each in contestants if each.parallel]
+    several = [each for each in contestants if each.parallel and each.name in alone.runs]
 
     def course(ground: Ground) -> Course:
         return Course(workers=WORKERS, trials=0, until_s=horizon_s(ground, WORKERS, effort.share))
 
     together = gather(effort, several, course)
+    unknown = {each.name for each in several} - set(together.runs)
     return {
-        each.name: Timing(
-            alone=_score(alone, each.name, 1, effort.share),
-            together=_score(together if each in several else alone, each.name, WORKERS, effort.share),
-            asking_ms=_asking_ms(alone, each.name),
+        name: Timing(
+            alone=_score(alone, name, 1, effort.share),
+            together=_score(together if name in together.runs else alone, name, WORKERS, effort.share),
+            seeds=(len(alone.runs[name][0]), len((together if name in together.runs else alone).runs[name][0])),
+            asking_ms=_asking_ms(alone, name),
         )
-        for each in contestants
+        for name in alone.runs
+        if name not in unknown
     }
 
 

@@ -16,6 +16,7 @@ from tests.bench.strategy.player import Contestant
 from workers.devices.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
+NOTHING = "The archive holds no runs of the default strategy as it is now.\n"
 PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch")
 
 
@@ -68,21 +69,28 @@ def heading(report: Report, effort: Effort) -> None:
 def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant]) -> None:
     """The evaluation axis and, from the same runs, the time axis."""
     runs, found = evaluations.compare(effort, contestants)
-    others = [each.name for each in contestants if each.name not in STRATEGIES]
+    if DEFAULT not in found:
+        report.add(NOTHING)
+        return
+    others = [name for name in found if name not in STRATEGIES]
     report.add(f"### By evaluations\n\n{tables.standings(found)}")
     report.add(tables.by_space(found, effort.grounds))
     report.add(tables.leads(found, DEFAULT))
     report.note("evaluations", found)
-    report.hold(bars.standing(found, DEFAULT, [*others, "random"]))
+    report.hold(bars.standing(found, DEFAULT, [*others, *({"random"} & set(found))]))
     timed = moments.compare(effort, runs, contestants)
     report.add(f"### By time\n\n{tables.timings(timed)}")
     report.note("time", timed)
-    report.hold(bars.timing(timed, DEFAULT, others))
+    if DEFAULT in timed:
+        report.hold(bars.timing(timed, DEFAULT, [name for name in others if name in timed]))
 
 
 def ask_crowd(report: Report, effort: Effort) -> None:
     chosen = [each for each in ours.contestants() if each.name in (DEFAULT, "random")]
     found = crowd.compare(effort, chosen)
+    if DEFAULT not in found:
+        report.add(NOTHING)
+        return
     report.add(f"### Many workers at once\n\n{tables.crowding(found, effort.grounds)}")
     report.note("crowd", found)
     report.hold(bars.crowding(found, DEFAULT))
@@ -101,6 +109,9 @@ def ask_ablation(report: Report, effort: Effort) -> None:
     if not ours.variants():
         return
     _, found = evaluations.compare(effort, [*whole, *ours.variants()])
+    if DEFAULT not in found:
+        report.add(NOTHING)
+        return
     report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
 

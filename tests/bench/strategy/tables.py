@@ -11,6 +11,8 @@ from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
 from tests.bench.strategy.scores import Figure
 
+WORTH = ("mean @200", "by space @200", "distinct", "asks")
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first column is text, the others are figures; padded so that it reads well in a terminal."""
@@ -21,7 +23,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def standings(found: Mapping[str, Standing]) -> str:
-    header = ["", "seeds", "P100", "P200", "best/optimum @50", "@100", "@200", "mean @200", "distinct", "asks"]
+    header = ["", "seeds", "P100", "P200", "best/optimum @50", "@100", "@200", *WORTH]
     rows = [
         [
             name,
@@ -30,6 +32,7 @@ def standings(found: Mapping[str, Standing]) -> str:
             _interval(each.p200),
             *(f"{ratio:.3f}" for ratio in each.ratios),
             f"{each.mean_ratio:.3f}",
+            f"{each.harsh_ratio:.3f}",
             str(each.least_distinct),
             f"{each.asks:.2f}",
         ]
@@ -58,11 +61,12 @@ def timings(found: Mapping[str, Timing]) -> str:
             name,
             _interval(each.alone),
             _interval(each.together),
+            "{} / {}".format(*each.seeds),
             f"{each.asking_ms:.2f}",
         ]
         for name, each in sorted(found.items(), key=lambda item: -item[1].alone.estimate)
     ]
-    return table(["", "1 worker", "8 workers", "asking, ms an evaluation"], rows)
+    return table(["", "1 worker", "8 workers", "seeds", "asking, ms an evaluation"], rows)
 
 
 def crowding(found: Mapping[str, Crowding], grounds: Sequence[Ground]) -> str:
