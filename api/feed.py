@@ -47,7 +47,10 @@ class Feed:
         self._news.close()
 
     async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[Happening]]:
-        """What happens behind a place, of one search or all, batch by batch, until the feed is closed."""
+        """What happens behind a place, of one search or all, batch by batch, until the feed is closed.
+
+        An empty batch comes at least once a minute, so that whoever listens may look at the clock.
+        """
         with self._listening():
             while not self._news.closed:
                 with self._news.expected() as news:
@@ -57,10 +60,10 @@ class Feed:
                         batch = await run_in_threadpool(self._read, after, search_id)
                     if batch:
                         after = batch[-1].place
-                        yield [one for one in batch if search_id is None or one.search_id == search_id]
                     else:
                         after = max(after, head)
                         await set_within(news, POLL_S if self._since is None else LONGEST_WAIT_S)
+                yield [one for one in batch if search_id is None or one.search_id == search_id]
 
     @contextmanager
     def _listening(self) -> Iterator[None]:

@@ -16,6 +16,10 @@ from api.deps import Service
 from api.errors import problem
 from db.answers import Answer, Answers
 
+API = "/api/v1/"
+SECRETS = ("/api/v1/tokens", "/api/v1/join")
+"""What these answer holds a secret, which is shown once and kept nowhere: such a request cannot be answered again."""
+
 HEADER = "idempotency-key"
 LONGEST_KEY = 255
 MOST_BYTES = 8 << 20
@@ -31,7 +35,7 @@ class Idempotency:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -80,10 +84,11 @@ class Idempotency:
         try:
             await self.app(scope, receive, hold)
         finally:
-            if held and (answer := _answer(held)).status < 400:
-                await run_in_threadpool(answers.end, key, answer)
-            elif held and answer.status < 500:
+            answer = _answer(held) if held else None
+            if answer is not None and 400 <= answer.status < 500:
                 await run_in_threadpool(answers.forget, key)
+            elif answer is not None and answer.status < 400 and not scope["path"].startswith(SECRETS):
+                await run_in_threadpool(answers.end, key, answer)
             for message in held:
                 await send(message)
 

@@ -1,5 +1,6 @@
 """What happens, as it happens: server-sent events."""
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
@@ -17,6 +18,8 @@ from db.events import Events, Place
 router = APIRouter(tags=["events"])
 
 RETRY_MS = 1000
+LONGEST_S = 900.0
+"""A stream then ends and its reader comes again, past whatever looks at who may come in."""
 
 
 async def _place(
@@ -63,9 +66,12 @@ async def _stream(service: Service, place: Place | None, search_id: int | None) 
         yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
     for event in standing:
         yield _sent(event)
+    deadline = time.monotonic() + LONGEST_S
     async for batch in service.feed.follow(start, search_id=search_id):
         for event in batch:
             yield _sent(event)
+        if time.monotonic() > deadline:
+            return
 
 
 def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[Happening]]:

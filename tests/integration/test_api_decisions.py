@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
+from db.models import AnswerRow
 from tests.integration.local import Local, local
 
 
@@ -173,6 +175,21 @@ def test_what_was_refused_may_be_sent_again_and_what_was_interrupted_may_not(
     refused = problem_of(rest.http.post("/searches", json=known, headers=key), 409)
     assert "use a new key" in refused["detail"]
     assert listed(rest, "/searches") == [1]
+
+
+def test_keys_of_different_callers_never_meet_and_no_secret_is_kept(rest: Local) -> None:
+    body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "the same"}
+    made = rest.http.post("/tokens", json={"name": "first", "roles": ["admin"]}, headers=key)
+    admin = {"Authorization": f"Bearer {made.json()['secret']}"}
+    other = rest.http.post("/tokens", json={"name": "second", "roles": ["submitter"]}, headers=admin).json()["secret"]
+    callers = [admin, {"Authorization": f"Bearer {other}"}]
+    ids = [rest.http.post("/searches", json=body, headers={**key, **caller}).json()["id"] for caller in callers * 2]
+    assert ids == [1, 2, 1, 2]
+    again = {"name": "third", "roles": ["viewer"]}
+    assert rest.http.post("/tokens", json=again, headers={"Idempotency-Key": "k", **admin}).status_code == 201
+    problem_of(rest.http.post("/tokens", json=again, headers={"Idempotency-Key": "k", **admin}), 409)
+    with rest.service.database.read() as session:
+        assert not any(b"secret" in (row.body or b"") for row in session.scalars(select(AnswerRow)))
 
 
 def test_keys_are_forgotten_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
