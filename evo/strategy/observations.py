@@ -1,6 +1,6 @@
 """The history as rows of value ranks, which is what strategies compute with."""
 
-from bisect import insort
+from bisect import bisect
 from weakref import ref
 
 import numpy as np
@@ -29,6 +29,7 @@ class Observations:
         losses: time in µs, `HOPELESS` if pruned, infinite if failed; shape (n,).
         numbers: of those trials.
         order: positions in `rows` by loss, best first, the earlier trial of a tie first.
+        log: the same object as long as these are observations of the same history.
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
 
@@ -87,7 +88,8 @@ class Observations:
         self._asked: list[Indices] = []
         self._asked_codes: set[bytes] = set()
         self._read = 0
-        self._ranked: list[tuple[float, int, int]] = []
+        self._ranked: list[tuple[float, int]] = []
+        self.log = object()
         self.keys: set[str] = set()
         self.rows = self.pending = self._rows([])
         self.losses: Losses = np.empty(0)
@@ -96,9 +98,11 @@ class Observations:
 
     def _append(self, told: list[Trial]) -> None:
         for trial in told:
-            insort(self._ranked, (_loss(trial), trial.number, len(self.numbers)))
+            rank = (_loss(trial), trial.number)
+            place = bisect(self._ranked, rank)
+            self._ranked.insert(place, rank)
+            self.order = np.insert(self.order, place, len(self.numbers))
             self.numbers.append(trial.number)
-        self.order = np.array([place for _, _, place in self._ranked], dtype=np.intp)
         self.losses = np.concatenate([self.losses, [_loss(trial) for trial in told]])
         self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in told])])
 

@@ -61,7 +61,7 @@ class Surrogate:
 
     def __init__(self, space: Space, *, aligned: bool = True) -> None:
         self._coordinates = Coordinates(space, aligned=aligned)
-        self._kernel: tuple[bytes, Kernel] | None = None
+        self._kernel: tuple[tuple[object, int], Kernel] | None = None
 
     def forecast(self, rows: Indices, seen: Observations) -> Forecast:
         """What to expect of each row; at least two observations must have a time.
@@ -94,13 +94,12 @@ class Surrogate:
         return np.clip(share + posterior.mean(points), LEAST_SUCCESS, 1)
 
     def _fitted(self, seen: Observations) -> Kernel:
-        worked = np.sort(seen.order[: seen.worked])
-        prefix = worked[: last_fit(len(worked))]
-        chosen = spread(prefix[np.argsort(seen.losses[prefix], kind="stable")], FITTED)
-        rows, losses = seen.rows[chosen], seen.losses[chosen]
-        key = rows.tobytes() + losses.tobytes()
+        key = (seen.log, last_fit(seen.worked))
         if self._kernel is None or self._kernel[0] != key:
-            self._kernel = key, fit(self._coordinates.of(rows), standardised(losses), self._coordinates.axes)
+            prefix = np.sort(seen.order[: seen.worked])[: key[1]]
+            chosen = spread(prefix[np.argsort(seen.losses[prefix], kind="stable")], FITTED)
+            points, values = self._coordinates.of(seen.rows[chosen]), standardised(seen.losses[chosen])
+            self._kernel = key, fit(points, values, self._coordinates.axes)
         return self._kernel[1]
 
 
