@@ -27,6 +27,9 @@ bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side i
 bench-gpu: .venv/.bench     ## the same for this machine's GPU
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
 
+bench-web: .venv/.test      ## how long the service takes for each page of a search with 100,000 trials
+	$(BIN)/python -m tests.bench.pages $(ARGS)
+
 bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)
 

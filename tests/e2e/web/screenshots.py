@@ -7,10 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, expect
 
 from api.logs import configure
-from tests.e2e.web.browser import NARROW, WIDE, chromium, reading
+from tests.e2e.web.browser import NARROW, PATIENCE_MS, WIDE, chromium, reading
 from tests.e2e.web.site import Site, site
 
 VIEWS = {"wide-light": (WIDE, False), "wide-dark": (WIDE, True), "narrow-light": (NARROW, False)}
@@ -19,7 +19,7 @@ VIEWS = {"wide-light": (WIDE, False), "wide-dark": (WIDE, True), "narrow-light":
 def paths(made: Site) -> dict[str, str]:
     """Name of the picture → path of the page."""
     champion = made.client.champions().items[0].id
-    trial = made.client.trials(made.measured, sort="rank", limit=1).items[0].id
+    trial, other = (each.id for each in made.client.trials(made.measured, sort="rank", limit=2).items)
     return {
         "searches": "/",
         "start": "/start?family=sdpa",
@@ -30,6 +30,8 @@ def paths(made: Site) -> dict[str, str]:
         "champion": f"/champions/{champion}",
         "rollback": f"/champions/{champion}/rollback",
         "trial": f"/trials/{trial}",
+        "compare": f"/compare?left={trial}&right={other}",
+        "plots": f"/searches/{made.recorded}/plots",
         "workers": "/workers",
         "families": "/families",
         "family": "/families/sdpa",
@@ -42,8 +44,17 @@ def take(browser: Browser, made: Site, folder: Path, *, whole: bool) -> None:
         for name, path in paths(made).items():
             with reading(browser, made.url, size=size, dark=dark, strict=name != "not-found") as page:
                 page.goto(path, wait_until="load")
+                draw(page)
                 page.wait_for_timeout(300)
                 page.screenshot(path=folder / f"{name}-{view}.png", full_page=whole)
+
+
+def draw(page: Page) -> None:
+    """Bring every plot of the page into view, which is when it is drawn."""
+    for section in page.locator(".exhibit").all():
+        section.scroll_into_view_if_needed()
+        expect(section).to_have_attribute("aria-busy", "false", timeout=PATIENCE_MS)
+    page.evaluate("scrollTo(0, 0)")
 
 
 def main(folder: Path, *, whole: bool = False) -> None:
