@@ -175,9 +175,9 @@ def test_kernel_tuner_plays_on_replayed_results() -> None:
 
     space = load(next(path for path in paths() if "pnpoly" in path.name))
     for contestant in kernel_tuner.contestants():
-        first, again = (contestant.play(space, 3, Course(clock="steps", trials=50)) for _ in range(2))
+        first, _, again = (contestant.play(space, seed, Course(clock="steps", trials=120)) for seed in (3, 4, 3))
         assert first.places == again.places
-        assert len(set(first.places)) == len(first.places) == 50
+        assert len(set(first.places)) == len(first.places) > 80
 
 
 # Archive and tables

@@ -9,7 +9,9 @@ import hashlib
 import heapq
 import random
 import time
+from collections import defaultdict
 from contextlib import suppress
+from copy import copy
 from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -62,7 +64,7 @@ def _play(name: str, ground: Ground, seed: int, course: Course) -> Run:
 
     random.seed(seed)
     np.random.seed(seed)
-    replay = Replay(ground, course)
+    replay, searchspace = Replay(ground, course), _fresh(_searchspace(ground))
     options = tuner.Options(
         objective=["time"],
         objective_higher_is_better=[False],
@@ -71,11 +73,11 @@ def _play(name: str, ground: Ground, seed: int, course: Course) -> Run:
         verbose=False,
         seed=seed,
         cache={},
-        tune_params=_searchspace(ground).tune_params,
+        tune_params=searchspace.tune_params,
     )
     replay.resume()
     with suppress(StopCriterionReached):
-        tuner.strategy_map[name].tune(_searchspace(ground), replay, options)
+        tuner.strategy_map[name].tune(searchspace, replay, options)
     return replay.played()
 
 
@@ -200,6 +202,15 @@ class Budget:
 
     def add_evaluations(self, n: int = 1) -> None:
         """Counted by the runner."""
+
+
+def _fresh(searchspace: Any) -> Any:
+    """The same space with empty caches of neighbours: they forget whom they gave, so one run would steer the next."""
+    fresh = copy(searchspace)
+    methods = tuple(fresh._Searchspace__neighbor_cache)
+    fresh._Searchspace__neighbor_cache = {method: {} for method in methods}
+    fresh._Searchspace__neighbor_partial_cache = {method: defaultdict(list) for method in methods}
+    return fresh
 
 
 @lru_cache(maxsize=8)
