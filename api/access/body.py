@@ -12,6 +12,10 @@ STRANGERS_BYTES = 64 << 10
 """What somebody may send who has not signed in."""
 
 
+class TooLarge(HTTPException):
+    """Raised where the body is read."""
+
+
 class BodyLimit:
     """Stands behind the door: how much is taken depends on who sends it."""
 
@@ -35,10 +39,13 @@ class BodyLimit:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > most:
-                raise HTTPException(413, too_large(most))
+                raise TooLarge(413, too_large(most))
             return message
 
-        await self.app(scope, receive_within, send)
+        try:
+            await self.app(scope, receive_within, send)
+        except TooLarge as error:  # whoever read it stands before those who answer errors
+            await answer(Request(scope), 413, error.detail)(scope, receive, send)
 
 
 def too_large(most_bytes: int) -> str:
