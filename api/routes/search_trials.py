@@ -71,8 +71,14 @@ FORMATS: dict[str, tuple[Writer, str]] = {
     "json": (as_json, "application/json"),
     "ndjson": (as_ndjson, "application/x-ndjson"),
 }
+_TRIALS = {"type": "array", "items": {"$ref": "#/components/schemas/TrialView"}}
 _CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {media_type: {"schema": {"type": "string"}} for _, media_type in FORMATS.values()}}
+    200: {
+        "content": {
+            media_type: {"schema": _TRIALS if form == "json" else {"type": "string"}}
+            for form, (_, media_type) in FORMATS.items()
+        }
+    }
 }
 
 
