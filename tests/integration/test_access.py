@@ -276,9 +276,6 @@ def test_bodies_are_limited_whatever_their_length_says(house: House) -> None:
 
 
 def test_a_large_body_with_a_key_is_refused_as_well(house: House) -> None:
-    stranger = house.service.client(address="10.3.0.2")
-    form = {"content-type": "application/x-www-form-urlencoded", "idempotency-key": "k"}
-    assert stranger.post("/sign-in", content=b"token=x", headers=form).status_code == 422
     content = iter([b" " * (9 << 20)])
     refused = house.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
@@ -288,12 +285,12 @@ def test_no_secret_is_stored(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         anybody = service.client()
         key = {"Idempotency-Key": "again"}
-        assert anybody.post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}, headers=key).status_code == 422
-        secrets = [anybody.post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).json()["secret"]]
+        made = anybody.post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}, headers=key)
+        secrets = [made.json()["secret"]]
         admin = service.client(secrets[0])
         secrets.append(admin.post(f"{API}/tokens/join", json={"name": "j"}).json()["secret"])
         joined = service.client(secrets[1]).post(f"{API}/join", json={"worker_id": "w", "name": "w"}, headers=key)
-        assert joined.status_code == 422
+        secrets.append(joined.json()["secret"])
         browser = service.client()
         browser.post("/sign-in", data={"token": secrets[0]})
         secrets.append(browser.cookies[COOKIE])
