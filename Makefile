@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-strategy fuzz openapi clean
+.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -29,6 +29,9 @@ bench-gpu: .venv/.bench     ## the same for this machine's GPU
 
 bench-web: .venv/.test      ## how long the service takes for each page of a search with 100,000 trials
 	$(BIN)/python -m tests.bench.pages $(ARGS)
+
+bench-events: .venv/.test   ## what following a search live costs the service, by number of listeners
+	$(BIN)/python -m tests.bench.events
 
 bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)

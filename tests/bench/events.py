@@ -1,0 +1,104 @@
+"""What following a search live costs: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
+
+Trials end at a steady rate, written as a report writes them, while listeners follow the search through the feed (which
+is all there is of the stream but the writing to a socket). CPU is that of the whole process; what writing the trials
+takes is measured first, without listeners, and stands beside it.
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from api.feed import Feed
+from api.logs import configure
+from db.archive import Archive
+from db.events import Events
+from db.models import TrialRow
+from evo.outcome import Measured
+from evo.trial import Proposal
+from tests.integration.stage import Stage, timing
+
+RATE_PER_S = 100
+SECONDS = 10
+
+
+async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, float, list[float]]:
+    """Trials a second, CPU share of one core, and the delay in seconds of each trial at the last listener."""
+    feed = Feed(stage.database, lambda: datetime.now(UTC))
+    with stage.database.read() as session:
+        start = Events(session).last()
+    written: dict[int, float] = {}
+    delays: list[float] = []
+
+    async def listen(place: int) -> None:
+        async for batch in feed.follow(start, search_id=search):
+            if place == listeners - 1:
+                now = time.perf_counter()
+                numbers = [json.loads(one.data)["number"] for one in batch if one.name == "trial"]
+                delays.extend(now - written[number] for number in numbers)
+
+    tasks = [asyncio.create_task(listen(place)) for place in range(listeners)]
+    await asyncio.sleep(0.5)
+    cpu, began = time.process_time(), time.perf_counter()
+    with stage.database.read() as session:
+        first = len(Archive(session).trials(search))
+    for step in range(RATE_PER_S * SECONDS):
+        number = first + step
+        written[number] = time.perf_counter()
+        await asyncio.to_thread(end_one, stage, search, number)
+        await asyncio.sleep(max(0.0, began + (step + 1) / RATE_PER_S - time.perf_counter()))
+    rate_per_s = RATE_PER_S * SECONDS / (time.perf_counter() - began)
+    await asyncio.sleep(1.0)
+    share = (time.process_time() - cpu) / (time.perf_counter() - began)
+    feed.close()
+    await asyncio.gather(*tasks)
+    return rate_per_s, share, delays
+
+
+def end_one(stage: Stage, search: int, number: int) -> None:
+    """Ask one trial and end it, as one transaction."""
+    now, outcome = datetime.now(UTC), Measured(timing=timing(10.0 + number % 7, count=40))
+    row = TrialRow(
+        search_id=search,
+        number=number,
+        config_key=str(number),
+        proposal=Proposal(config={"BLOCK": 8, "UNROLL": 2}, origin="bench"),
+        told_before=0,
+        asked_at=now,
+        outcome=outcome,
+        outcome_kind=outcome.kind,
+        time_us=outcome.timing.median_us,
+        finished_seq=number,
+        finished_at=now,
+    )
+    with stage.database.write() as session:
+        session.add(row)
+        session.flush()
+        Events(session).trials_ended(search, [row.id])
+
+
+def main() -> None:
+    """Print one line for each number of listeners."""
+    configure("console", "error")
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(Path(folder) / "evo.db")
+        search = stage.submit()
+        alone: float | None = None
+        for listeners in (0, 1, 20, 100):
+            rate_per_s, share, delays = asyncio.run(follow(stage, search, listeners))
+            alone = share if alone is None else alone
+            line = f"{listeners:4} listeners, {rate_per_s:.0f} trials/s: {100 * share:.1f} % of a core"
+            if heard := sorted(delays):
+                median, late = heard[len(heard) // 2], heard[int(0.99 * len(heard))]
+                line += f", {100 * (share - alone):+.1f} for listening"
+                line += f"; {len(heard)} trials heard, median delay {median:.3f} s, p99 {late:.3f} s"
+            sys.stdout.write(line + "\n")
+        stage.database.close()
+
+
+if __name__ == "__main__":
+    main()
