@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean
+.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean bench-fleet chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -38,6 +38,12 @@ bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's
 
 fuzz: .venv/.test           ## the OpenAPI document against the service at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each operation and role)
 	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py $(ARGS)
+
+bench-fleet: .venv/.test    ## a thousand simulated workers at four service processes on PostgreSQL (ARGS="capacity --cores 1")
+	$(BIN)/python -m tests.bench.fleet $(ARGS)
+
+chaos: .venv/.test          ## a hundred random faults at a fleet (ARGS="--faults 300 --seed 2")
+	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 openapi: .venv/.installed   ## write docs/reference/openapi.json from the code
 	$(BIN)/python -m api.openapi

@@ -1,5 +1,6 @@
 """A PostgreSQL server for tests and benchmarks: one they bring themselves, or the one that the environment names."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -29,8 +30,9 @@ FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 class Server:
     """Lends empty databases of its own."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, installed: Any = None) -> None:
         self._url = url
+        self._installed = installed
         self._spare: list[Location] = []
 
     def lend(self) -> Location:
@@ -57,6 +59,19 @@ class Server:
         self.run(f"CREATE DATABASE {name}")
         return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
+    def kill(self) -> None:
+        """End the whole server without a chance to tidy up."""
+        postmaster = psutil.Process(self._installed.get_pid())
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, timeout=10)
+
+    def restart(self) -> None:
+        """Start it again after that."""
+        self._installed.ensure_postgres_running()
+
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement as the server's owner, outside any transaction."""
         with psycopg.connect(**_parameters(self._url), autocommit=True) as connection:
@@ -74,7 +89,7 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
     with _installed(folder / "data", settings) as installed:
         try:
             installed.start()
-            yield Server(make_url(installed.get_uri()))
+            yield Server(make_url(installed.get_uri()), installed)
         finally:
             os.kill(installed.get_pid(), signal.SIGQUIT)  # at once: nobody needs these files again
             psutil.wait_procs([psutil.Process(installed.get_pid())], timeout=10)

@@ -1,5 +1,6 @@
 """What the simulated workers work for: searches of a large space that nothing has to be compiled for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.bench.fleet.wire import Wire
@@ -22,11 +23,20 @@ FAMILY: dict[str, Any] = {
 }
 
 
-async def begin(wire: Wire, count: int, *, strategy: str, trials: int | None = None) -> list[int]:
+async def begin(
+    wire: Wire, count: int, *, strategy: str, trials: int | None = None, policy: Mapping[str, Any] | None = None
+) -> list[int]:
     """Start so many searches; a worker must have registered."""
     await wire.ask("PUT", f"/families/{DIGEST}", {"name": "simulated", "document": FAMILY, "location": None})
     ids = []
     for seed in range(count):
-        terms = {"family_digest": DIGEST, "strategy": strategy, "seed": seed, "budget": {"trials": trials}}
+        terms: dict[str, Any] = {
+            "family_digest": DIGEST,
+            "strategy": strategy,
+            "seed": seed,
+            "budget": {"trials": trials},
+        }
+        if policy is not None:
+            terms["policy"] = policy
         ids.append((await wire.ask("POST", "/searches", terms))["id"])
     return ids

@@ -63,8 +63,16 @@ class Worker:
         body = {"name": self.id, "host": "simulated", "devices": [{**DEVICE, "uuid": self._device}]}
         await self._wire.ask("PUT", f"/workers/{self.id}", body)
 
-    async def claim(self, count: int, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        body = {"worker_id": self.id, "device_uuid": self._device, "count": count, "wait_s": wait_s}
+    async def claim(
+        self, count: int, wait_s: float = 0.0, holding: Sequence[int] | None = None
+    ) -> list[dict[str, Any]]:
+        body = {
+            "worker_id": self.id,
+            "device_uuid": self._device,
+            "count": count,
+            "wait_s": wait_s,
+            "holding": holding,
+        }
         began = time.perf_counter()
         leases: list[dict[str, Any]] = (await self._wire.ask("POST", "/leases", body))["leases"]
         if leases or not wait_s:
@@ -72,16 +80,18 @@ class Worker:
         self.tally.granted += len(leases)
         return leases
 
-    async def hand_in(self, leases: Sequence[dict[str, Any]]) -> None:
+    async def hand_in(self, leases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Report on all of them; the service's answers."""
         results = [
             {"attempt_id": lease["attempt_id"], "token": lease["token"], "report": report(lease["job"])}
             for lease in leases
         ]
         began = time.perf_counter()
-        answers = (await self._wire.ask("POST", "/results", {"results": results}))["answers"]
+        answers: list[dict[str, Any]] = (await self._wire.ask("POST", "/results", {"results": results}))["answers"]
         self.tally.reports_ms.append(1e3 * (time.perf_counter() - began))
         for answer in answers:
             self.tally.statuses[answer["status"]] = self.tally.statuses.get(answer["status"], 0) + 1
+        return answers
 
     async def heartbeat(self, leases: Sequence[dict[str, Any]] = ()) -> None:
         body = {"attempts": [lease["attempt_id"] for lease in leases]}
