@@ -68,9 +68,13 @@ class Conductor:
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
-        """Take up every unfinished search where it was left; the time nobody ran them does not count."""
+        """Take up every unfinished search where it was left; the time nobody ran them does not count.
+
+        Nor does it against workers, which could not say that they live: each lease gets another term.
+        """
         now = self.clock()
         with self.database.write() as session:
+            Leases(session).extend(now + timedelta(seconds=self.lease_s))
             archive = Archive(session)
             for row in archive.searches(states=UNFINISHED) if self.database.alone(session) else ():
                 if row.active_since is not None:

@@ -57,6 +57,23 @@ def test_an_expired_lease_goes_to_the_next_worker_and_the_late_report_is_refused
     assert isinstance(trial.outcome, Measured)
 
 
+def test_what_was_measured_while_no_service_ran_is_taken_when_one_does_again(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    lease = stage.one()
+    stage.wait(3600)
+    stage.restart()
+    stage.conductor.sweep()
+    stage.hand_in(lease)
+    assert stage.view(search).finished == 1
+    gone = stage.one()
+    stage.restart()
+    stage.wait(61)
+    stage.conductor.sweep()
+    with pytest.raises(StaleLease, match="expired"):
+        stage.hand_in(gone)
+
+
 def test_heartbeats_keep_a_lease(stage: Stage) -> None:
     stage.submit()
     lease = stage.one()
