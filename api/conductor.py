@@ -74,9 +74,10 @@ class Conductor:
         """
         now = self.clock()
         with self.database.write() as session:
-            Leases(session).extend(now + timedelta(seconds=self.lease_s))
-            archive = Archive(session)
-            for row in archive.searches(states=UNFINISHED) if self.database.alone(session) else ():
+            archive, alone = Archive(session), self.database.alone(session)
+            if alone:
+                Leases(session).extend(now + timedelta(seconds=self.lease_s))
+            for row in archive.searches(states=UNFINISHED) if alone else ():
                 if row.active_since is not None:
                     last_seen = archive.last_event(row.id) or row.active_since
                     row.active_s += max(0.0, (last_seen - row.active_since).total_seconds())

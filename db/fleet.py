@@ -105,13 +105,15 @@ class Fleet:
     def slot(self, worker_id: str, uuid: str) -> "Standing":
         """What handing out work to a device of a worker depends on."""
         query = (
-            select(WorkerRow.drain, DeviceRow.quarantined_at, DeviceRow.device)
+            select(WorkerRow.drain, WorkerRow.left_at, DeviceRow.quarantined_at, DeviceRow.device)
             .outerjoin(DeviceRow, (DeviceRow.worker_id == WorkerRow.id) & (DeviceRow.uuid == uuid))
             .where(WorkerRow.id == worker_id)
         )
         row = self.session.execute(query).first()
         if row is None:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+        if row.left_at is not None:
+            raise NotFound(f"worker {worker_id!r} has left: register it again first (PUT /workers/{worker_id})")
         if row.device is None:
             raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
         return Standing(drain=row.drain, quarantined=row.quarantined_at is not None, device=row.device)

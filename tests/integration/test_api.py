@@ -243,6 +243,8 @@ def test_a_worker_that_leaves_gives_back_what_it_holds_and_offers_nothing_more(r
     assert rest.http.delete("/workers/w1").status_code == 204
     assert rest.http.delete("/workers/w1").status_code == 204
     assert rest.report(lease).status_code == 409
+    late = rest.http.post("/leases", json={"worker_id": "w1", "device_uuid": DEVICE.uuid})
+    assert (late.status_code, "register it again" in late.json()["detail"]) == (404, True)
     (worker,) = rest.http.get("/workers").json()["items"]
     assert worker["left_at"] is not None
     refused = rest.http.post("/searches", json={"family_digest": DIGEST})

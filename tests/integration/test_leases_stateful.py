@@ -91,6 +91,11 @@ class Leasing(RuleBasedStateMachine):
     def worker_restarts(self, worker: str) -> None:
         self.stage.register_worker(worker)
 
+    @rule(worker=WORKERS)
+    def worker_leaves_and_comes_back(self, worker: str) -> None:
+        self.stage.conductor.leave(worker)
+        self.stage.register_worker(worker)
+
     @rule()
     def service_restarts(self) -> None:
         self.stage.restart()
