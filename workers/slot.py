@@ -12,20 +12,7 @@ import structlog
 from evo.client import ServiceError, ServiceUnreachable
 from evo.device import Device
 from evo.errors import EvoError
-from evo.job import (
-    Activity,
-    Baseline,
-    BaselineReport,
-    Confirm,
-    ConfirmReport,
-    Evaluate,
-    EvaluateReport,
-    Job,
-    Lease,
-    Report,
-    SlotReport,
-)
-from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from evo.job import Activity, EvaluateReport, Lease, Report, SlotReport
 from workers.claims import Claims, Office
 from workers.families import Assignment
 from workers.health import Health
@@ -33,6 +20,7 @@ from workers.ladder import Performer, Preparation
 from workers.lock import GaveUp, exclusive, log_busy
 from workers.patience import Patience
 from workers.pipeline import Pending, Pipeline, Prepared
+from workers.report import died, doubtful, failure, job_of, refused, summary
 from workers.runners import TroubleError, UnfitError
 from workers.shipping import Shipping, early
 from workers.twins import Twins
@@ -179,7 +167,7 @@ class Slot:
         lease, begun_s = pending.lease, time.monotonic()
         report: Report | None = self._twin(lease, prepared.built)
         lock_s = 0.0
-        if report is None and _refused(prepared.built):
+        if report is None and refused(prepared.built):
             report = self._performer.perform(pending.work, lease.job, prepared.built)
         elif report is None:
             report, lock_s = self._measure(pending, prepared.built)
@@ -192,7 +180,7 @@ class Slot:
         lease, unwanted = pending.lease, self._unwanted(pending.lease)
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
-            if _doubtful(report) and not unwanted():
+            if doubtful(report) and not unwanted():
                 self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
                 with suppress(TroubleError):  # the family's
                     self._performer.prove(pending.work)
@@ -218,12 +206,12 @@ class Slot:
         return replace(twin, stages=stages, environment=environment)
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
-        if self._unwanted(lease)() and (self._office.held.revoked(lease) or _died(report)):
+        if self._unwanted(lease)() and (self._office.held.revoked(lease) or died(report)):
             self._drop(lease)
             return
         if isinstance(report, EvaluateReport):
             self._twins.note(lease.terms.search_id, report)
-            _LOG.info("trial", search=lease.terms.search_id, **_summary(lease, report))
+            _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
         self._office.outbox.post(self._shipping.pack(lease, report, built))
 
     def _unwanted(self, lease: Lease) -> Callable[[], bool]:
@@ -241,7 +229,7 @@ class Slot:
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
         """The device failed and not the candidate: its job goes to another one, and this device proves itself first."""
-        self._health.failed(_job(lease), reason)
+        self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)
         self._doing = ("testing", reason)
@@ -256,14 +244,14 @@ class Slot:
 
     def _broken(self, lease: Lease, reason: str) -> None:
         """Give a job back that could not be done here, or say so for good when that goes on."""
-        job = _job(lease)
+        job = job_of(lease)
         self._breaks[job] += 1
         _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:
             self._release(lease, reason)
             self._office.stopping.wait(AWAY_S)
         else:
-            self._office.outbox.post(self._shipping.pack(lease, _failure(lease.job, reason), {}))
+            self._office.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
             self._office.held.drop(lease)
 
     def _give_back(self, reason: str) -> None:
@@ -290,54 +278,3 @@ class Slot:
         finally:
             with self._turn:
                 self._current = None
-
-
-def _job(lease: Lease) -> str:
-    return f"{lease.terms.search_id} {lease.job}"
-
-
-def _refused(built: Preparation) -> bool:
-    """A config that was refused before it met the device needs none."""
-    return any(each.refusal is not None for each in built.values())
-
-
-def _outcome(report: Report) -> Outcome | None:
-    match report:
-        case EvaluateReport(outcome=outcome):
-            return outcome
-        case ConfirmReport(failure=failure):
-            return failure
-        case BaselineReport():
-            return None
-
-
-def _doubtful(report: Report) -> bool:
-    """Whether the device may be the reason for how this ended."""
-    return isinstance(_outcome(report), Crashed | TimedOut)
-
-
-def _died(report: Report) -> bool:
-    """Whether the report may tell of our own kill rather than of the candidate."""
-    if isinstance(report, BaselineReport):
-        return not report.timings
-    return isinstance(_outcome(report), Crashed)
-
-
-def _failure(job: Job, reason: str) -> Report:
-    match job:
-        case Evaluate():
-            return EvaluateReport(outcome=LaunchFailed(reason=reason))
-        case Baseline():
-            return BaselineReport(timings={}, unavailable={"all": reason})
-        case Confirm():
-            return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
-
-
-def _summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
-    stages = report.stages
-    spent = stages.compile_s + stages.verify_s + stages.measure_s + stages.wait_s
-    return {
-        "number": lease.job.number if isinstance(lease.job, Evaluate) else None,
-        "outcome": report.outcome.kind,
-        "overhead_ms": round((stages.total_s - spent) * 1e3, 1),
-    }

@@ -1,0 +1,59 @@
+"""What a report says: whom it may blame, and what stands for a job that could not be done."""
+
+from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Lease, Report
+from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
+from workers.ladder import Preparation
+
+
+def job_of(lease: Lease) -> str:
+    """The same for every lease of one job."""
+    return f"{lease.terms.search_id} {lease.job}"
+
+
+def refused(built: Preparation) -> bool:
+    """A config that was refused before it met the device needs none."""
+    return any(each.refusal is not None for each in built.values())
+
+
+def _outcome(report: Report) -> Outcome | None:
+    match report:
+        case EvaluateReport(outcome=outcome):
+            return outcome
+        case ConfirmReport(failure=failure):
+            return failure
+        case BaselineReport():
+            return None
+
+
+def doubtful(report: Report) -> bool:
+    """Whether the device may be the reason for how this ended."""
+    return isinstance(_outcome(report), Crashed | TimedOut)
+
+
+def died(report: Report) -> bool:
+    """Whether the report may tell of our own kill rather than of the candidate."""
+    if isinstance(report, BaselineReport):
+        return not report.timings
+    return isinstance(_outcome(report), Crashed)
+
+
+def failure(job: Job, reason: str) -> Report:
+    """The result of a job that cannot be done here, however often it is tried."""
+    match job:
+        case Evaluate():
+            return EvaluateReport(outcome=LaunchFailed(reason=reason))
+        case Baseline():
+            return BaselineReport(timings={}, unavailable={"all": reason})
+        case Confirm():
+            return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
+
+
+def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
+    """What is logged of a trial."""
+    stages = report.stages
+    spent = stages.compile_s + stages.verify_s + stages.measure_s + stages.wait_s
+    return {
+        "number": lease.job.number if isinstance(lease.job, Evaluate) else None,
+        "outcome": report.outcome.kind,
+        "overhead_ms": round((stages.total_s - spent) * 1e3, 1),
+    }
