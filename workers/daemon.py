@@ -87,11 +87,15 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
 def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
     """A client with the token of this worker, which a join token is exchanged for as soon as the service is there."""
     kept = settings.data / f"{worker_id}.token"
+
+    def pause(seconds: float) -> None:
+        stopping.wait(seconds)
+
     while True:
         with Client(settings.url, token=settings.token) as first:
             try:
                 token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name or worker_id))
-                return Client(settings.url, token=token)
+                return Client(settings.url, token=token, sleep=pause)  # which ends with the worker
             except ServiceUnreachable as error:
                 if stopping.wait(AWAY_S):
                     raise

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from evo.client.transport import Transport, parse
+from evo.client.transport import Transport, parse, patience
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Calls:
             once: it may be sent twice, and the service is told to carry it out once.
             seen: entity tag of what the caller decides on.
         """
-        options: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
+        options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}
         headers = {"Idempotency-Key": str(uuid.uuid4())} if once else {}
         if seen is not None:
             headers["If-Match"] = seen

@@ -19,6 +19,10 @@ _LONGEST_PAUSE_S = 5.0
 _PASSING = {429, 502, 503, 504}
 
 
+CONNECT_S = 5.0
+"""A network that swallows everything is noticed after so long, however patient a request is with its answer."""
+
+
 class ServiceUnreachable(EvoError, ConnectionError):
     """No service answers, after some tries."""
 
@@ -51,7 +55,7 @@ class Transport:
         self._http = httpx.Client(
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=timeout_s,
+            timeout=patience(timeout_s),
             transport=transport,
         )
 
@@ -108,6 +112,11 @@ class Transport:
         return ServiceUnreachable(
             f"no service answers at {self.url} ({reason}): is it running (`kernel-evo serve`), and is --url right?"
         )
+
+
+def patience(timeout_s: float) -> httpx.Timeout:
+    """How long a request may take; connecting is given up earlier."""
+    return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
 def checked(response: httpx.Response) -> httpx.Response:

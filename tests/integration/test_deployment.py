@@ -203,7 +203,7 @@ def test_units_are_understood(tmp_path: Path) -> None:
         units.append(tmp_path / unit.name)
         units[-1].write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     checked = run(analyse, "verify", *units)
-    assert (checked.returncode, checked.stderr) == (0, "")
+    assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]  # it looks at others, too
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
