@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean bench-fleet chaos
+.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -27,8 +27,12 @@ bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side i
 bench-gpu: .venv/.bench     ## the same for this machine's GPU
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
 
-bench-web: .venv/.test      ## how long the service takes for each page of a search with 100,000 trials
+bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a watched page while 100 trials end every second
 	$(BIN)/python -m tests.bench.pages $(ARGS)
+	$(BIN)/python -m tests.bench.web_stream
+
+screenshots: .venv/.test    ## every page as a picture in build/screenshots (ARGS=--whole: from top to bottom)
+	$(BIN)/python -m tests.e2e.web.screenshots build/screenshots $(ARGS)
 
 bench-events: .venv/.test   ## what following a search live costs the service, by number of listeners
 	$(BIN)/python -m tests.bench.events

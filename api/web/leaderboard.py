@@ -94,6 +94,21 @@ class Listing:
     wrong: Mapping[str, str]
 
     @property
+    def compared(self) -> bool:
+        """Whether there is a baseline to be faster than."""
+        return any(row.standing.speedup for row in self.rows)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the device's limit is known."""
+        return any(row.standing.share for row in self.rows)
+
+    @property
+    def resourced(self) -> bool:
+        """Whether it is known what any of these uses."""
+        return any(row.figures for row in self.rows)
+
+    @property
     def first(self) -> int:
         """The place of the first row among those found, from 1."""
         return (self.address.page - 1) * PAGE + 1

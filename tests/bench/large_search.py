@@ -1,10 +1,10 @@
 """A finished-looking search with as many trials as wanted, written straight into a database: for measuring pages."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sqlalchemy import insert
@@ -58,21 +58,24 @@ DOCUMENT: dict[str, Any] = {
     },
 }
 
+Made: TypeAlias = tuple[int, Config, Outcome]
+"""Number, config and outcome of a trial."""
+
 DEVICE = Device(kind="cuda", model="Imaginary 100", architecture="sm_90", uuid="gpu-0", limits={"sm_count": 100.0})
 
 
-def fill(database: Database, trials: int) -> int:
-    """Write a search that runs and has so many ended trials; returns its id."""
+def fill(database: Database, count: int) -> int:
+    """Write a search that waits to go on and has so many ended trials; returns its id."""
     with database.write() as session:
         search = _search(session)
-        for batch in itertools.batched(_trials(trials), BATCH) if hasattr(itertools, "batched") else _batched(trials):
-            _write(session, search, list(batch))
+        for batch in _batched(count):
+            write(session, search, batch)
         return search
 
 
-def _batched(trials: int) -> Iterator[tuple[Any, ...]]:
-    made = _trials(trials)
-    while batch := tuple(itertools.islice(made, BATCH)):
+def _batched(count: int) -> Iterator[list[Made]]:
+    made = trials(count)
+    while batch := list(itertools.islice(made, BATCH)):
         yield batch
 
 
@@ -105,7 +108,8 @@ def _search(session: Session) -> int:
     return row.id
 
 
-def _trials(count: int) -> Iterator[tuple[int, Config, Outcome]]:
+def trials(count: int) -> Iterator[Made]:
+    """The first so many trials, always the same."""
     rng = np.random.default_rng(1)
     chosen = rng.permutation(655_360)[:count]
     sizes = [len(values) for values in TUNABLES.values()]
@@ -132,13 +136,14 @@ def _timing(rng: np.random.Generator, time_us: float, count: int = SAMPLES) -> T
     return Timing(samples_us=tuple((time_us * (1 + 0.01 * rng.standard_normal(count))).tolist()))
 
 
-def _write(session: Session, search: int, batch: list[tuple[int, Config, Outcome]]) -> None:
-    trials, jobs, attempts = [], [], []
+def write(session: Session, search: int, batch: Sequence[Made]) -> None:
+    """Store trials with the jobs and attempts behind them; the database holds no other search."""
+    rows, jobs, attempts = [], [], []
     for number, config, outcome in batch:
         at = BEGAN + timedelta(milliseconds=36 * number)
         timing = outcome.timing if isinstance(outcome, Measured) else None
         proposal = Proposal(config=config, origin="tpe" if number % 3 else "crossover", parents=(max(0, number - 1),))
-        trials.append(
+        rows.append(
             {
                 "id": number + 1,
                 "search_id": search,
@@ -161,14 +166,14 @@ def _write(session: Session, search: int, batch: list[tuple[int, Config, Outcome
         report = EvaluateReport(outcome=outcome, stages=Stages(compile_s=0.4, verify_s=0.1, measure_s=0.2, total_s=0.8))
         attempt = {"id": number + 1, "job_id": number + 1, "token": "t", "worker_id": "w1", "device_uuid": DEVICE.uuid}
         attempts.append(attempt | {"state": "done", "granted_at": at, "expires_at": at, "result": report})
-    for table, rows in ((TrialRow, trials), (JobRow, jobs), (AttemptRow, attempts)):
-        session.execute(insert(table), rows)
+    for table, values in ((TrialRow, rows), (JobRow, jobs), (AttemptRow, attempts)):
+        session.execute(insert(table), values)
 
 
-def made(path: Path, trials: int) -> int:
+def made(path: Path, count: int) -> int:
     """The id of such a search in a fresh database."""
     database = Database.open(path)
     try:
-        return fill(database, trials)
+        return fill(database, count)
     finally:
         database.close()

@@ -54,7 +54,8 @@ class Watcher:
             self.complaints.append(f"external request: {request.url}")
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error":  # a violated policy is reported here, too
+        refused_form = "status of 422" in message.text  # a page that says what is wrong with what was typed
+        if message.type == "error" and not refused_form:  # a violated policy is reported here, too
             self.complaints.append(f"console: {message.text} ({message.location.get('url')})")
 
 

@@ -17,7 +17,15 @@ def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[i
             page.get_by_role("navigation").get_by_role("link", name=name).click()
             expect(page.get_by_role("heading", level=1)).to_have_text(name)
             assert_accessible(page)
-        for path in (f"/searches/{site.measured}", f"/searches/{site.recorded}"):
+        (champion,) = (each for each in site.client.champions().items if each.search_id == site.measured)
+        contest = page.goto("/champions") and page.locator(f"tr:has(a[href='/champions/{champion.id}']) th a")
+        for path in (
+            f"/searches/{site.measured}",
+            f"/searches/{site.recorded}",
+            str(contest and contest.get_attribute("href")),
+            "/start?family=saxpy",
+            "/families/sdpa",
+        ):
             page.goto(path)
             assert_accessible(page)
             overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

@@ -1,0 +1,53 @@
+"""A search that goes on only when a test says so: the pages see trials end exactly then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from evo.client import Client
+from evo.job import Evaluate, EvaluateReport, Lease
+from evo.outcome import Measured, Outcome
+from evo.trial import Config
+from tests.integration.stage import DEVICE, QUICK, TOY, answer, timing
+
+FAMILY = {**TOY, "name": "puppet"}
+DIGEST = "9e" * 32
+WORKER = "puppeteer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Puppet:
+    """A running search, and the worker that serves it by hand."""
+
+    client: Client
+    search_id: int
+
+    @classmethod
+    def on(cls, client: Client) -> "Puppet":
+        """A fresh search of a made-up family on a made-up device."""
+        device = replace(DEVICE, model="Puppet CPU", uuid="puppet-0")
+        client.register_worker(WORKER, name=WORKER, host="here", devices=[device])
+        client.register_family(DIGEST, name=FAMILY["name"], document=FAMILY, location=None)
+        terms = {"family_digest": DIGEST, "device": device.model, "strategy": "random", "policy": QUICK}
+        made = cls(client=client, search_id=client.create_search(terms).id)
+        made.serve(1)  # the baselines
+        return made
+
+    def serve(self, jobs: int, outcome: Callable[[Config], Outcome] | None = None) -> None:
+        """End so many jobs, now."""
+        for _ in range(jobs):
+            (lease,) = self.client.lease(WORKER, "puppet-0", count=1, wait_s=20.0).leases
+            self.client.report(lease.attempt_id, lease.token, self._report(lease, outcome))
+
+    @staticmethod
+    def _report(lease: Lease, outcome: Callable[[Config], Outcome] | None) -> EvaluateReport:
+        if outcome is None or not isinstance(lease.job, Evaluate):
+            return answer(lease)  # type: ignore[return-value]
+        return EvaluateReport(outcome=outcome(lease.job.config))
+
+    def close(self) -> None:
+        self.client.command(self.search_id, "cancel")
+
+
+def faster(step: int) -> Callable[[Config], Outcome]:
+    """Each step is faster than the one before: its trial comes first."""
+    return lambda _: Measured(timing=timing(10.0 - step))

@@ -1,0 +1,71 @@
+"""From the form to the ranking: start a search on the real CPU, watch it, sort and filter, send the link."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.web.browser import assert_accessible
+from tests.e2e.web.site import Site
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="New search").click()
+    page.get_by_label("Family").select_option("saxpy")
+    page.get_by_role("button", name="Choose").click()
+    page.get_by_label("N", exact=True).fill("99999999999")
+    page.get_by_label("Trials").fill("2")
+    page.get_by_label("Strategy").select_option("random")
+    page.get_by_role("button", name="Start the search").click()
+    wrong = page.get_by_label("N", exact=True)
+    expect(wrong).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_text("is out of its limits")).to_be_visible()
+    expect(page.get_by_label("Trials")).to_have_value("2")
+    assert_accessible(page)
+    wrong.fill("2048")
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_url("**/searches/*")
+    expect(page.locator("a.trial").first).to_be_visible(timeout=60_000)
+
+    expect(page.locator(".lead .state")).to_contain_text("finished", timeout=60_000)
+    assert site.client.search(int(page.url.rsplit("/", 1)[1])).problem["N"] == 2048
+
+
+def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
+    page.goto(f"/searches/{site.recorded}")
+    rows = page.locator("#rows a.trial")
+    page.locator("#by-number").click()
+    page.wait_for_url("**?sort=number")
+    expect(page.locator("th[aria-sort]")).to_contain_text("Trial")
+    measured = site.client.trials(site.recorded, sort="number", outcome="measured").items
+    assert rows.all_text_contents() == [str(trial.number) for trial in measured]
+    page.locator("#only-all").click()
+    page.wait_for_url("**outcome=all*")
+    page.get_by_label("Tunables").fill("tile_m>=64, layout=row")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**where=*")
+    expect(page.locator(".pager")).to_contain_text("1 to")
+    shown = rows.all_text_contents()
+    assert shown
+    assert "where=" in str(page.locator("#csv").get_attribute("href"))
+
+    page.goto(page.url)  # the link, sent to somebody else
+    assert rows.all_text_contents() == shown
+    page.get_by_label("Tunables").fill("tile_q=1")
+    page.get_by_label("Tunables").press("Enter")
+    expect(page.locator("#where-wrong")).to_contain_text("did you mean")
+    page.go_back()
+    expect(rows).to_have_count(len(shown))
+    assert rows.all_text_contents() == shown
+
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "q"
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.textContent") == shown[1]
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trials/*")
