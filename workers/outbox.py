@@ -24,7 +24,7 @@ MOST_TRIES = 5
 MOST_REMEMBERED = 100_000
 """Digests known to be stored; forgetting them costs uploads that change nothing."""
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 _LOG = structlog.get_logger()
 
 
@@ -94,25 +94,43 @@ class Outbox:
                 self._uploaded.add(digest)
 
     def flush(self) -> bool:
-        """Deliver what waits, oldest first; True when nothing does any more."""
+        """Deliver what waits, oldest first; True when nothing does any more.
+
+        Raises:
+            AccessDenied: the service refuses this worker; what waits stays on disk.
+        """
         with self._delivering:
-            while batch := self._batch():
-                if not self._settle(batch):
-                    self.stuck = True
-                    return False
-            self.stuck = False
-            return True
+            try:
+                delivered = self._settle_all()
+            except AccessDenied:
+                self.stuck = True
+                raise
+            self.stuck = not delivered
+            return delivered
 
     def _run(self) -> None:
         patience = Patience(self._closing, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
         while not self._closing.is_set():
             self._due.wait()
             self._due.clear()
-            if self.flush():
+            if self._delivered():
                 patience.reset()
             else:
                 patience.wait()
                 self._due.set()
+
+    def _delivered(self) -> bool:
+        try:
+            return self.flush()
+        except AccessDenied as error:  # the slots hear it, too, and end the worker
+            _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
+            return False
+
+    def _settle_all(self) -> bool:
+        while batch := self._batch():
+            if not self._settle(batch):
+                return False
+        return True
 
     def _batch(self) -> list[Parcel]:
         with self._lock:
@@ -127,7 +145,7 @@ class Outbox:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
             return self._refused(parcels[0], error)
-        except (ServiceUnreachable, AccessDenied) as error:
+        except ServiceUnreachable as error:
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         for parcel, answer in zip(parcels, answers, strict=True):

@@ -25,7 +25,7 @@ from workers.runners import TroubleError, UnfitError
 from workers.shipping import Shipping, early
 from workers.twins import Twins
 
-AWAY_S, LONGEST_AWAY_S = 1.0, 30.0
+AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
 """Pauses after the service was away, or a lease could not be worked on."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0

@@ -80,7 +80,20 @@ def test_artefacts_come_before_the_reports_and_only_once_and_reports_together(tm
     assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
 
 
-@pytest.mark.parametrize("error", [AWAY, ServiceError("500"), AccessDenied("wrong token")])
+def test_a_refusal_of_the_worker_is_told_and_costs_no_result(tmp_path: Path) -> None:
+    service = Service()
+    service.error = AccessDenied("wrong token")
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    with pytest.raises(AccessDenied, match="wrong token"):
+        outbox.flush()
+    assert (outbox.stuck, len(list(tmp_path.iterdir()))) == (True, 1)
+    service.error = None
+    assert outbox.flush()
+    assert service.reports == [1]
+
+
+@pytest.mark.parametrize("error", [AWAY, ServiceError("500")])
 def test_while_the_service_takes_nothing_results_wait_on_disk_in_order(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
