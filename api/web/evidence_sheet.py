@@ -13,7 +13,7 @@ from api.web.shelf import Shelf, Shelves
 from db.archive import Archive
 from db.artefacts import Artefacts
 from db.champions import Champions
-from evo.errors import EvoError
+from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.family import Family
 from evo.promotion import Rule
@@ -134,14 +134,15 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
     """The champion's export.
 
     Raises:
-        NotFound: no such champion, or its files are not in the store.
-        NotExportable: it has no form that works outside.
+        NotFound: no such champion, or its files were removed from the store.
+        Conflict: it has no form that works outside, or its files were never stored.
     """
     champion = champion_view(Champions(session).champion(champion_id))
     search = search_view(session, champion.search_id, now)
-    refuse_unexportable(champion, search)
+    if (refusal := _refusal(champion, search)) is not None:
+        raise Conflict(refusal)
     row = Archive(session).search(champion.search_id)
-    (_, source), (_, library) = (store.get(session, champion.artefacts.get(name, "")) for name in ("source", "binary"))
+    (_, source), (_, library) = (store.get(session, champion.artefacts[name]) for name in ("source", "binary"))
     family = Family.from_document(row.family.document)
     return Bundle(champion=champion, search=search, family=family, source=source, library=library)
 

@@ -1,10 +1,16 @@
 """What plots and pages of a trial read, on every engine."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from api.web.evidence_sheet import bundle_of
+from db.artefacts import Artefacts
 from db.champions import Champions
 from db.genealogy import Genealogy
 from db.landscape import Landscape
+from evo.errors import Conflict
 from evo.outcome import CompileFailed, Measured
 from tests.integration.stage import Stage, timing, toy_time_us
 
@@ -52,7 +58,7 @@ def test_a_search_is_read_in_few_rows(stage: Stage) -> None:
         assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
 
 
-def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage) -> None:
+def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
         genealogy = Genealogy(session, search)
@@ -63,3 +69,5 @@ def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage) -> Non
         champions = Champions(session)
         (champion,) = champions.champions()
         assert [each.id for each in champions.history(champion, 5)] == [champion.id]
+        with pytest.raises(Conflict, match="champion 1 has no stored source"):
+            bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
