@@ -21,7 +21,7 @@ from api.schemas import TrialState
 from api.settings import Settings
 from evo.job import EvaluateReport, Lease, Report
 from evo.outcome import Abandoned, Outcome
-from tests.integration.serving import announced, client_of, process_of, served
+from tests.integration.serving import announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
 LEASE = TypeAdapter(Lease)
@@ -497,3 +497,29 @@ def test_waiting_workers_do_not_hold_up_the_end(tmp_path: Path) -> None:
         waiting.join(5)
         assert time.monotonic() - began < 5
         assert not waiting.is_alive()
+
+
+def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    database = tmp_path / "evo.db"
+    content = b"a" * 70_000
+    digest = hashlib.sha256(content).hexdigest()
+    with process_of(database) as process, client_of(announced(database)) as client:
+
+        def slowly() -> Iterator[bytes]:
+            yield content[:1000]
+            process.terminate()
+            wait_until(lambda: not _listens(client.base_url))
+            yield content[1000:]
+
+        stored = client.put(f"/artefacts/{digest}", content=slowly())
+        assert (stored.status_code, stored.json()["size"]) == (200, len(content))
+        process.wait(60)
+    assert (tmp_path / "artefacts" / digest[:2] / digest[2:]).read_bytes() == content
+
+
+def _listens(url: httpx.URL) -> bool:
+    try:
+        httpx.get(url, timeout=5)
+    except httpx.ConnectError:
+        return False
+    return True
