@@ -10,6 +10,7 @@ import httpx
 from api.app import create_app
 from api.deps import Service
 from api.settings import Settings
+from db.location import Location
 from tests.integration.serving import client_of, listening
 from tests.integration.test_api import Rest
 
@@ -23,7 +24,7 @@ class Local(Rest):
 
 
 @contextmanager
-def local(database: Path, **settings: Any) -> Iterator[Local]:
+def local(database: Path | Location, **settings: Any) -> Iterator[Local]:
     app = create_app(Settings(db=database, **settings))
     with listening(app) as url, client_of(url) as client:
         yield Local(client, app.state.service)

@@ -1,6 +1,6 @@
 """What people decide about searches and champions: guarded, kept, listed, and carried out once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from db.location import Location
 from db.models import AnswerRow
 from tests.integration.local import Local, local
 
@@ -15,6 +16,14 @@ from tests.integration.local import Local, local
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Local]:
     with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        yield rest
+
+
+@pytest.fixture
+def anywhere(locations: Callable[[], Location], tmp_path: Path) -> Iterator[Local]:
+    """The same on every engine."""
+    with local(locations(), artefacts=tmp_path / "artefacts") as rest:
         rest.prepare()
         yield rest
 
@@ -73,7 +82,8 @@ def test_work_goes_to_the_higher_priority_first_then_to_the_older_search(rest: L
     assert listed(rest, "/searches", sort="priority") == [old, new, urgent]
 
 
-def test_a_search_is_deleted_unless_it_runs_or_a_champion_rests_on_it(rest: Local) -> None:
+def test_a_search_is_deleted_unless_it_runs_or_a_champion_rests_on_it(anywhere: Local) -> None:
+    rest = anywhere
     running = rest.submit(problem="N=32")["id"]
     assert "cancel it" in problem_of(rest.http.delete(f"/searches/{running}"), 409)["detail"]
     rest.claim()
@@ -124,7 +134,8 @@ def test_champions_are_rolled_back_and_restored_only_by_who_knows_them(rest: Loc
     assert listed(rest, "/champions", history=True, sort="oldest") == [1, 2]
 
 
-def test_lists_are_filtered_and_sorted(rest: Local) -> None:
+def test_lists_are_filtered_and_sorted(anywhere: Local) -> None:
+    rest = anywhere
     small, large = ended(rest, problem="N=32", notes="what of 100%?"), ended(rest, problem="N=64")
     running = rest.submit(problem="N=32", priority=-1)["id"]
     assert listed(rest, "/searches") == [running, large, small]
