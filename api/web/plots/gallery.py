@@ -33,27 +33,38 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exhibit:
-    """One plot of the gallery.
+class Asked:
+    """What a plot is made of.
 
-    Args:
-        draw: makes it, of the search's trials and its view.
+    Attributes:
+        pair: the two tunables of a contour; None chooses.
     """
 
+    landscape: Landscape
+    search: SearchView
+    pair: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One plot of the gallery, and what draws it."""
+
     title: str
-    draw: Callable[[Landscape, SearchView], Plot | Parallel]
+    draw: Callable[[Asked], Plot | Parallel]
 
 
 EXHIBITS: Mapping[str, Exhibit] = {
-    "best": Exhibit(title="Best so far", draw=best_so_far),
-    "parallel": Exhibit(title="Parallel coordinates", draw=lambda landscape, _: parallel_coordinates(landscape)),
-    "importances": Exhibit(title="Importances", draw=lambda landscape, _: importances(landscape)),
-    "outcomes": Exhibit(title="Outcomes over time", draw=outcomes_over_time),
-    "slices": Exhibit(title="Slices", draw=lambda landscape, _: slices(landscape)),
-    "contour": Exhibit(title="Contour", draw=lambda landscape, _: contour(landscape, None, None)),
-    "resources": Exhibit(title="Resources against time", draw=lambda landscape, _: resources_against_time(landscape)),
-    "lineage": Exhibit(title="Lineage of the champion", draw=lineage),
-    "timeline": Exhibit(title="Device timeline", draw=lambda landscape, _: timeline(landscape)),
+    "best": Exhibit(title="Best so far", draw=lambda asked: best_so_far(asked.landscape, asked.search)),
+    "parallel": Exhibit(title="Parallel coordinates", draw=lambda asked: parallel_coordinates(asked.landscape)),
+    "importances": Exhibit(title="Importances", draw=lambda asked: importances(asked.landscape)),
+    "outcomes": Exhibit(
+        title="Outcomes over time", draw=lambda asked: outcomes_over_time(asked.landscape, asked.search)
+    ),
+    "slices": Exhibit(title="Slices", draw=lambda asked: slices(asked.landscape)),
+    "contour": Exhibit(title="Contour", draw=lambda asked: contour(asked.landscape, *asked.pair)),
+    "resources": Exhibit(title="Resources against time", draw=lambda asked: resources_against_time(asked.landscape)),
+    "lineage": Exhibit(title="Lineage of the champion", draw=lambda asked: lineage(asked.landscape, asked.search)),
+    "timeline": Exhibit(title="Device timeline", draw=lambda asked: timeline(asked.landscape)),
 }
 
 
@@ -86,18 +97,11 @@ class Gallery:
             if key in self._drawn:
                 self._drawn.move_to_end(key)
                 return self._drawn[key]
-        made = JSON.dump_json(self._plot(session, search_id, name, now, pair))
+        search = search_view(session, search_id, now)
+        asked = Asked(landscape=Landscape(session, search_id), search=search, pair=pair)
+        made = JSON.dump_json(EXHIBITS[name].draw(asked))
         with self._turn:
             self._drawn[key] = made
             while len(self._drawn) > REMEMBERED:
                 self._drawn.popitem(last=False)
         return made
-
-    @staticmethod
-    def _plot(
-        session: Session, search_id: int, name: str, now: datetime, pair: tuple[str | None, str | None]
-    ) -> Plot | Parallel:
-        landscape = Landscape(session, search_id)
-        if name == "contour":
-            return contour(landscape, *pair)
-        return EXHIBITS[name].draw(landscape, search_view(session, search_id, now))
