@@ -23,7 +23,7 @@ class Neighbourhood:
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         centres = seen.elites[:CENTRES]
-        rows = [self._around(seen.rows[centre], rng) for centre in centres]
+        rows = [self.around(seen.rows[centre], rng) for centre in centres]
         parents = np.repeat(centres, [len(each) for each in rows])
         return Suggestions(
             rows=np.concatenate(rows),
@@ -31,7 +31,8 @@ class Neighbourhood:
             parents=np.stack([parents, parents], axis=1),
         )
 
-    def _around(self, row: Indices, rng: np.random.Generator) -> Indices:
+    def around(self, row: Indices, rng: np.random.Generator) -> Indices:
+        """The rows that differ from this one in a single value."""
         changes: Places = np.flatnonzero(self._values != row[self._columns])
         if len(changes) > MOST:
             changes = rng.choice(changes, size=MOST, replace=False)

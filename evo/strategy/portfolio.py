@@ -1,5 +1,8 @@
 """The default: TPE, evolution and the elites' neighbourhoods suggest, and a surrogate picks what promises most."""
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
 
 from evo.history import History
@@ -26,6 +29,10 @@ far away, while what is predicted to be fast may lie next to the best …"""
 GREEDY = 0.5
 """… so this share of the proposals goes to the shortest predicted time."""
 
+CLIMB = 3
+"""Steps of one change each that the surrogate may go beyond the best suggestion: with many workers, who all wait for
+the same results, the next step need not wait for them."""
+
 
 class Portfolio:
     """Each arm has its own idea of where to look; all are judged alike, by what every trial so far says of them.
@@ -33,6 +40,7 @@ class Portfolio:
     Args:
         arms: those that take part, of `ARMS`.
         greedy: share of the proposals by predicted time alone once the search has stalled.
+        climb: most steps from the best suggestion to what the surrogate likes better.
         surrogate: who judges.
     """
 
@@ -42,6 +50,7 @@ class Portfolio:
         *,
         arms: tuple[str, ...] = ARMS,
         greedy: float = GREEDY,
+        climb: int = CLIMB,
         surrogate: Surrogate | None = None,
     ) -> None:
         self._space = context.space
@@ -51,7 +60,7 @@ class Portfolio:
         self._breeding = Breeding(context.space)
         self._neighbourhood = Neighbourhood(context.space)
         self._surrogate = surrogate or Surrogate(context.space)
-        self._greedy = greedy
+        self._greedy, self._climb = greedy, climb
         self._arms = [getattr(self, f"_{arm}") for arm in arms]
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
@@ -65,11 +74,24 @@ class Portfolio:
         new = suggested.take(seen.fresh(suggested.rows))
         if not len(new.rows):
             return self._opening.spread(seen, rng)
-        with single_thread():
-            forecast = self._surrogate.forecast(new.rows, seen)
         greedy = seen.idle >= STALLED and rng.random() < self._greedy
-        worth = forecast.speed if greedy else forecast.improvement
-        return new.proposal(int(worth.argmax()), self._space, seen)
+        with single_thread():
+            return self._best(new, "speed" if greedy else "improvement", rng)
+
+    def _best(self, new: Suggestions, aim: Literal["speed", "improvement"], rng: np.random.Generator) -> Proposal:
+        """The most promising suggestion, or what is better still some steps away from it."""
+        outlook = self._surrogate.learn(self._seen)
+        worth = getattr(outlook.forecast(new.rows), aim)
+        start = new.take(worth.argmax(keepdims=True))
+        row, best = start.rows[0], worth.max()
+        for _ in range(self._climb):
+            around = self._neighbourhood.around(row, rng)
+            around = around[self._seen.fresh(around)]
+            worth = getattr(outlook.forecast(around), aim)
+            if not worth.max(initial=-np.inf) > best:
+                break
+            row, best = around[worth.argmax()], worth.max()
+        return replace(start, rows=row[None, :]).proposal(0, self._space, self._seen)
 
     def _tpe(self, rng: np.random.Generator) -> Suggestions:
         good = self._seen.order[: good_count(self._seen)]

@@ -50,6 +50,35 @@ class Forecast:
         return np.log(self.success) - self.mean
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What the observations say about any config.
+
+    Attributes:
+        time: standardised logarithms of it.
+        success: chance of a time, less the overall share of those that have one; None if all have.
+        share: that share.
+        best: of the observed times.
+    """
+
+    coordinates: Coordinates
+    time: Posterior
+    success: Posterior | None
+    share: float
+    best: float
+
+    def forecast(self, rows: Indices) -> Forecast:
+        """What to expect of each row of ranks."""
+        points = self.coordinates.of(rows)
+        mean, deviation = self.time.predict(points)
+        return Forecast(mean=mean, deviation=deviation, best=self.best, success=self._chance(points))
+
+    def _chance(self, points: Points) -> Floats:
+        if self.success is None:
+            return np.ones(len(points))
+        return np.clip(self.share + self.success.mean(points), LEAST_SUCCESS, 1)
+
+
 class Surrogate:
     """A Gaussian process on the logarithm of time, and a local chance of success.
 
@@ -63,35 +92,35 @@ class Surrogate:
         self._coordinates = Coordinates(space, aligned=aligned)
         self._kernel: tuple[tuple[object, int], Kernel] | None = None
 
-    def forecast(self, rows: Indices, seen: Observations) -> Forecast:
-        """What to expect of each row; at least two observations must have a time.
+    def learn(self, seen: Observations) -> Outlook:
+        """What follows from the observations, of which at least two must have a time.
 
         Pending configs are taken to come out as predicted (the kriging believer), so that workers do not crowd.
         """
         kernel = self._fitted(seen)
-        points = self._coordinates.of(rows)
         known = spread(seen.order[: seen.worked], TRAINED)
-        train, values = self._coordinates.of(seen.rows[known]), standardised(seen.losses[known])
-        posterior = Posterior(kernel, train, values)
+        points, values = self._coordinates.of(seen.rows[known]), standardised(seen.losses[known])
+        time = Posterior(kernel, points, values)
         if len(seen.pending):
             pending = self._coordinates.of(seen.pending)
-            believed = np.concatenate([values, posterior.mean(pending)])
-            posterior = Posterior(kernel, np.concatenate([train, pending]), believed)
-        mean, deviation = posterior.predict(points)
-        return Forecast(
-            mean=mean, deviation=deviation, best=float(values.min()), success=self._success(points, kernel, seen)
+            believed = np.concatenate([values, time.mean(pending)])
+            time = Posterior(kernel, np.concatenate([points, pending]), believed)
+        return Outlook(
+            coordinates=self._coordinates,
+            time=time,
+            success=self._success(kernel, seen),
+            share=seen.worked / len(seen.rows),
+            best=float(values.min()),
         )
 
-    def _success(self, points: Points, kernel: Kernel, seen: Observations) -> Floats:
-        """Chance to have a time, by regression on which of the others have one."""
+    def _success(self, kernel: Kernel, seen: Observations) -> Posterior | None:
+        """Regression on which of the observations have a time, less the share of them; None if all have."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
-            return np.ones(len(points))
-        share = len(worked) / len(seen.rows)
+            return None
         known = np.concatenate([spread(each, TRAINED // 2) for each in (worked, failed)])
-        labels = (seen.losses[known] <= HOPELESS) - share
-        posterior = Posterior(replace(kernel, noise=LABEL_NOISE), self._coordinates.of(seen.rows[known]), labels)
-        return np.clip(share + posterior.mean(points), LEAST_SUCCESS, 1)
+        labels = (seen.losses[known] <= HOPELESS) - len(worked) / len(seen.rows)
+        return Posterior(replace(kernel, noise=LABEL_NOISE), self._coordinates.of(seen.rows[known]), labels)
 
     def _fitted(self, seen: Observations) -> Kernel:
         key = (seen.log, last_fit(seen.worked))

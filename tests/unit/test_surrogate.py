@@ -9,15 +9,17 @@ from threadpoolctl import threadpool_info
 from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
+from evo.strategy import Context, build
 from evo.strategy.coordinates import Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy.portfolio import Portfolio
 from evo.strategy.single_thread import single_thread
 from evo.strategy.surrogate import Surrogate, last_fit, standardised
 from evo.timing import Timing
 from evo.trial import Proposal
-from tests.unit.landscapes import KINDS, mixed, tell
+from tests.unit.landscapes import KINDS, SPACES, advance, measured, mixed, tell
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -121,7 +123,7 @@ def test_the_unseen_bottom_of_a_bowl_is_worth_most() -> None:
     seen = observed(space, {(x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)})
     rows = np.array([[x, y] for x in range(12) for y in range(12)], dtype=np.int32)
     new = rows[seen.fresh(rows)]
-    best = new[Surrogate(space).forecast(new, seen).improvement.argmax()]
+    best = new[Surrogate(space).learn(seen).forecast(new).improvement.argmax()]
     assert bowl(*best.tolist()) < 16
 
 
@@ -131,12 +133,12 @@ def test_failures_and_pending_configs_make_their_surroundings_less_attractive() 
         (x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)
     }
     beside, surrogate = row(8, 3), Surrogate(space)
-    free = surrogate.forecast(beside, observed(space, grid))
-    crowded = surrogate.forecast(beside, observed(space, {**grid, (8, 2): None}))
+    free = surrogate.learn(observed(space, grid)).forecast(beside)
+    crowded = surrogate.learn(observed(space, {**grid, (8, 2): None})).forecast(beside)
     assert crowded.improvement < free.improvement
     failed = observed(space, {**grid, **{(x, 2): KINDS["crashed"] for x in range(7, 10)}})
-    assert surrogate.forecast(beside, failed).success < 0.7 < free.success
-    assert surrogate.forecast(beside, failed).speed < free.speed
+    assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
+    assert surrogate.learn(failed).forecast(beside).speed < free.speed
 
 
 def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
@@ -148,6 +150,21 @@ def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
 
 def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:
     assert standardised(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
+
+
+def test_climbing_leads_to_what_the_surrogate_likes_better() -> None:
+    space, history = SPACES["drawn"](), History()
+    advance(history, build("random", Context(space=space)), space, measured, 30)
+    history.ask(Proposal(config=space.default(), origin="default"))
+    seen = Observations(space)
+    seen.refresh(history)
+    outlook = Surrogate(space).learn(seen)
+    worth = []
+    for climb in (0, 1, 3):
+        proposal = Portfolio(Context(space=space), arms=("newcomers",), greedy=0.0, climb=climb).propose(history, rng())
+        assert proposal is not None and proposal.origin == "newcomer"
+        worth.append(float(outlook.forecast(space.encode(proposal.config)[None, :]).improvement[0]))
+    assert worth[0] < worth[1] < worth[2]
 
 
 def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:

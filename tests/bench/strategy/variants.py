@@ -4,6 +4,7 @@ A variant is named for what is different, ``without …`` or ``only …``, and i
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,23 +13,31 @@ from evo.space import Indices
 from evo.strategy import Context, Strategy
 from evo.strategy.observations import Observations
 from evo.strategy.portfolio import ARMS, Portfolio
-from evo.strategy.surrogate import Forecast, Surrogate
+from evo.strategy.surrogate import Forecast, Outlook, Surrogate
 
 
-class Dice(Surrogate):
+@dataclass(frozen=True, kw_only=True)
+class Dice(Outlook):
     """Judges by chance, so that the arms are on their own."""
 
-    def forecast(self, rows: Indices, seen: Observations) -> Forecast:
-        guess = np.random.default_rng((len(rows), len(seen.keys))).random(len(rows))
-        return Forecast(mean=guess, deviation=np.ones(len(rows)), best=0.0, success=np.ones(len(rows)))
+    rng: np.random.Generator
+
+    def forecast(self, rows: Indices) -> Forecast:
+        return replace(super().forecast(rows), mean=self.rng.random(len(rows)), deviation=np.ones(len(rows)))
+
+
+class Blind(Surrogate):
+    def learn(self, seen: Observations) -> Outlook:
+        rng = np.random.default_rng(len(seen.keys))
+        found = super().learn(seen)
+        return Dice(coordinates=found.coordinates, time=found.time, success=None, share=1.0, best=0.0, rng=rng)
 
 
 class Fearless(Surrogate):
     """Thinks that every config will work."""
 
-    def forecast(self, rows: Indices, seen: Observations) -> Forecast:
-        found = super().forecast(rows, seen)
-        return Forecast(mean=found.mean, deviation=found.deviation, best=found.best, success=np.ones(len(rows)))
+    def learn(self, seen: Observations) -> Outlook:
+        return replace(super().learn(seen), success=None)
 
 
 def _without(arm: str) -> Callable[[Context], Strategy]:
@@ -37,8 +46,9 @@ def _without(arm: str) -> Callable[[Context], Strategy]:
 
 VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
-    "without the surrogate": lambda context: Portfolio(context, surrogate=Dice(context.space)),
+    "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
     "without greedy proposals": partial(Portfolio, greedy=0.0),
+    "without climbing": partial(Portfolio, climb=0),
 }
