@@ -30,8 +30,8 @@ GREEDY = 0.5
 """… so this share of the proposals goes to the shortest predicted time."""
 
 CLIMB = 3
-"""Steps of one change each that the surrogate may go beyond the best suggestion: with many workers, who all wait for
-the same results, the next step need not wait for them."""
+"""While others are being evaluated, the surrogate may go so many steps of one change each beyond the best suggestion:
+what many workers do at once cannot wait for the step before. A single worker does better to measure each step."""
 
 
 class Portfolio:
@@ -40,7 +40,7 @@ class Portfolio:
     Args:
         arms: those that take part, of `ARMS`.
         greedy: share of the proposals by predicted time alone once the search has stalled.
-        climb: most steps from the best suggestion to what the surrogate likes better.
+        climb: most steps from the best suggestion to what the surrogate likes better, while trials are pending.
         surrogate: who judges.
     """
 
@@ -84,7 +84,7 @@ class Portfolio:
         worth = getattr(outlook.forecast(new.rows), aim)
         start = new.take(worth.argmax(keepdims=True))
         row, best = start.rows[0], worth.max()
-        for _ in range(self._climb):
+        for _ in range(self._climb if len(self._seen.pending) else 0):
             around = self._neighbourhood.around(row, rng)
             around = around[self._seen.fresh(around)]
             worth = getattr(outlook.forecast(around), aim)

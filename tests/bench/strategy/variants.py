@@ -50,5 +50,4 @@ VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
     "without greedy proposals": partial(Portfolio, greedy=0.0),
-    "without climbing": partial(Portfolio, climb=0),
 }
