@@ -21,13 +21,14 @@ system for it, which counts in what the worker itself used before it started the
 
 def main(arguments: list[str]) -> NoReturn:
     """Run a runner until it ends."""
-    confinement.die_with(int(arguments[0]))
     own = os.getpid()
     runner = os.fork()
     if runner == 0:
         from workers.runner import serve
 
         raise SystemExit(serve(own))
+    # only now: elsewhere than on Linux this takes a thread, and a process with threads should not fork
+    confinement.die_with(int(arguments[0]))
     for pipe in (0, 1):  # the slot must see the runner close them
         os.close(pipe)
     _, status, usage = os.wait4(runner, 0)
