@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from api.active import Clock
@@ -17,6 +18,8 @@ from db.session import Database
 from evo.view import Collected
 
 log = structlog.get_logger("chores")
+
+SEARCHES_AT_ONCE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +94,11 @@ class Collector:
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
         """Take out what is beyond these limits; `dry_run` only says what that would be."""
-        now, searches, artefacts, doomed = self._clock(), Collected(), Collected(), list[str]()
-        with contextlib.suppress(_Undone), self._database.write() as session:
-            if keep_days is not None:
-                searches = collect_searches(session, now - timedelta(days=keep_days))
-            if artefact_limit_gb is not None:
+        now, artefacts, doomed = self._clock(), Collected(), list[str]()
+        searches = Collected() if keep_days is None else self._searches(now - timedelta(days=keep_days), dry_run)
+        if artefact_limit_gb is not None:
+            with self._transaction(dry_run) as session:
                 artefacts, doomed = collect_artefacts(session, int(artefact_limit_gb * 1e9), now)
-            if dry_run:
-                raise _Undone
         for digest in () if dry_run else doomed:
             self._store.remove(digest)
         return Collected(
@@ -108,3 +108,20 @@ class Collector:
             bytes_freed=artefacts.bytes_freed,
             bytes_kept=artefacts.bytes_kept,
         )
+
+    def _searches(self, before: datetime, dry_run: bool) -> Collected:
+        """A few in each transaction, so that nobody waits long for theirs."""
+        deleted = thinned = 0
+        while True:
+            with self._transaction(dry_run) as session:
+                some = collect_searches(session, before, None if dry_run else SEARCHES_AT_ONCE)
+            deleted, thinned = deleted + some.searches_deleted, thinned + some.searches_thinned
+            if dry_run or some.searches_deleted < SEARCHES_AT_ONCE:
+                return Collected(searches_deleted=deleted, searches_thinned=thinned)
+
+    @contextlib.contextmanager
+    def _transaction(self, dry_run: bool) -> Iterator[Session]:
+        with contextlib.suppress(_Undone), self._database.write() as session:
+            yield session
+            if dry_run:
+                raise _Undone

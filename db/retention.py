@@ -21,17 +21,18 @@ from evo.view import Collected
 YOUNG = timedelta(days=1)
 """A newer artefact may belong to a report that is still on its way."""
 
-SEARCHES_AT_ONCE = 50
 
+def collect_searches(session: Session, before: datetime, limit: int | None) -> Collected:
+    """Delete searches that ended before then, so many at most.
 
-def collect_searches(session: Session, before: datetime) -> Collected:
-    """Delete searches that ended before then; where a champion rests on one, only the reports on its other trials."""
+    Where a champion rests on one, only the reports on its other trials go.
+    """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
     )
     crowned = select(ChampionRow.search_id)
     plain = query.where(SearchRow.id.not_in(crowned)).order_by(SearchRow.id)
-    gone = session.scalars(plain.limit(SEARCHES_AT_ONCE)).all()
+    gone = session.scalars(plain.limit(limit)).all()
     for search_id in gone:
         remove_search(session, search_id)
     thinned = sum(_thin(session, search_id) for search_id in session.scalars(query.where(SearchRow.id.in_(crowned))))
@@ -61,7 +62,7 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
     total = session.scalar(select(func.sum(ArtefactRow.size))) or 0
     needed, doomed, freed = _needed(session), [], 0
     if total > limit_bytes:
-        old = select(ArtefactRow.digest, ArtefactRow.size).where(ArtefactRow.created_at < now - YOUNG)
+        old = select(ArtefactRow.digest, ArtefactRow.size).where(ArtefactRow.created_at < _settled(session, now))
         for digest, size in session.execute(old.order_by(ArtefactRow.created_at, ArtefactRow.digest)):
             if total - freed <= limit_bytes:
                 break
@@ -78,6 +79,13 @@ def collect_log(session: Session, now: datetime) -> None:
     drop_old_answers(session, now)
     if Events(session).overdue():
         Events(session).drop_old()
+
+
+def _settled(session: Session, now: datetime) -> datetime:
+    """Nothing stored before then can be what a trial leaves behind that may still become a champion."""
+    unfinished = select(func.min(SearchRow.created_at)).where(SearchRow.state.not_in(TERMINAL))
+    begun = session.scalar(unfinished)
+    return now - YOUNG if begun is None else min(begun, now - YOUNG)
 
 
 def _needed(session: Session) -> set[str]:

@@ -160,10 +160,13 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_what_is_old_goes_and_what_champions_rest_on_stays(stage: Stage, tmp_path: Path) -> None:
+def test_what_is_old_goes_and_what_champions_rest_on_stays(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Artefacts(tmp_path / "artefacts")
     collector = Collector(stage.database, store, clock=lambda: stage.now)
     source, unused = with_artefact(stage, store, b"s" * 600), with_artefact(stage, store, b"u" * 500)
+    stage.wait(1)
     crowned = stage.submit(budget={"trials": 3})
     while claimed := stage.claim():
         report: Any = answer(claimed[0])
@@ -173,17 +176,22 @@ def test_what_is_old_goes_and_what_champions_rest_on_stays(stage: Stage, tmp_pat
         assert not isinstance(report, ConfirmReport) or report.artefacts == {}
         stage.conductor.report(claimed[0].attempt_id, claimed[0].token, report)
     plain, kept, running = (stage.submit(seed=seed, problem="N=32") for seed in (1, 2, 3))
+    with_artefact(stage, store, b"of a search that goes on")
     for search in (plain, kept):
         stage.conductor.command(search, "cancel")
     with stage.database.write() as session:
         Archive(session).search(kept).archived_at = stage.now
+    others = [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]
+    for search in others:
+        stage.conductor.command(search, "cancel")
+    monkeypatch.setattr("api.chores.SEARCHES_AT_ONCE", 2)
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
     limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
-    expected = Collected(searches_deleted=1, searches_thinned=1, artefacts_deleted=1, bytes_freed=500, bytes_kept=600)
+    expected = Collected(searches_deleted=3, searches_thinned=1, artefacts_deleted=1, bytes_freed=500, bytes_kept=624)
     assert collector.collect(**limits, dry_run=True) == expected
     assert collector.collect(**limits) == expected
-    assert collector.collect(**limits) == Collected(bytes_kept=600)
+    assert collector.collect(**limits) == Collected(bytes_kept=624)
     with stage.database.read() as session:
         assert store.get(session, source)[1] == b"s" * 600
         with pytest.raises(NotFound):
