@@ -19,7 +19,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path / "evo.db")
+    stage = Stage(tmp_path / "evo.db", lease_s=1e9)  # the service of `page` lives much later, and must not call it lost
     yield stage
     stage.database.close()
 
@@ -140,7 +140,10 @@ def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -
     search = stage.conductor.submit(SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3))
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
-    for path in ("/", f"/searches/{search}", f"/searches/{search}/live"):
+    typed = f"where={HOSTILE}&q={HOSTILE}&sort={HOSTILE}"
+    paths = ("/", f"/searches/{search}", f"/searches/{search}/live", f"/searches/{search}/leaderboard?{typed}")
+    others = (f"/searches/{search}?{typed}", f"/start?family={HOSTILE}", "/start?family=toy", "/workers", "/families")
+    for path in (*paths, *others):
         html = page.get(path).text
         assert HOSTILE not in html
         assert "&lt;script&gt;" in html

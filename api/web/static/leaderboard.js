@@ -42,7 +42,8 @@ function exported(given) {
   const wanted = new URLSearchParams(given);
   wanted.delete("page");
   wanted.set("sort", given.get("sort") ?? "rank");
-  if (wanted.get("outcome") === "all") wanted.delete("outcome");
+  if (!given.has("outcome")) wanted.set("outcome", "measured");
+  if (given.get("outcome") === "all") wanted.delete("outcome");
   for (const link of document.querySelectorAll(".exports a")) {
     link.search = wanted.toString();
   }

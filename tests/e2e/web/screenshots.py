@@ -1,37 +1,43 @@
-"""Every page as a picture, light and dark, wide and narrow: `python -m tests.e2e.web.screenshots FOLDER`.
+"""Every page as a picture, light and dark, wide and narrow: `make screenshots`.
 
-Look at them. The good ones are kept in docs/images.
+Look at them. The good ones are kept in docs/images: what they show is a real search of attention on this machine's CPU.
+Names after the folder take only those pages; `--whole` takes a page from top to bottom.
 """
 
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
 from api.logs import configure
 from tests.e2e.web.browser import NARROW, PATIENCE_MS, WIDE, chromium, reading
-from tests.e2e.web.site import Site, site
+from tests.e2e.web.site import Site, site, submit
 
 VIEWS = {"wide-light": (WIDE, False), "wide-dark": (WIDE, True), "narrow-light": (NARROW, False)}
 
 
-def paths(made: Site) -> dict[str, str]:
+ATTENTION = {"problem": "B=1,H=2,S=128,D=64", "device": "cpu", "strategy": "portfolio"}
+BUDGET = {"trials": 60, "minutes": 2.0}
+
+
+def paths(made: Site, search: int) -> dict[str, str]:
     """Name of the picture → path of the page."""
     champion = made.client.champions().items[0].id
-    trial, other = (each.id for each in made.client.trials(made.measured, sort="rank", limit=2).items)
+    trial, other = (each.id for each in made.client.trials(search, sort="rank", limit=2).items)
     return {
         "searches": "/",
         "start": "/start?family=sdpa",
-        "search": f"/searches/{made.recorded}",
-        "leaderboard": f"/searches/{made.recorded}#leaderboard",
-        "search-cpu": f"/searches/{made.measured}",
+        "search": f"/searches/{search}",
+        "leaderboard": f"/searches/{search}#leaderboard",
+        "recorded": f"/searches/{made.recorded}",
         "champions": "/champions",
         "champion": f"/champions/{champion}",
         "rollback": f"/champions/{champion}/rollback",
         "trial": f"/trials/{trial}",
         "compare": f"/compare?left={trial}&right={other}",
-        "plots": f"/searches/{made.recorded}/plots",
+        "plots": f"/searches/{search}/plots",
         "workers": "/workers",
         "families": "/families",
         "family": "/families/sdpa",
@@ -39,10 +45,10 @@ def paths(made: Site) -> dict[str, str]:
     }
 
 
-def take(browser: Browser, made: Site, folder: Path, *, whole: bool) -> None:
+def take(browser: Browser, url: str, pages: Mapping[str, str], folder: Path, *, whole: bool) -> None:
     for view, (size, dark) in VIEWS.items():
-        for name, path in paths(made).items():
-            with reading(browser, made.url, size=size, dark=dark, strict=name != "not-found") as page:
+        for name, path in pages.items():
+            with reading(browser, url, size=size, dark=dark, strict=name != "not-found") as page:
                 page.goto(path, wait_until="load")
                 draw(page)
                 page.wait_for_timeout(300)
@@ -57,12 +63,16 @@ def draw(page: Page) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
-def main(folder: Path, *, whole: bool = False) -> None:
+def main(folder: Path, names: Sequence[str], *, whole: bool) -> None:
     configure("console", "error")
     folder.mkdir(parents=True, exist_ok=True)
-    with chromium() as browser, tempfile.TemporaryDirectory() as data, site(Path(data), trials=400) as made:
-        take(browser, made, folder, whole=whole)
+    with chromium() as browser, tempfile.TemporaryDirectory() as data, site(Path(data)) as made:
+        search = submit(made.client, "sdpa", **ATTENTION, budget=BUDGET)
+        made.finished(search)
+        pages = paths(made, search)
+        take(browser, made.url, {name: pages[name] for name in names or pages}, folder, whole=whole)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), whole="--whole" in sys.argv)
+    words = [word for word in sys.argv[2:] if not word.startswith("--")]
+    main(Path(sys.argv[1]), words, whole="--whole" in sys.argv)

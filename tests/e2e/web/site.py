@@ -45,17 +45,17 @@ class Site:
         return self.client.search(search_id)
 
 
-def register(client: Client, folder: Path) -> str:
+def register(client: Client, family: Path | str) -> str:
     """The digest under which the service now knows a family."""
-    package = find(str(folder))
+    package = find(str(family))
     client.register_family(
         package.digest, name=package.family.name, document=package.family.document, location=package.location
     )
     return package.digest
 
 
-def submit(client: Client, folder: Path, **terms: Any) -> int:
-    given = {"family_digest": register(client, folder), "strategy": "random", "policy": QUICK, **terms}
+def submit(client: Client, family: Path | str, **terms: Any) -> int:
+    given = {"family_digest": register(client, family), "strategy": "random", "policy": QUICK, **terms}
     return client.create_search(given).id
 
 
