@@ -1,6 +1,7 @@
 """Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -165,6 +166,31 @@ def test_only_the_pinned_model_and_unit_get_work(stage: Stage) -> None:
     with pytest.raises(NotFound, match="cpu-0"):
         stage.conductor.claim("w2", "cpu-0")
     assert len(stage.claim("w1")) == 1
+
+
+def test_a_confirmation_prefers_another_unit_of_the_same_model_and_does_not_wait_for_long(stage: Stage) -> None:
+    stage.submit(budget={"trials": 1})
+    for lease in (stage.one(), stage.one()):
+        stage.hand_in(lease)
+    twin = replace(DEVICE, uuid="cpu-1")
+    stage.register_worker("w2", twin)
+    assert stage.claim() == [], "it measured the challenger"
+    woken = stage.woken
+    stage.wait(11)
+    stage.conductor.sweep()
+    assert stage.woken > woken, "whoever waits is told that its turn has come"
+    (lease,) = stage.claim()
+    assert isinstance(lease.job, Confirm)
+    stage.conductor.release(lease.attempt_id, lease.token)
+    (other,) = stage.conductor.claim("w2", "cpu-1").leases
+    assert other.job == lease.job
+
+
+def test_a_confirmation_does_not_wait_where_there_is_no_other_unit(stage: Stage) -> None:
+    stage.submit(budget={"trials": 1})
+    for lease in (stage.one(), stage.one()):
+        stage.hand_in(lease)
+    assert isinstance(stage.one().job, Confirm)
 
 
 def log_of(stage: Stage, search: int) -> list[tuple[object, ...]]:

@@ -51,6 +51,7 @@ def _options() -> Namespace:
     parser.add_argument("--strategy", default="random")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before anything counts")
     parser.add_argument("--cores", type=int, help="run everything on so many cores; default: all")
     return parser.parse_args()
 
@@ -81,17 +82,19 @@ async def _registered(wire: Wire, count: int) -> list[Worker]:
 async def _capacity(workers: Sequence[Worker], options: Namespace) -> None:
     """All workers at once, each with a batch, without a pause; heartbeats as leases need them."""
     tally = workers[0].tally
-    began, spent = time.monotonic(), _cpu_s()
-    until_s = began + options.seconds
+    until_s = time.monotonic() + options.warm_up + options.seconds
+    busy = [asyncio.create_task(worker.work(until_s, batch=options.batch)) for worker in workers]
     beating = asyncio.create_task(_beat(workers, until_s))
-    await asyncio.gather(*(worker.work(until_s, batch=options.batch) for worker in workers))
-    elapsed_s = time.monotonic() - began
-    await beating
+    await asyncio.sleep(options.warm_up)
+    began, spent, before = time.monotonic(), _cpu_s(), tally.accepted
+    await asyncio.sleep(options.seconds)
+    elapsed_s, done = time.monotonic() - began, tally.accepted - before
     cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s().items()}
-    rate = tally.accepted / elapsed_s
-    per_job_ms = {name: 1e3 * each / max(1, tally.accepted) for name, each in cpu_s.items()}
+    await asyncio.gather(*busy, beating)
+    rate = done / elapsed_s
+    per_job_ms = {name: 1e3 * each / max(1, done) for name, each in cpu_s.items()}
     print(f"capacity: {len(workers)} workers, batches of {options.batch}, strategy {options.strategy}")
-    print(f"  {tally.accepted} jobs claimed and reported in {elapsed_s:.0f} s: {rate:.0f} a second")
+    print(f"  {done} jobs claimed and reported in {elapsed_s:.0f} s: {rate:.0f} a second")
     print(f"  serves {rate * 60 / TRIALS_PER_GPU_MINUTE:.0f} GPUs at {TRIALS_PER_GPU_MINUTE} trials a minute")
     print(f"  CPU a job in ms: {', '.join(f'{name} {each:.2f}' for name, each in per_job_ms.items())}")
     print(

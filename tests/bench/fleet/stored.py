@@ -11,6 +11,7 @@ from evo.job import Delivery
 from tests.bench.fleet.searches import DIGEST, FAMILY
 from tests.integration.stage import Stage, answer, policy
 
+STORED = (10**3, 10**6)
 ROUNDS = 300
 SEARCHES = 100
 """That the stored trials belong to."""
@@ -45,7 +46,7 @@ WHERE j.state = 'done' AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.job_id =
 def cost_by_stored(location: Location) -> None:
     """Print the median of both, each with its trial count."""
     medians = []
-    for stored in (10**3, 10**6):
+    for stored in STORED:
         _store(location, stored)
         stage = Stage(location)
         stage.register_worker()
@@ -55,7 +56,7 @@ def cost_by_stored(location: Location) -> None:
         print(f"stored: {stored:>7} trials: claim {medians[-1][0]:.2f} ms, report {medians[-1][1]:.2f} ms (median)")
     (claim, report), (claim_full, report_full) = medians
     print(
-        f"  a million against a thousand: claim {claim_full / claim:.2f} times, report {report_full / report:.2f} times"
+        f"  {STORED[1]:,} against {STORED[0]:,}: claim {claim_full / claim:.2f} times, report {report_full / report:.2f} times"
     )
 
 
