@@ -55,9 +55,8 @@ def cost_by_stored(location: Location) -> None:
         medians.append((statistics.median(claims_ms), statistics.median(reports_ms)))
         print(f"stored: {stored:>7} trials: claim {medians[-1][0]:.2f} ms, report {medians[-1][1]:.2f} ms (median)")
     (claim, report), (claim_full, report_full) = medians
-    print(
-        f"  {STORED[1]:,} against {STORED[0]:,}: claim {claim_full / claim:.2f} times, report {report_full / report:.2f} times"
-    )
+    ratios = f"claim {claim_full / claim:.2f} times, report {report_full / report:.2f} times"
+    print(f"  {STORED[1]:,} against {STORED[0]:,} trials: {ratios}")
 
 
 def _rounds(stage: Stage) -> tuple[list[float], list[float]]:
