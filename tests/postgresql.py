@@ -59,10 +59,16 @@ class Server:
         self.run(f"CREATE DATABASE {name}")
         return Location.of(self._url.set(database=name).render_as_string(hide_password=False))
 
+    def processes(self) -> list[psutil.Process]:
+        """Its processes, if it is one that was started here."""
+        if self._installed is None:
+            return []
+        postmaster = psutil.Process(self._installed.get_pid())
+        return [postmaster, *postmaster.children(recursive=True)]
+
     def kill(self) -> None:
         """End the whole server without a chance to tidy up."""
-        postmaster = psutil.Process(self._installed.get_pid())
-        processes = [postmaster, *postmaster.children(recursive=True)]
+        processes = self.processes()
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -38,7 +38,7 @@ def main() -> None:
             if part in options.parts:
                 location = server.lend()
                 with services(location, Path(folder), options.services) as running:
-                    asyncio.run(_measured(part, [each.url for each in running], options))
+                    asyncio.run(_measured(part, [each.url for each in running], server, options))
                 _audit(location)
 
 
@@ -56,12 +56,12 @@ def _options() -> Namespace:
     return parser.parse_args()
 
 
-async def _measured(part: str, urls: Sequence[str], options: Namespace) -> None:
+async def _measured(part: str, urls: Sequence[str], server: postgresql.Server, options: Namespace) -> None:
     wire = Wire(urls)
     try:
         workers = await _registered(wire, options.workers)
         await begin(wire, options.searches, strategy=options.strategy)
-        await (_capacity if part == "capacity" else _latency)(workers, options)
+        await (_capacity(workers, server, options) if part == "capacity" else _latency(workers, options))
     finally:
         wire.close()
 
@@ -79,17 +79,17 @@ async def _registered(wire: Wire, count: int) -> list[Worker]:
     return workers
 
 
-async def _capacity(workers: Sequence[Worker], options: Namespace) -> None:
+async def _capacity(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> None:
     """All workers at once, each with a batch, without a pause; heartbeats as leases need them."""
     tally = workers[0].tally
     until_s = time.monotonic() + options.warm_up + options.seconds
     busy = [asyncio.create_task(worker.work(until_s, batch=options.batch)) for worker in workers]
     beating = asyncio.create_task(_beat(workers, until_s))
     await asyncio.sleep(options.warm_up)
-    began, spent, before = time.monotonic(), _cpu_s(), tally.accepted
+    began, spent, before = time.monotonic(), _cpu_s(server), tally.accepted
     await asyncio.sleep(options.seconds)
     elapsed_s, done = time.monotonic() - began, tally.accepted - before
-    cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s().items()}
+    cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s(server).items()}
     await asyncio.gather(*busy, beating)
     rate = done / elapsed_s
     per_job_ms = {name: 1e3 * each / max(1, done) for name, each in cpu_s.items()}
@@ -146,24 +146,23 @@ def _audit(location: Location) -> None:
     assert not contradictions
 
 
-def _cpu_s() -> dict[str, float]:
+def _cpu_s(server: postgresql.Server) -> dict[str, float]:
     """Processor seconds so far by who took them, of everything that this benchmark runs."""
-    spent = {"services": 0.0, "postgresql": 0.0, "load": sum(psutil.Process().cpu_times()[:2])}
-    for process in _others():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            name = "postgresql" if "postgres" in process.name() else "services"
-            times = process.cpu_times()
-            spent[name] += times.user + times.system + times.children_user + times.children_system
-    return spent
+    groups = {
+        "services": psutil.Process().children(recursive=True),
+        "postgresql": server.processes(),
+        "load": [psutil.Process()],
+    }
+    return {name: sum(map(_spent_s, processes)) for name, processes in groups.items()}
 
 
-def _others() -> Iterator[psutil.Process]:
-    yield from psutil.Process().children(recursive=True)
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "-D" in words and any("kernel-evo-pg-" in word for word in words):
-            yield process
-            yield from process.children(recursive=True)
+def _spent_s(process: psutil.Process) -> float:
+    """Also by children that have ended, as connections to PostgreSQL do."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        ended = 0.0 if process.pid == os.getpid() else times.children_user + times.children_system
+        return float(times.user + times.system + ended)
+    return 0.0
 
 
 if __name__ == "__main__":
