@@ -80,14 +80,14 @@ class Door:
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
     """Who it is, STRANGER without a token or a session; None with a token that is not valid."""
-    if await run_in_threadpool(gate.is_open):
+    if gate.open_lately or await run_in_threadpool(gate.is_open):
         return ANYBODY
     authorization = request.headers.get("authorization", "")
     if authorization:
         secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
-        return await run_in_threadpool(gate.by_token, secret)
+        return gate.lately("token", secret) or await run_in_threadpool(gate.by_token, secret)
     if session := request.cookies.get(COOKIE):
-        return await run_in_threadpool(gate.by_session, session) or STRANGER
+        return gate.lately("session", session) or await run_in_threadpool(gate.by_session, session) or STRANGER
     return STRANGER
 
 

@@ -37,15 +37,20 @@ class Gate:
         self._known: OrderedDict[tuple[str, str], tuple[datetime, Caller | None]] = OrderedDict()
         self._lock = threading.Lock()
 
+    @property
+    def open_lately(self) -> bool:
+        """Whether, as far as is known without asking, anybody on this machine may do anything."""
+        lately = self._asked_at is not None and self._clock() - self._asked_at < timedelta(seconds=KEPT_S)
+        return lately and self._local and not self._closed
+
     def is_open(self) -> bool:
-        """Whether anybody on this machine may do anything."""
+        """Whether anybody on this machine may do anything; asks the database."""
         if not self._local or self._closed:
             return False
         now = self._clock()
-        if self._asked_at is None or now - self._asked_at >= timedelta(seconds=KEPT_S):
-            with self._database.read() as session:
-                self._closed = Tokens(session).any()
-            self._asked_at = now
+        with self._database.read() as session:
+            self._closed = Tokens(session).any()
+        self._asked_at = now
         return not self._closed
 
     def by_token(self, secret: str) -> Caller | None:
@@ -57,6 +62,12 @@ class Gate:
     def by_session(self, secret: str) -> Caller | None:
         """Whose browser this is."""
         return self._remembered("session", secret)
+
+    def lately(self, kind: str, secret: str) -> Caller | None:
+        """Who this is, as far as is known without asking the database; None: ask it."""
+        with self._lock:
+            at, caller = self._known.get((kind, secret), (None, None))
+        return caller if at is not None and self._clock() - at < timedelta(seconds=KEPT_S) else None
 
     def bind(self, caller: Caller, worker_id: str) -> None:
         """Make an unbound token this worker's.
