@@ -14,6 +14,7 @@ from evo.objective import Objective
 from evo.search import Budget
 from evo.trial import Value
 
+DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_INTEGER = 2**63 - 1
@@ -169,9 +170,19 @@ class Reason(Body):
     reason: str = Field(min_length=1, max_length=2000)
 
 
+def _with_digest(report: EvaluateReport | BaselineReport | ConfirmReport) -> Any:
+    """Refuse what is no digest where one belongs: it would not fit the database."""
+    digest = report.binary_digest if isinstance(report, EvaluateReport) else None
+    if digest is not None and len(digest) > DIGEST_LENGTH:
+        raise InvalidInput("binary_digest", f"has {len(digest)} characters; a digest has {DIGEST_LENGTH}")
+    return report
+
+
 class Result(Body):
     token: str
-    report: Annotated[EvaluateReport | BaselineReport | ConfirmReport, Field(discriminator="kind")]
+    report: Annotated[
+        EvaluateReport | BaselineReport | ConfirmReport, Field(discriminator="kind"), AfterValidator(_with_digest)
+    ]
 
 
 class AttemptResult(Result):

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.settings import Settings
+from db.location import Location
 
 HOME = "http://127.0.0.1"
 
@@ -86,7 +87,7 @@ class Serving:
 
 
 @contextmanager
-def serving(database: Path, **settings: Any) -> Iterator[Serving]:
+def serving(database: Path | Location, **settings: Any) -> Iterator[Serving]:
     """A service on this database, with these settings."""
     app = create_app(Settings(db=database, **settings))
     with start_blocking_portal() as portal:

@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,23 +13,26 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import TypeAdapter
+from pydantic import ValidationError
 
 from api.access.rule import rules
+from api.schemas import Result
+from db.location import Location
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.job import BaselineReport, Report
+from evo.job import Baseline, BaselineReport, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
 from evo.objective import Objective
 from evo.outcome import CompileFailed, Measured, Outcome, WrongAnswer
+from evo.policy import Policy
 from evo.problem import split_assignments
 from templates import registry
 from tests.integration.hostile import ATTRIBUTE, NASTY, SCRIPT, TEMPLATE, TRAVERSAL, spoiled
 from tests.integration.inside import HOME, Serving, serving
 from tests.integration.stage import DEVICE, DIGEST, TOY, answer, timing
-from tests.integration.test_api import Rest
+from tests.integration.test_api import REPORT, Rest
 
-PROBLEMS, FAMILIES, REPORTS = 6000, 3000, 1000
-"""Ten thousand together."""
+PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
+"""Ten thousand together; so many more are sent to a service, on each engine."""
 SLOWEST_S = 10.0
 """No single document may hold the service up for longer, on however busy a machine."""
 
@@ -100,28 +103,72 @@ def test_families_are_taken_or_refused_in_time() -> None:
     assert slowest < SLOWEST_S
 
 
-def test_reports_families_and_searches_over_rest(service: Serving) -> None:
-    rest, rng, met = rest_of(service), random.Random(3), Counter[tuple[str, bool]]()
+def test_reports_are_taken_or_refused_and_nothing_else() -> None:
+    rng, met = random.Random(4), Counter[bool]()
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name="toy", digest=DIGEST),
+        problem={"N": 64},
+        device=DEVICE,
+        objective=Objective(),
+        policy=Policy(),
+        seed=0,
+    )
+    config = {"BLOCK": 8, "UNROLL": 2}
+    jobs = [Evaluate(number=0, config=config), Baseline(), Confirm(challenger=config, incumbent=config, seed=1)]
+    leases = [Lease(attempt_id=1, token="t", lease_s=60.0, terms=terms, job=job) for job in jobs]
+    for _ in range(REPORTS):
+        try:
+            Result.model_validate(_spoiled_report(rng.choice(leases), rng))
+        except ValidationError:
+            met[False] += 1
+        else:
+            met[True] += 1
+    assert min(met.values()) > REPORTS / 100, met
+
+
+def test_reports_families_and_searches_over_rest(locations: Callable[[], Location], tmp_path: Path) -> None:
+    with serving(locations(), requests_per_s=1e6, artefacts=tmp_path) as service:
+        _spoil_everything(rest_of(service))
+
+
+def _spoil_everything(rest: Rest) -> None:
+    rng, met = random.Random(3), Counter[tuple[str, bool]]()
+    terms = {"family_digest": DIGEST, "problem": {"N": 64}, "budget": {"trials": 3}, "objective": {"threads": 1}}
+    family = {"name": "toy", "document": TOY, "location": None}
     rest.prepare()
-    rest.submit()
-    adapter: TypeAdapter[Report] = TypeAdapter(Report)
-    leases = rest.claim(2)
-    reports = [{"token": each.token, "report": adapter.dump_python(answer(each), mode="json")} for each in leases]
-    terms = {"family_digest": "ab" * 32, "problem": {"N": 64}, "budget": {"trials": 3}, "objective": {"threads": 1}}
-    for number in range(REPORTS):
+    lease = _leased(rest)
+    for number in range(SENT):
         if number % 10 == 0:
             body, path, method = spoiled(terms, rng), "/searches", "POST"
         elif number % 10 == 1:
-            family = {"name": "toy", "document": TOY, "location": None}
             body, path, method = spoiled(family, rng), f"/families/{number:064x}", "PUT"
-        elif number % 10 == 2:
-            body, path, method = spoiled({"results": [{"attempt_id": 1, **reports[0]}]}, rng), "/results", "POST"
         else:
-            body, path, method = spoiled(rng.choice(reports), rng), f"/attempts/{rng.randint(1, 3)}/result", "POST"
-        met[path.split("/")[1], refused_well(sent(rest.http, method, path, body))] += 1
-    assert met["searches", False] and met["searches", True] and met["attempts", True], met
+            body, path, method = _spoiled_report(lease, rng), f"/attempts/{lease.attempt_id}/result", "POST"
+        refused = refused_well(sent(rest.http, method, path, body))
+        met[path.split("/")[1], refused] += 1
+        if path.startswith("/attempts") and not refused:
+            lease = _leased(rest)
+    assert {("attempts", False), ("attempts", True), ("searches", True), ("families", True)} <= set(met), met
     for path in ("/searches?limit=500", "/families", "/workers", "/searches/1/trials", "/champions"):
         assert rest.http.get(path).status_code == 200, "whatever was taken can be shown"
+
+
+def _leased(rest: Rest) -> Lease:
+    """Some job; there is always another search."""
+    while not (leases := rest.claim()):
+        rest.submit()
+    return leases[0]
+
+
+def _spoiled_report(lease: Lease, rng: random.Random) -> Any:
+    report = REPORT.dump_python(answer(lease), mode="json")
+    report |= {"environment": {"clock": "1 GHz"}, "artefacts": {"source": DIGEST}}
+    if lease.job.kind == "evaluate":
+        report["binary_digest"] = rng.choice([DIGEST, "x" * 2000])
+    if lease.job.kind == "baseline":
+        del report["artefacts"]
+    return {"token": lease.token, "report": spoiled(report, rng)}
 
 
 @pytest.mark.parametrize("name", [TRAVERSAL, "..", ".", "a/b", "a\\b", "/etc/passwd", "", "\x00", SCRIPT, TEMPLATE])
