@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from api.access.rule import rules
 from api.schemas import Result
-from db.location import Location
 from evo.errors import InvalidInput
 from evo.family import Family
 from evo.job import Baseline, BaselineReport, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
@@ -32,7 +31,7 @@ from tests.integration.stage import DEVICE, DIGEST, TOY, answer, timing
 from tests.integration.test_api import REPORT, Rest
 
 PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
-"""Ten thousand together; so many more are sent to a service, on each engine."""
+"""Ten thousand together; so many more are sent to a service."""
 SLOWEST_S = 10.0
 """No single document may hold the service up for longer, on however busy a machine."""
 
@@ -127,9 +126,20 @@ def test_reports_are_taken_or_refused_and_nothing_else() -> None:
     assert min(met.values()) > REPORTS / 100, met
 
 
-def test_reports_families_and_searches_over_rest(locations: Callable[[], Location], tmp_path: Path) -> None:
-    with serving(locations(), requests_per_s=1e6, artefacts=tmp_path) as service:
-        _spoil_everything(rest_of(service))
+def test_reports_families_and_searches_over_rest(service: Serving) -> None:
+    _spoil_everything(rest_of(service))
+
+
+def test_a_digest_that_no_database_can_keep_is_refused(service: Serving) -> None:
+    rest = rest_of(service)
+    rest.prepare()
+    rest.submit(seed=7)
+    while (lease := _leased(rest)).job.kind != "evaluate":
+        rest.report(lease)
+    report = REPORT.dump_python(answer(lease), mode="json") | {"binary_digest": "x" * 65}
+    body = {"token": lease.token, "report": report}
+    response = sent(rest.http, "POST", f"/attempts/{lease.attempt_id}/result", body)
+    assert (response.status_code, response.json()["field"].rpartition(".")[2]) == (422, "binary_digest")
 
 
 def _spoil_everything(rest: Rest) -> None:
