@@ -60,7 +60,7 @@ def draw(page: Page) -> None:
     for section in page.locator(".exhibit").all():
         section.scroll_into_view_if_needed()
         expect(section).to_have_attribute("aria-busy", "false", timeout=PATIENCE_MS)
-    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("location.hash ? document.querySelector(location.hash).scrollIntoView() : scrollTo(0, 0)")
 
 
 def main(folder: Path, names: Sequence[str], *, whole: bool) -> None:
