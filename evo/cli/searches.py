@@ -88,7 +88,9 @@ def search(
             rich_help_panel=_BUDGET,
         ),
     ] = None,
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="random, tpe, evolution or portfolio.")] = "portfolio",
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
+    ] = "portfolio",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",

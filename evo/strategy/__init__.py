@@ -5,6 +5,7 @@ from collections.abc import Callable
 from evo.errors import NotFound
 from evo.strategy.base import Context, Strategy
 from evo.strategy.evolution import Evolution
+from evo.strategy.parzen_search import ParzenSearch
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.random import RandomSearch
 from evo.strategy.tpe import Tpe
@@ -14,6 +15,7 @@ __all__ = ["STRATEGIES", "Context", "Strategy", "build"]
 STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
     "portfolio": Portfolio,
     "tpe": Tpe,
+    "parzen": ParzenSearch,
     "evolution": Evolution,
     "random": RandomSearch,
 }

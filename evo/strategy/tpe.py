@@ -1,8 +1,4 @@
-"""The tree-structured Parzen estimator over the valid set: drawn from the good, picked by how unlike the bad.
-
-Not Optuna's own sampler: it proposes what the constraints forbid and what was tried before, walks the whole study on
-each ask, and has no public way to be given the valid configs.
-"""
+"""Optuna's TPE sampler as it is, made to keep the contract: what it suggests is repaired to a valid, new config."""
 
 import numpy as np
 
@@ -10,30 +6,30 @@ from evo.history import History
 from evo.strategy.base import Context
 from evo.strategy.observations import Observations
 from evo.strategy.opening import Opening, learning
-from evo.strategy.parzen import Parzen, good_count
 from evo.trial import Proposal
-
-DRAWN = 120
-COMPARED = 24
-"""Configs drawn from the density of the good ones; so many that are valid and new are compared, Optuna's default."""
 
 
 class Tpe:
-    """Good and bad configs by rank alone; failures are the worst, pending configs count as bad (constant liar)."""
+    """Multivariate, with constant liar for what is pending; asking grows with the log, as Optuna's sampler does."""
 
     def __init__(self, context: Context) -> None:
+        from evo.strategy.optuna_study import OptunaStudy  # Optuna takes a second to import
+
         self._space = context.space
         self._seen = Observations(context.space)
         self._opening = Opening(context)
-        self._parzen = Parzen(context.space)
+        self._study = OptunaStudy(context.space)
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         seen = self._seen
         seen.refresh(history)
         if learning(seen):
             return self._opening.spread(seen, rng)
-        drawn = self._parzen.draw(seen.rows[seen.order[: good_count(seen)]], DRAWN, rng)
-        new = drawn[seen.fresh(drawn)[:COMPARED]]
-        if not len(new):
-            return self._opening.spread(seen, rng)
-        return Proposal(config=self._space.decode(new[self._parzen.worth(new, seen).argmax()]), origin="tpe")
+        row = self._study.ask(history, int(rng.integers(2**31)))
+        config = self._space.decode(row) if self._space.valid(row[None, :])[0] else self._space.repair(row, rng)
+        if self._space.key(config) in seen.keys:
+            new = [each for each in self._space.neighbours(config, "hamming") if self._space.key(each) not in seen.keys]
+            if not new:
+                return self._opening.spread(seen, rng)
+            config = new[int(rng.integers(len(new)))]
+        return Proposal(config=config, origin="tpe")

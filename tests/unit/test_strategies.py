@@ -43,7 +43,7 @@ def line(length: int = 11) -> Space:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="portfolio, tpe, evolution, random"):
+    with pytest.raises(NotFound, match="portfolio, tpe, parzen, evolution, random"):
         build("annealing", Context(space=mixed()))
 
 

@@ -1,0 +1,70 @@
+"""A history as an Optuna study, for Optuna's own TPE sampler to ask."""
+
+from weakref import ref
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from evo.history import History, informative
+from evo.space import Indices, Space, Tunable
+from evo.trial import Trial
+
+FAILED = 1.5
+"""A failure is told as so many times the slowest time before it: Optuna's own FAIL would tell its sampler nothing."""
+
+
+class OptunaStudy:
+    """One history as an Optuna study; what is new is added, another history starts a new study."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._distributions = {tunable.name: _distribution(tunable) for tunable in space.tunables}
+        self._source: ref[History] | None = None
+
+    def ask(self, history: History, seed: int) -> Indices:
+        """What Optuna suggests, as ranks; it may be invalid, or asked before."""
+        study = self._told(history)
+        sampler = TPESampler(multivariate=True, constant_liar=True, n_startup_trials=0, seed=seed)
+        study.ask()
+        asking = study.get_trials(deepcopy=False)[-1]
+        suggested = sampler.sample_relative(study, asking, self._distributions)
+        study.tell(asking.number, state=TrialState.FAIL)  # the history says what was really asked
+        return np.array([suggested[name] for name in self._space.names], dtype=np.int32)
+
+    def _told(self, history: History) -> Study:
+        if self._source is None or self._source() is not history:
+            optuna.logging.disable_default_handler()  # what it says of its studies is no news of a search
+            self._study, self._source = optuna.create_study(), ref(history)
+            self._numbers: list[int] = []
+            self._ended, self._slowest_us = 0, 1.0
+        for trial in history.asked[len(self._numbers) :]:
+            self._study.add_trial(self._running(self._space.encode(trial.config)))
+            self._numbers.append(self._study.get_trials(deepcopy=False)[-1].number)
+        for trial in history.finished[self._ended :]:
+            self._tell(trial)
+        self._ended = len(history.finished)
+        return self._study
+
+    def _running(self, row: Indices) -> FrozenTrial:
+        params = dict(zip(self._distributions, row.tolist(), strict=True))
+        return create_trial(state=TrialState.RUNNING, params=params, distributions=self._distributions)
+
+    def _tell(self, trial: Trial) -> None:
+        number = self._numbers[trial.number]
+        if not informative(trial):
+            self._study.tell(number, state=TrialState.FAIL)
+            return
+        if trial.time_us is not None:
+            self._slowest_us = max(self._slowest_us, trial.time_us)
+        self._study.tell(number, FAILED * self._slowest_us if trial.time_us is None else trial.time_us)
+
+
+def _distribution(tunable: Tunable) -> BaseDistribution:
+    """Over the ranks of the values: a grid of powers of two is evenly spaced then."""
+    if tunable.ordinal:
+        return IntDistribution(0, len(tunable.values) - 1)
+    return CategoricalDistribution(tuple(range(len(tunable.values))))

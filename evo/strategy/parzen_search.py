@@ -1,0 +1,38 @@
+"""The idea of TPE over the valid set: drawn from the density of the good, picked by how unlike the bad.
+
+Unlike Optuna's own sampler (`evo.strategy.tpe`) it knows the constraints, and asking does not grow with the log.
+"""
+
+import numpy as np
+
+from evo.history import History
+from evo.strategy.base import Context
+from evo.strategy.observations import Observations
+from evo.strategy.opening import Opening, learning
+from evo.strategy.parzen import Parzen, good_count
+from evo.trial import Proposal
+
+DRAWN = 120
+COMPARED = 24
+"""Configs drawn from the density of the good ones; so many that are valid and new are compared, Optuna's default."""
+
+
+class ParzenSearch:
+    """Good and bad configs by rank alone; failures are the worst, pending configs count as bad (constant liar)."""
+
+    def __init__(self, context: Context) -> None:
+        self._space = context.space
+        self._seen = Observations(context.space)
+        self._opening = Opening(context)
+        self._parzen = Parzen(context.space)
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        seen = self._seen
+        seen.refresh(history)
+        if learning(seen):
+            return self._opening.spread(seen, rng)
+        drawn = self._parzen.draw(seen.rows[seen.order[: good_count(seen)]], DRAWN, rng)
+        new = drawn[seen.fresh(drawn)[:COMPARED]]
+        if not len(new):
+            return self._opening.spread(seen, rng)
+        return Proposal(config=self._space.decode(new[self._parzen.worth(new, seen).argmax()]), origin="parzen")
