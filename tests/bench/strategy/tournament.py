@@ -18,6 +18,7 @@ CHUNK = 5
 
 SHARES = {
     "Kernel Tuner hybrid_vndx": 0.3,
+    "tpe": 0.1,
     "Optuna TPE": 0.1,
     "Optuna TPE, repeats cost": 0.05,
     "Optuna CMA-ES": 0.1,
