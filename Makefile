@@ -13,7 +13,7 @@ search: .venv/.installed    ## search attention on the best device of this machi
 	$(BIN)/kernel-evo search sdpa $(ARGS)
 
 test: .venv/.test           ## every test tier but gpu
-	$(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-gpu: .venv/.test       ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)

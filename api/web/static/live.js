@@ -125,12 +125,11 @@ class Feed {
     if (!this.url) return;
     this.source = new EventSource(this.url);
     this.source.onopen = () => {
-      if (this.lost) this.all(); // what was missed meanwhile
+      this.all(); // what was missed since the page was made, or meanwhile
       this.connected = true;
     };
     this.source.onerror = () => {
       this.connected = false;
-      this.lost = true;
       if (this.source.readyState === EventSource.CLOSED) setTimeout(() => this.connect(), RECONNECT_MS);
     };
     for (const name of ["trial", "search", "worker", "reset", "deleted"]) {

@@ -8,7 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL = ".venv/bin/playwright install --with-deps chromium"
@@ -20,6 +29,7 @@ WIDE, NARROW = (1280, 900), (390, 844)
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The system's Chromium, else Playwright's own; skips, saying how to get one, where there is neither."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         path = executable(playwright)
         if path is None:
