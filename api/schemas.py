@@ -36,7 +36,7 @@ TrialState: TypeAlias = Literal[
     "cancelled",
 ]
 """A kind of `evo.outcome.Outcome`, or that there is none yet."""
-Priority = Annotated[int, Field(ge=-1000, le=1000)]
+Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 MAX_COUNT = 10**9
 """Trials of one search: more than any takes, and few enough to count with."""

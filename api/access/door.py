@@ -21,6 +21,8 @@ log = structlog.get_logger("access")
 COOKIE = "kernel_evo_session"
 SIGN_IN = "/sign-in"
 STATIC = "/static/"
+MACHINES = ("/api/", "/metrics")
+"""What programs ask for: they are told that they may not, never shown a page."""
 BEARER = "bearer "
 
 ANONYMOUS = Rate(per_s=20, burst=100)
@@ -93,7 +95,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 def _unknown(request: Request, reason: str) -> Response:
     """A person is shown where to sign in, anything else told what is missing."""
-    page = not request.url.path.startswith("/api/") and request.method in {"GET", "HEAD"}
+    page = not request.url.path.startswith(MACHINES) and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(wanted)}", 303)

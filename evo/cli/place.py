@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from evo.errors import InvalidInput, NotFound
+from evo.errors import EvoError, InvalidInput, NotFound
+
+SQLITE = b"SQLite format 3\0"
+"""What every such file begins with; an empty one may become a database."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,22 @@ def data_folder() -> Path:
     return user_data_path("kernel-evo", appauthor=False)
 
 
+def _ours(database: Path) -> Path:
+    """The same path; what is plainly no database is refused before anything is put beside it.
+
+    Raises:
+        EvoError: it is a file of another kind.
+    """
+    try:
+        with database.open("rb") as file:
+            begins = file.read(len(SQLITE))
+    except OSError:
+        return database  # not there, or not to be read, which whoever opens it explains
+    if begins not in (b"", SQLITE):
+        raise EvoError(f"database {database}: it is not a kernel-evo database: move the file away, or use another --db")
+    return database
+
+
 @dataclass(frozen=True)
 class Place:
     """A local database and the files that belong to it."""
@@ -46,7 +65,7 @@ class Place:
             way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {way_out}")
         if database is not None:
-            return cls(database.expanduser().absolute())
+            return cls(_ours(database.expanduser().absolute()))
         return cls(data_folder() / "kernel-evo.db")
 
     @classmethod

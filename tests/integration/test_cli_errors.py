@@ -128,6 +128,13 @@ def test_no_worker_no_search(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert "no connected worker offers sdpa a device" in refused.err
 
 
+def test_nothing_is_put_beside_a_file_that_is_no_database(tmp_path: Path) -> None:
+    line = broken(tmp_path / "home", how="not a database")
+    refused = line.run("searches", "--db", str(line.database))
+    assert refused.code == 3
+    assert [path.name for path in line.home.glob(f"{line.database.name}*")] == [line.database.name]
+
+
 def made(line: CommandLine) -> None:
     """Make its database, empty."""
     with line.serving():
