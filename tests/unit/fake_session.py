@@ -31,6 +31,9 @@ class FakeBuffers:
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()
 
+    def fingerprint(self, name: str) -> int:
+        return hash(self.arrays[name].tobytes())
+
     def damage(self) -> str | None:
         return self.fault
 

@@ -70,6 +70,10 @@ class Buffers(Protocol):
         """A host copy of an output, in its shape and dtype."""
         ...
 
+    def fingerprint(self, name: str) -> int:
+        """A 64-bit hash of an output's bytes, taken where they lie: unequal outputs practically never share one."""
+        ...
+
     def damage(self) -> str | None:
         """What no kernel may change and this one did, by name: a guard band, an input; None when all is well."""
         ...

@@ -108,6 +108,9 @@ class DeviceBuffers:
         with cuda_errors():
             return self._buffers[name].read()
 
+    def fingerprint(self, name: str) -> int:
+        return self._sum(name)
+
     def damage(self) -> str | None:
         with cuda_errors():
             for buffer in self._buffers.values():
