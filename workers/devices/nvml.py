@@ -5,7 +5,7 @@ Opens no CUDA context. Everything here is a fact to record; where the library is
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 _HARMLESS_REASONS = 0x1  # the GPU is idle
@@ -13,18 +13,18 @@ _HARMLESS_REASONS = 0x1  # the GPU is idle
 
 def facts(uuid: str) -> Mapping[str, str]:
     """Of the GPU with this UUID at this moment; empty when NVML does not answer."""
-    with _handle(uuid) as (nvml, handle):
-        if handle is None:
-            return {}
-        found = {
-            "sm_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-            "memory_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-            "temperature_c": _try(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-            "throttle_reasons": _throttling(_try(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
-            "driver": _try(nvml.nvmlSystemGetDriverVersion),
-            "shared_with": ", ".join(_others(nvml, handle)) or None,
-        }
-        return {name: str(value) for name, value in found.items() if value is not None}
+    nvml, handle = _handle(uuid)
+    if handle is None:
+        return {}
+    found = {
+        "sm_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+        "memory_mhz": _try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        "temperature_c": _try(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+        "throttle_reasons": _throttling(_try(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
+        "driver": _try(nvml.nvmlSystemGetDriverVersion),
+        "shared_with": ", ".join(_others(nvml, handle)) or None,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _throttling(reasons: int | None) -> str | None:
@@ -48,19 +48,20 @@ def _try(function: Any, *arguments: Any) -> Any:
         return None
 
 
-@contextmanager
-def _handle(uuid: str) -> Iterator[tuple[Any, Any]]:
+def _handle(uuid: str) -> tuple[Any, Any]:
+    nvml = _library()
+    return nvml, None if nvml is None else _try(nvml.nvmlDeviceGetHandleByUUID, uuid)
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """Opened once in a process, which takes longer than all questions together; it ends with the process."""
     try:
         import pynvml as nvml
-    except ImportError:
-        yield None, None
-        return
-    try:
+
         nvml.nvmlInit()
+    except ImportError:
+        return None
     except nvml.NVMLError:
-        yield nvml, None
-        return
-    try:
-        yield nvml, _try(nvml.nvmlDeviceGetHandleByUUID, uuid)
-    finally:
-        nvml.nvmlShutdown()
+        return None
+    return nvml
