@@ -7,7 +7,8 @@ from tests.e2e.web.browser import SMALL, WIDE, assert_accessible, reading
 from tests.e2e.web.site import Site
 
 SIDEWAYS = """
-[...document.querySelectorAll(".scroll:has(table):not(.code)")].filter((each) => each.scrollWidth > each.clientWidth + 1)
+[...document.querySelectorAll(".scroll:has(table):not(.code)")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.getAttribute("aria-label") ?? each.id)
 """
 """Tables, other than of code, that a reader would have to push aside to see all of."""
