@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from api.active import ActiveSearch
+from api.active import ActiveSearch, Clock
 from api.turn import Turn
 from db.archive import Archive
 from db.fleet import Fleet
@@ -47,19 +47,20 @@ def lease_queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Leas
     return _granted(turn, slot, now, jobs)
 
 
-def lease_proposals(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Lease]:
-    """Up to so many new trials, as far as budget and strategy have them."""
+def lease_proposals(turn: Turn, slot: Slot, clock: Clock, count: int) -> list[Lease]:
+    """Up to so many new trials, as far as budget and strategy have them; thinking of them is no part of the lease."""
     active = turn.active
     prune_above_us = active.search.prune_above_us()
     rows: list[TrialRow] = []
     payloads: list[Evaluate] = []
-    while len(rows) < count and active.search.stop_reason(active.elapsed_s(now)) is None:
+    while len(rows) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
         if (trial := _ask(active)) is None:
             break
-        rows.append(_row(active, trial, now))
+        rows.append(_row(active, trial, clock()))
         payloads.append(Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us))
     if not rows:
         return []
+    now = clock()
     turn.session.add_all(rows)
     return _granted(turn, slot, now, Leases(turn.session).queue_trials(active.id, rows, payloads, now=now))
 

@@ -279,7 +279,7 @@ class Conductor:
         self._advance(turn)
         leases = lease_queued(turn, slot, self.clock(), count)
         if turn.active.state == "running" and len(leases) < count:
-            leases += lease_proposals(turn, slot, self.clock(), count - len(leases))
+            leases += lease_proposals(turn, slot, self.clock, count - len(leases))
             self._advance(turn)  # its budget may be used up now
         return leases
 

@@ -16,7 +16,7 @@ from evo.wording import value_text
 CONFIDENCE = 0.95
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
 BEFORE = ("number", "outcome", "time_us", "low_us", "high_us")
-AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "asked_at", "finished_at", "reason")
+AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
 
@@ -72,6 +72,7 @@ def _after(trial: TrialView) -> list[object]:
         " ".join(map(str, trial.parents)),
         _cell(trial.suspect),
         trial.overhead_ms,
+        trial.delivery_ms,
         *(None if at is None else at.isoformat() for at in (trial.asked_at, trial.finished_at)),
         _cell(reason.partition("\n")[0]),
     ]

@@ -4,7 +4,7 @@ import math
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Base64Bytes, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from api.text import refuse_unstorable
 from evo.device import Device
@@ -41,7 +41,7 @@ MAX_NOTES = 20_000
 MAX_COUNT = 10**9
 """Trials of one search: more than any takes, and few enough to count with."""
 
-MAX_RESULTS = 256
+MAX_RESULTS, MAX_CONTENTS = 256, 1024
 """Of one request."""
 
 
@@ -154,8 +154,11 @@ class LeaseRequest(Body):
 
 
 class LeaseReply(BaseModel):
+    """`waited_s`: seconds that the request waited because there was no work."""
+
     leases: list[Lease]
     drain: bool
+    waited_s: float = 0.0
 
 
 class Heartbeat(Body):
@@ -190,7 +193,10 @@ class AttemptResult(Result):
 
 
 class Results(Body):
+    """`contents`: artefacts that the reports refer to, by digest, so that they need no requests of their own."""
+
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
+    contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)
 
 
 class ResultsReply(BaseModel):

@@ -62,14 +62,14 @@ def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
             return
     job.state, job.ended_at = "done", now
     spent = report.stages
-    worked_s = spent.compile_s + spent.verify_s + spent.measure_s + spent.wait_s
     end_trial(
         turn,
         cast(TrialRow, job.trial),
         replace(active.search.history.pending[cast(Evaluate, job.payload).number], outcome=outcome),
         now=now,
         binary_digest=report.binary_digest,
-        overhead_ms=1e3 * max(0.0, (now - attempt.granted_at).total_seconds() - worked_s),
+        overhead_ms=None if spent.overhead_s is None else 1e3 * spent.overhead_s,
+        delivery_ms=1e3 * max(0.0, (now - attempt.granted_at).total_seconds() - spent.total_s),
     )
 
 
@@ -81,6 +81,7 @@ def end_trial(
     now: datetime,
     binary_digest: str | None = None,
     overhead_ms: float | None = None,
+    delivery_ms: float | None = None,
 ) -> None:
     """Give a pending trial its one outcome, in memory and in the database.
 
@@ -92,6 +93,7 @@ def end_trial(
         binary_digest=binary_digest,
         suspect=_suspect(turn.active, trial.time_us),
         overhead_ms=overhead_ms,
+        delivery_ms=delivery_ms,
     )
     Archive(turn.session).end_trial(row, ended)
     turn.ended.append(row.id)

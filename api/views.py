@@ -58,7 +58,7 @@ def _search_view(
     best_us = None if best is None else best.time_us
     baselines = row.baselines.timings if row.baselines else {}
     fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
-    overheads = Archive(session).overheads_ms(row.id)
+    costs_ms = Archive(session).costs_ms(row.id)
     champion = Champions(session).incumbent(row)
     return SearchView(
         id=row.id,
@@ -88,7 +88,9 @@ def _search_view(
         started_at=row.started_at,
         finished_at=row.finished_at,
         elapsed_s=elapsed_s(row, now),
-        overhead_ms=statistics.median(overheads) if overheads else None,
+        overhead_ms=statistics.median(overhead for overhead, _ in costs_ms) if costs_ms else None,
+        overhead_mean_ms=statistics.fmean(overhead for overhead, _ in costs_ms) if costs_ms else None,
+        delivery_ms=statistics.median(delivery for _, delivery in costs_ms) if costs_ms else None,
         priority=row.priority,
         notes=row.notes,
         archived=row.archived_at is not None,
@@ -166,6 +168,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
         time_us=row.time_us,
         suspect=row.suspect,
         overhead_ms=row.overhead_ms,
+        delivery_ms=row.delivery_ms,
         binary_digest=row.binary_digest,
         stages=None if report is None else report.stages,
         artefacts={} if report is None else report.artefacts,

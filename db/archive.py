@@ -35,6 +35,7 @@ class Ended:
     binary_digest: str | None = None
     suspect: bool = False
     overhead_ms: float | None = None
+    delivery_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,8 @@ class Archive:
             raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
         row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
         row.time_us, row.finished_seq, row.finished_at = trial.time_us, ended.logged.position, ended.at
-        row.binary_digest, row.suspect, row.overhead_ms = ended.binary_digest, ended.suspect, ended.overhead_ms
+        row.binary_digest, row.suspect = ended.binary_digest, ended.suspect
+        row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were asked."""
@@ -240,13 +242,13 @@ class Archive:
         measured = self._trials(search_id, None).where(TrialRow.time_us.is_not(None))
         return self.session.scalars(measured.order_by(TrialRow.time_us, TrialRow.number).limit(1)).first()
 
-    def overheads_ms(self, search_id: int, limit: int = 1000) -> Sequence[float]:
-        """What the latest trials took beside compiling, verifying and measuring."""
-        query = select(TrialRow.overhead_ms).where(
+    def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
+        """(overhead, delivery) of the latest trials that tell of them."""
+        query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
             TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
         )
-        latest = self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit))
-        return [overhead for overhead in latest if overhead is not None]
+        latest = self.session.execute(query.order_by(TrialRow.finished_seq.desc()).limit(limit))
+        return [(overhead, delivery or 0.0) for overhead, delivery in latest if overhead is not None]
 
     @staticmethod
     def _trials(search_id: int, outcome: str | None) -> Select[TrialRow]:

@@ -114,7 +114,10 @@ class SearchRow(Base):
 
 
 class TrialRow(Base):
-    """`told_before` is how many trials had ended when this one was asked, `finished_seq` its place among the ended."""
+    """`told_before` is how many trials had ended when this one was asked, `finished_seq` its place among the ended.
+
+    `overhead_ms` is what the search lost over it, `delivery_ms` what the lease and the result were on their way.
+    """
 
     __tablename__ = "trials"
     __table_args__ = (
@@ -141,6 +144,7 @@ class TrialRow(Base):
     binary_digest: Mapped[str | None] = mapped_column(String(64))
     suspect: Mapped[bool] = mapped_column(default=False)
     overhead_ms: Mapped[float | None]
+    delivery_ms: Mapped[float | None]
 
 
 _CONFIRMS = text("kind = 'confirm'")

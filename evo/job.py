@@ -72,7 +72,13 @@ Job: TypeAlias = Evaluate | Baseline | Confirm
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Seconds a job spent where; what is left of the wall time is the search's own overhead."""
+    """Seconds a job spent where.
+
+    Attributes:
+        wait_s: for its turn to be built, for the others of its batch, for the device.
+        total_s: from the claim's arrival to the end of the work.
+        overhead_s: that the search lost over this trial, as docs/reference/measuring.md defines it; None: not known.
+    """
 
     render_s: float = 0.0
     compile_s: float = 0.0
@@ -80,6 +86,7 @@ class Stages:
     measure_s: float = 0.0
     wait_s: float = 0.0
     total_s: float = 0.0
+    overhead_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,9 @@ class SearchView:
         counts: trials by outcome kind.
         speedup: of the best trial over the fastest baseline.
         elapsed_s: of running, pauses left out.
-        overhead_ms: median over trials of all but compiling, verifying and measuring.
+        overhead_ms: median over trials of what the search itself cost: time in which no compiler and no device
+            worked, though there was work to be had; `overhead_mean_ms` is the mean of the same.
+        delivery_ms: median over trials of the time that leases and results were on their way; the device did not wait.
         priority: workers serve a search of higher priority first; of equal ones the older.
         cost: of running so far, where the budget gives a rate.
         warm_start: what of recorded results it was given to begin with.
@@ -153,6 +155,8 @@ class SearchView:
     finished_at: datetime | None
     elapsed_s: float
     overhead_ms: float | None
+    overhead_mean_ms: float | None = None
+    delivery_ms: float | None = None
     priority: int = 0
     notes: str = ""
     archived: bool = False
@@ -181,7 +185,8 @@ class TrialView:
 
     Attributes:
         suspect: so much faster than every baseline that a person should look.
-        overhead_ms: all but compiling, verifying, measuring and waiting for the device.
+        overhead_ms: time in which no compiler and no device worked on its account.
+        delivery_ms: that its lease and its result were on their way.
         attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
     """
 
@@ -195,6 +200,7 @@ class TrialView:
     time_us: float | None
     suspect: bool = False
     overhead_ms: float | None = None
+    delivery_ms: float | None = None
     binary_digest: str | None = None
     stages: Stages | None = None
     artefacts: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from evo.errors import NotFound
 from evo.job import Lease
 from workers.families import Assignment, Copy, Families, FamilyMismatch
 from workers.held import Held
+from workers.meter import Meter
 from workers.outbox import Outbox
 
 POLL_S = 2.0
@@ -45,21 +46,27 @@ class Claims:
     """Asks for jobs, in the background while the device is busy. Used by one thread, that of the slot.
 
     Args:
+        meter: told for how long there was no work to be had.
         unfit: gives a lease back that this machine cannot work on.
     """
 
-    def __init__(self, device_uuid: str, office: Office, *, unfit: Callable[[Lease, str], None]) -> None:
+    def __init__(self, device_uuid: str, office: Office, meter: Meter, *, unfit: Callable[[Lease, str], None]) -> None:
         self._device_uuid = device_uuid
         self._office = office
+        self._meter = meter
         self._unfit = unfit
         self._unable: dict[int, float] = {}
         self._assignments: dict[int, Assignment] = {}
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
-        self._asked: Future[Sequence[Lease]] | None = None
+        self._asked: Future[Leases] | None = None
 
     def ask(self, count: int) -> list[tuple[Lease, Assignment]]:
         """Up to `count` jobs, waiting for the first for `POLL_S`."""
-        return self._assigned(self._request(count, POLL_S))
+        before_s = self._meter.still_s
+        given = self._request(count, POLL_S)
+        asked_s = self._meter.still_s - before_s
+        self._meter.excuse(min(asked_s, given.waited_s) if given.leases else asked_s)
+        return self._assigned(given.leases)
 
     def ask_ahead(self, count: int) -> None:
         """Ask in the background, unless that is under way; `collect` gives what came of it."""
@@ -71,13 +78,13 @@ class Claims:
         if self._asked is None or not (wait or self._asked.done()):
             return []
         asked, self._asked = self._asked, None
-        return self._assigned(asked.result())
+        return self._assigned(asked.result().leases)
 
     def close(self) -> None:
         """Ask for no more; what is still granted meanwhile is given back when the worker leaves."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _request(self, count: int, wait_s: float) -> Sequence[Lease]:
+    def _request(self, count: int, wait_s: float) -> Leases:
         office = self._office
         known = [lease.attempt_id for lease in office.held.leases]
         try:
@@ -91,10 +98,10 @@ class Claims:
             )
         except NotFound:
             office.register()
-            return ()
+            return Leases()
         office.held.drain = given.drain
         office.held.take(given.leases)
-        return given.leases
+        return given
 
     def _assigned(self, leases: Sequence[Lease]) -> list[tuple[Lease, Assignment]]:
         assigned = []

@@ -1,9 +1,9 @@
-"""Results on their way to the service: artefacts first, then the reports, several in one request."""
+"""Results on their way to the service, several in one request, with whatever of their artefacts it does not have."""
 
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from workers.spool import Parcel, Spool
 
 MOST_AT_ONCE = 32
 """Parcels in one request."""
+
+MOST_ENCLOSED_BYTES = 4 << 20
+"""Of artefacts in one request; what does not fit is stored by requests of its own before."""
 
 MOST_TRIES = 5
 """How often the service may fail at one and the same result before that is set aside, so that the others get on."""
@@ -45,7 +48,7 @@ class Outbox:
         self._spool = Spool(folder)
         self._waiting: dict[int, Parcel] = {parcel.attempt_id: parcel for parcel in self._spool.left()}
         self._tries: Counter[int] = Counter()
-        self._uploaded: set[str] = set()
+        self._stored: set[str] = set()
         self._lock = threading.Lock()
         self._delivering = threading.Lock()
         self._due = threading.Event()
@@ -78,20 +81,11 @@ class Outbox:
 
     def post(self, parcel: Parcel) -> None:
         """Take responsibility for a result; returns before it is delivered."""
-        fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._uploaded}
+        fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
         self._spool.keep(replace(parcel, contents=fresh))
         with self._lock:
             self._waiting[parcel.attempt_id] = parcel
         self._due.set()
-
-    def upload(self, contents: Mapping[str, bytes]) -> None:
-        """Store what a report will refer to, each once; may be called from any thread."""
-        for digest, content in contents.items():
-            if digest not in self._uploaded:
-                self._client.put_artefact(digest, content)
-                if len(self._uploaded) >= MOST_REMEMBERED:
-                    self._uploaded.clear()
-                self._uploaded.add(digest)
 
     def flush(self) -> bool:
         """Deliver what waits, oldest first; True when nothing does any more.
@@ -136,14 +130,16 @@ class Outbox:
         with self._lock:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
-    def _settle(self, parcels: Sequence[Parcel]) -> bool:
+    def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
         """Deliver these; False when the service cannot take them now. One that it chokes on does not hold up others."""
         try:
-            answers = self._deliver(parcels)
+            answers = self._deliver(parcels, MOST_ENCLOSED_BYTES if enclose else 0)
         except (ServiceError, InvalidInput) as error:
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
+            if isinstance(error, InvalidInput) and enclose:  # an artefact, or the report? Each by itself shows it
+                return self._settle(parcels, enclose=False)
             return self._refused(parcels[0], error)
         except ServiceUnreachable as error:
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
@@ -152,21 +148,43 @@ class Outbox:
             self._answered(parcel, answer)
         return True
 
-    def _deliver(self, parcels: Sequence[Parcel]) -> Sequence[Answer]:
-        whole = [self._with_artefacts(parcel) for parcel in parcels]
-        return self._client.report_many(
-            [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in whole]
+    def _deliver(self, parcels: Sequence[Parcel], most_bytes: int) -> Sequence[Answer]:
+        enclosed = self._enclosed(parcels, most_bytes)
+        whole = [self._with_artefacts(parcel, enclosed) for parcel in parcels]
+        answers = self._client.report_many(
+            [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in whole],
+            contents=enclosed,
         )
+        self._remember(enclosed)
+        return answers
 
-    def _with_artefacts(self, parcel: Parcel) -> Parcel:
-        """A parcel whose artefacts are stored; one the store refuses is left out of the report, which matters more."""
+    def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
+        """What travels with the reports: each artefact the service may not have, as long as there is room."""
+        enclosed: dict[str, bytes] = {}
+        for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
+            if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
+                enclosed[digest] = content
+                most_bytes -= len(content)
+        return enclosed
+
+    def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
+        """A parcel whose other artefacts are stored; one the store refuses is left out of the report, which matters
+        more."""
         for digest, content in parcel.contents.items():
+            if digest in self._stored or digest in enclosed:
+                continue
             try:
-                self.upload({digest: content})
+                self._client.put_artefact(digest, content)
+                self._remember([digest])
             except InvalidInput as error:
                 _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
                 parcel = _without(parcel, digest)
         return parcel
+
+    def _remember(self, digests: Collection[str]) -> None:
+        if len(self._stored) >= MOST_REMEMBERED:
+            self._stored.clear()
+        self._stored.update(digests)
 
     def _answered(self, parcel: Parcel, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:

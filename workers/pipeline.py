@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from evo.job import Lease
 from workers.devices import machine
 from workers.families import Assignment
 from workers.ladder import Performer, Preparation
+from workers.meter import Meter
 
 FEW_CORES = 4
 """Below so many, a compiler on another core still disturbs what is measured on this one."""
@@ -33,11 +34,17 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """A lease on its way to the device. `claimed_s`: when it came, on the monotonic clock."""
+    """A lease on its way to the device.
+
+    Attributes:
+        claimed_s: when it came, on the monotonic clock.
+        share_s: its share of the time that nobody worked until it came.
+    """
 
     lease: Lease
     work: Assignment
     claimed_s: float
+    share_s: float
     building: Future[Prepared]
 
 
@@ -49,18 +56,16 @@ class Pipeline:
     searched one trial at a time, since the order of its trials must not depend on timing.
 
     Args:
-        on_built: called with what was built, in the thread that built it.
+        meter: told when something is being built.
 
     Attributes:
         in_order: each job is reported before the next is asked for.
     """
 
-    def __init__(
-        self, kind: DeviceKind, performer: Performer, *, on_built: Callable[[Preparation], None] = lambda built: None
-    ) -> None:
+    def __init__(self, kind: DeviceKind, performer: Performer, meter: Meter) -> None:
         cores = len(machine.cores())
-        self._on_built = on_built
         self._performer = performer
+        self._meter = meter
         self.in_order = kind == "replay"
         self._batches = kind == "cpu" and cores < FEW_CORES
         self._most = 1 if self.in_order else min(2 * cores, MOST_JOBS)
@@ -82,10 +87,15 @@ class Pipeline:
         room = self._most - len(self._queue)
         return room if PORTIONS * room >= self._most else 0
 
-    def add(self, lease: Lease, work: Assignment) -> None:
-        claimed_s = time.monotonic()
-        building = self._pool.submit(self._build, lease, work)
-        self._queue.append(Pending(lease=lease, work=work, claimed_s=claimed_s, building=building))
+    def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
+        """Begin to build jobs that came together."""
+        claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
+        for lease, work in leases:
+            building = self._pool.submit(self._build, lease, work)
+            pending = Pending(
+                lease=lease, work=work, claimed_s=claimed_s, share_s=still_s / len(leases), building=building
+            )
+            self._queue.append(pending)
 
     def next(self) -> Pending:
         """The next job that is built, waiting for one; there must be one."""
@@ -106,8 +116,7 @@ class Pipeline:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _build(self, lease: Lease, work: Assignment) -> Prepared:
-        begun_s = time.monotonic()
-        built = self._performer.prepare(work, lease.job)
-        prepared = Prepared(built=built, begun_s=begun_s, ended_s=time.monotonic())
-        self._on_built(built)
-        return prepared
+        with self._meter.working():
+            begun_s = time.monotonic()
+            built = self._performer.prepare(work, lease.job)
+            return Prepared(built=built, begun_s=begun_s, ended_s=time.monotonic())

@@ -37,12 +37,6 @@ class Shipping:
         return time_us <= _GOOD * best_us
 
 
-def early(built: Preparation) -> dict[str, bytes]:
-    """What can be shipped before anything is measured, by digest."""
-    files = [content for each in built.values() for content in _files(each, binary=False).values()]
-    return {digest_of(content): content for content in files}
-
-
 def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
     texts = {"source": built.source, "compiler.log": built.log}
     files = {name: text.encode() for name, text in texts.items() if text}

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -18,11 +18,13 @@ from workers.families import Assignment
 from workers.health import Health
 from workers.ladder import Performer, Preparation
 from workers.lock import GaveUp, exclusive, log_busy
+from workers.meter import Meter
 from workers.patience import Patience
+from workers.performed import Performed
 from workers.pipeline import Pending, Pipeline, Prepared
 from workers.report import died, doubtful, failure, job_of, refused, summary
 from workers.runners import TroubleError, UnfitError
-from workers.shipping import Shipping, early
+from workers.shipping import Shipping
 from workers.twins import Twins
 
 AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
@@ -44,8 +46,9 @@ class Slot:
         self.device = device
         self._performer = performer
         self._office = office
-        self._pipeline = Pipeline(device.kind, performer, on_built=self._ship_early)
-        self._claims = Claims(device.uuid, office, unfit=self._release)
+        self._meter = Meter()
+        self._pipeline = Pipeline(device.kind, performer, self._meter)
+        self._claims = Claims(device.uuid, office, self._meter, unfit=self._release)
         self._shipping = Shipping()
         self._twins = Twins(office.client)
         self._health = Health()
@@ -68,6 +71,7 @@ class Slot:
                 except (ServiceUnreachable, ServiceError) as error:
                     _LOG.warning("service.away", device=self.device.model, reason=str(error))
                     self._away.wait()
+                    self._meter.take()
                 else:
                     self._away.reset()
         finally:
@@ -103,17 +107,16 @@ class Slot:
         if self._fault is not None or self._set_aside:
             self._stand_aside()
             return
-        for lease, work in self._claims.collect(wait=not self._pipeline):
-            self._add(lease, work)
+        self._add(self._claims.collect(wait=not self._pipeline))
         if self._wants_more():
             if self._pipeline:
                 self._claims.ask_ahead(self._pipeline.room)
             else:
                 self._doing = ("idle", None)
-                for lease, work in self._claims.ask(self._pipeline.room):
-                    self._add(lease, work)
+                self._add(self._claims.ask(self._pipeline.room))
         elif not self._pipeline:
             self._office.stopping.wait(AWAY_S)
+            self._meter.take()
         if self._pipeline:
             self._finish(self._pipeline.next())
 
@@ -123,9 +126,10 @@ class Slot:
             return False
         return outbox.flush() if self._pipeline.in_order else not outbox.stuck
 
-    def _add(self, lease: Lease, work: Assignment) -> None:
-        self._twins.expect(lease)
-        self._pipeline.add(lease, work)
+    def _add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
+        for lease, _ in leases:
+            self._twins.expect(lease)
+        self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
         """Hold nothing until a person has cleared the device."""
@@ -137,6 +141,7 @@ class Slot:
         self._give_back("the device is set aside")
         self._health.forget()
         self._office.stopping.wait(AWAY_S)
+        self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
         """From a built job to a result on its way; nothing that goes wrong ends the slot."""
@@ -164,36 +169,35 @@ class Slot:
                 each.discard()
 
     def _perform(self, pending: Pending, prepared: Prepared) -> Report:
-        lease, begun_s = pending.lease, time.monotonic()
-        report: Report | None = self._twin(lease, prepared.built)
-        lock_s = 0.0
-        if report is None and refused(prepared.built):
-            report = self._performer.perform(pending.work, lease.job, prepared.built)
-        elif report is None:
-            report, lock_s = self._measure(pending, prepared.built)
-        wait_s = prepared.begun_s - pending.claimed_s + begun_s - prepared.ended_s + lock_s
-        total_s = time.monotonic() - pending.claimed_s
-        return replace(report, stages=replace(report.stages, wait_s=wait_s, total_s=total_s))
+        lease, begun_s, still_s = pending.lease, time.monotonic(), self._meter.take()
+        with self._meter.working():
+            done = self._twin(lease, prepared.built)
+            if done is None and refused(prepared.built):
+                done = Performed(report=self._performer.perform(pending.work, lease.job, prepared.built))
+            elif done is None:
+                done = self._measure(pending, prepared.built)
+        return done.accounted(pending, prepared, begun_s=begun_s, ended_s=time.monotonic(), still_s=still_s)
 
-    def _measure(self, pending: Pending, built: Preparation) -> tuple[Report, float]:
-        """The report, and the seconds the device was held by others."""
-        lease, unwanted = pending.lease, self._unwanted(pending.lease)
+    def _measure(self, pending: Pending, built: Preparation) -> Performed:
+        lease, unwanted, proof_s = pending.lease, self._unwanted(pending.lease), 0.0
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
             if doubtful(report) and not unwanted():
                 self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
+                begun_s = time.monotonic()
                 with suppress(TroubleError):  # the family's
                     self._performer.prove(pending.work)
+                proof_s = time.monotonic() - begun_s
         self._health.passed()
         self._mending.reset()
-        return report, lock_s
+        return Performed(report=report, lock_s=lock_s, proof_s=proof_s)
 
     def _busy(self, holder: int | None) -> None:
         log_busy(holder)
         who = "another process" if holder is None else f"process {holder}"
         self._doing = ("waiting", f"{who} holds the device")
 
-    def _twin(self, lease: Lease, built: Preparation) -> EvaluateReport | None:
+    def _twin(self, lease: Lease, built: Preparation) -> Performed | None:
         """The report of a trial whose binary was the same, as this one's."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
@@ -203,7 +207,7 @@ class Slot:
             return None
         stages = replace(twin.stages, render_s=mine.render_s, compile_s=mine.compile_s, verify_s=0.0, measure_s=0.0)
         environment = {**twin.environment, "binary": "measured with an earlier trial"}
-        return replace(twin, stages=stages, environment=environment)
+        return Performed(report=replace(twin, stages=stages, environment=environment))
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
         if self._unwanted(lease)() and (self._office.held.revoked(lease) or died(report)):
@@ -236,11 +240,7 @@ class Slot:
         _LOG.error("device.fault", device=self.device.model, attempt=lease.attempt_id, reason=reason)
         if self._fault is None:
             self._mending.wait()
-
-    def _ship_early(self, built: Preparation) -> None:
-        """Sources and logs travel while other jobs are built; what fails to is sent again with the report."""
-        with suppress(EvoError):
-            self._office.outbox.upload(early(built))
+        self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:
         """Give a job back that could not be done here, or say so for good when that goes on."""

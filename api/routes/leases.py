@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.routes.artefacts import BINARY
 from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from api.wakeup import set_within
 from evo.job import Delivery
@@ -23,17 +24,18 @@ router = APIRouter(tags=["leases"])
 async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
     """Up to `count` jobs for one device; waits up to `wait_s` seconds while there is none."""
     caller().speak_for(body.worker_id)
-    deadline = time.monotonic() + body.wait_s
+    begun_s, waited_s = time.monotonic(), 0.0
     while True:
         with service.wakeup.expected() as woken:
             reply = await run_in_threadpool(
                 service.conductor.claim, body.worker_id, body.device_uuid, body.count, body.holding, body.unable
             )
-            left_s = deadline - time.monotonic()
+            left_s = begun_s + body.wait_s - time.monotonic()
             service.metrics.claimed(len(reply.leases))
             if reply.leases or reply.drain or left_s <= 0 or service.wakeup.closed:
-                return reply
+                return reply.model_copy(update={"waited_s": waited_s})
             await set_within(woken, min(left_s, LOOK_S))
+            waited_s = time.monotonic() - begun_s
         if await request.is_disconnected():
             return LeaseReply(leases=[], drain=False)
 
@@ -51,6 +53,11 @@ def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
 @allow("worker")
 def report_results(body: Results, service: ServiceDep) -> ResultsReply:
     """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
+    if body.contents:
+        with service.database.write() as session:
+            now = service.conductor.clock()
+            for digest, content in body.contents.items():
+                service.artefacts.put(session, digest, content, media_type=BINARY, now=now)
     deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
     answers = service.conductor.report_many(deliveries)
     for answer in answers:

@@ -185,7 +185,10 @@ def _ending(view: SearchView) -> str:
 
 
 def _overhead(view: SearchView) -> str:
-    return "" if view.overhead_ms is None else f"; search overhead {significant(view.overhead_ms)} ms a trial"
+    if view.overhead_ms is None:
+        return ""
+    delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms beside the work"
+    return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
 
 
 def _against(view: SearchView, time_us: float) -> str:

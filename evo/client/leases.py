@@ -1,6 +1,7 @@
 """Work, as workers ask for it and hand it in."""
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.client.calls import Calls
@@ -11,10 +12,16 @@ from evo.job import Answer, Delivery, EvaluateReport, Lease, Report
 
 @dataclass(frozen=True, kw_only=True)
 class Leases:
-    """What a slot was given; `drain`: it should ask for no more."""
+    """What a slot was given.
+
+    Attributes:
+        drain: it should ask for no more.
+        waited_s: that the request waited because there was no work.
+    """
 
     leases: tuple[Lease, ...] = ()
     drain: bool = False
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +77,19 @@ class Work(Calls):
         body = {"token": token, "report": to_json(report, Report)}
         return parse(self._send("POST", f"/attempts/{attempt_id}/result", body), Acceptance)
 
-    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+    def report_many(
+        self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes] | None = None
+    ) -> tuple[Answer, ...]:
         """Deliver several results in one request (at most 256); one answer for each, in their order.
+
+        Args:
+            contents: artefacts the reports refer to and the service may not have, by their digests.
 
         A stale or refused result is an answer, not an error: drop the work. An error means that none may have been
         taken, and that all may be sent again.
         """
-        body = {"results": to_json(list(deliveries), list[Delivery])}
+        enclosed = {digest: b64encode(content).decode() for digest, content in (contents or {}).items()}
+        body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}
         return parse(self._send("POST", "/results", body), Answers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "") -> None:

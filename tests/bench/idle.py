@@ -7,7 +7,7 @@ slot's own waiting is measured, on a busy machine too.
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class FarService:
         job = Evaluate(number=number, config={"N": number})
         return Lease(attempt_id=number + 1, token="t", lease_s=60.0, terms=self._terms, job=job)
 
-    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+    def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         time.sleep(self._round_trip_s)
         return tuple(Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries)
 

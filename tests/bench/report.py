@@ -132,13 +132,18 @@ def _course(contest: Contest) -> str:
     config = ", ".join(f"{name} {value}" for name, value in best.config.items()) if best else "none"
     counts = ", ".join(f"{count} {kind}" for kind, count in search.counts.items())
     valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
-    overhead = "unknown" if search.overhead_ms is None else f"{search.overhead_ms:.1f} ms"
+    overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
     return (
         f"Found by `kernel-evo search {search.family} --problem {search.problem_key} --seed {search.seed}`: {config}. "
         f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
-        f"overhead is {overhead} a trial (median). Load average while comparing: "
+        f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
+        f"{_milliseconds(search.delivery_ms)} beside the work. Load average while comparing: "
         f"{contest.compared.environment.get('load', 'unknown')}."
     )
+
+
+def _milliseconds(figure_ms: float | None) -> str:
+    return "unknown" if figure_ms is None else f"{figure_ms:.1f} ms"
 
 
 def _speedup(contest: Contest, baseline: str) -> Interval:

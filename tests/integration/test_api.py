@@ -5,6 +5,7 @@ import json
 import math
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,6 +278,23 @@ def test_pages_hold_everything_once(rest: Rest) -> None:
         assert len(seen) == len(set(seen))
     running = rest.http.get("/searches", params={"state": "running"}).json()
     assert running == {"items": [], "next": None}
+
+
+def test_results_may_bring_their_artefacts(rest: Rest) -> None:
+    rest.prepare()
+    rest.submit(budget={"trials": 1})
+    rest.report(rest.claim()[0])
+    (lease,) = rest.claim()
+    content, wrong = b"int main;", "0" * 64
+    digest = hashlib.sha256(content).hexdigest()
+    report = REPORT.dump_python(answer(lease), mode="json") | {"artefacts": {"source": digest}}
+    body: dict[str, Any] = {"results": [{"attempt_id": lease.attempt_id, "token": lease.token, "report": report}]}
+    enclosed = b64encode(content).decode()
+    refused = rest.http.post("/results", json=body | {"contents": {digest: enclosed, wrong: enclosed}})
+    assert (refused.status_code, rest.http.get(f"/artefacts/{digest}").status_code) == (422, 404)
+    (told,) = rest.http.post("/results", json=body | {"contents": {digest: enclosed}}).json()["answers"]
+    assert told["status"] == "accepted"
+    assert rest.http.get(f"/artefacts/{digest}").content == content
 
 
 def test_artefacts_come_back_as_they_were(rest: Rest, tmp_path: Path) -> None:

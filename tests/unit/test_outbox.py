@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,7 @@ class Service:
         self.taken: list[Delivery] = []
         self.requests: list[int] = []
         self.artefacts: list[str] = []
+        self.stored_apart: list[str] = []
 
     @property
     def reports(self) -> list[int]:
@@ -43,11 +44,14 @@ class Service:
         self._maybe_fail()
         if self.refused_artefacts:
             raise InvalidInput("body", "too large")
-        self.artefacts.append(digest)
+        self.stored_apart.append(digest)
 
-    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+    def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         self._maybe_fail()
+        if self.refused_artefacts and contents:
+            raise InvalidInput("body", "too large")
         self.requests.append(len(deliveries))
+        self.artefacts += contents
         if self.poison in {each.attempt_id for each in deliveries}:
             raise ServiceError("500")
         answers = tuple(
@@ -67,7 +71,7 @@ def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
     return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
 
 
-def test_artefacts_come_before_the_reports_and_only_once_and_reports_together(tmp_path: Path) -> None:
+def test_reports_travel_together_and_each_artefact_once_with_them(tmp_path: Path) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     for number in range(MOST_AT_ONCE + 1):
@@ -76,8 +80,22 @@ def test_artefacts_come_before_the_reports_and_only_once_and_reports_together(tm
     assert outbox.flush()
     assert service.reports == list(range(MOST_AT_ONCE + 1))
     assert service.requests == [MOST_AT_ONCE, 1]
-    assert service.artefacts == [digest_of(b"\x00source")]
+    assert (service.artefacts, service.stored_apart) == ([digest_of(b"\x00source")], [])
     assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
+
+
+def test_artefacts_that_do_not_fit_into_one_request_come_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outboxes, "MOST_ENCLOSED_BYTES", 10)
+    service, contents = Service(), (b"small", b"very, very large", b"tiny", b"small too")
+    outbox = Outbox(service, tmp_path)
+    for number, content in enumerate(contents):
+        outbox.post(parcel(number, content))
+    assert outbox.flush()
+    assert service.requests == [4]
+    assert service.artefacts == [digest_of(b"small"), digest_of(b"tiny")]
+    assert service.stored_apart == [digest_of(b"very, very large"), digest_of(b"small too")]
 
 
 def test_a_refusal_of_the_worker_is_told_and_costs_no_result(tmp_path: Path) -> None:
@@ -191,13 +209,11 @@ def test_in_the_background_results_are_delivered_and_tried_again(
     class Client:
         """A service that is away at first."""
 
-        def put_artefact(self, digest: str, content: bytes) -> None: ...
-
-        def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+        def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
             if not tried.is_set():
                 tried.set()
                 raise AWAY
-            answers = service.report_many(deliveries)
+            answers = service.report_many(deliveries, contents=contents)
             taken.set()
             return answers
 

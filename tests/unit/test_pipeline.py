@@ -12,6 +12,7 @@ from evo.objective import Objective
 from evo.policy import Policy
 from workers.families import Assignment
 from workers.ladder import Preparation
+from workers.meter import Meter
 from workers.pipeline import Pipeline
 
 
@@ -54,7 +55,7 @@ def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(cores)))
     monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
     builds = Builds()
-    line = Pipeline(kind, builds)
+    line = Pipeline(kind, builds, Meter())
     yield line, builds
     for gate in builds.gates.values():
         gate.set()
@@ -62,10 +63,8 @@ def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def add(line: Pipeline, builds: Builds, *numbers: int) -> None:
-    for number in numbers:
-        builds.gates[number] = threading.Event()
-        each = lease(number)
-        line.add(each, Assignment(terms=each.terms, copy=None))
+    builds.gates.update((number, threading.Event()) for number in numbers)
+    line.add([(each, Assignment(terms=each.terms, copy=None)) for each in map(lease, numbers)])
 
 
 def number_of(line: Pipeline) -> int:

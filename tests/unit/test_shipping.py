@@ -8,7 +8,7 @@ from evo.timing import Timing
 from tests.unit.test_pipeline import lease
 from workers.build import Built
 from workers.outbox import digest_of
-from workers.shipping import Shipping, early
+from workers.shipping import Shipping
 
 BUILT = Built(folder=Path("none"), source="int x;", log="a warning", binary=b"\x7fELF")
 
@@ -44,7 +44,3 @@ def test_a_challenger_is_kept_whole() -> None:
 def test_baselines_and_broken_jobs_ship_nothing() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
-
-
-def test_sources_and_logs_can_travel_first() -> None:
-    assert set(early({"candidate": BUILT}).values()) == {b"int x;", b"a warning"}

@@ -1,7 +1,7 @@
 """What a slot does with leases, whatever goes wrong: report, give back, or drop; never both, never neither."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,7 @@ class Service:
             self.stopping.set()
         return Leases(leases=tuple(given))
 
-    def report_many(self, deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+    def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         for each in deliveries:
             assert each.attempt_id not in self.reports
             self.reports[each.attempt_id] = each.report
@@ -426,9 +426,9 @@ def test_the_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypa
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=perform)
     take = scene.service.report_many
 
-    def slow(deliveries: Sequence[Delivery]) -> tuple[Answer, ...]:
+    def slow(deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         assert last.wait(10)
-        return take(deliveries)
+        return take(deliveries, contents=contents)
 
     monkeypatch.setattr(scene.service, "report_many", slow)
     scene.outbox.start()

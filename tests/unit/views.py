@@ -47,6 +47,8 @@ _RUNNING = SearchView(
     finished_at=None,
     elapsed_s=65.0,
     overhead_ms=9.2,
+    overhead_mean_ms=11.4,
+    delivery_ms=25.0,
 )
 
 VERDICT = Verdict(

@@ -95,8 +95,7 @@ async function drawFigures(section, plot) {
       where.dataset.listening = "yes";
       where.setAttribute("role", "group");
       where.on("plotly_click", ({ points }) => {
-        const number = points[0]?.customdata;
-        if (number !== undefined) location.href = `/searches/${plots.dataset.search}/trials/${number}`;
+        if (points[0]?.customdata) location.href = `/trials/${points[0].customdata}`;
       });
     }
     where.setAttribute("aria-label", `${section.querySelector("h2").textContent} ${figure.title}. ${plot.summary}`);

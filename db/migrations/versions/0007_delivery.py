@@ -1,0 +1,19 @@
+"""How long the lease and the result of a trial were on their way, apart from what the search lost over it."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0007"
+down_revision: str | None = "0006"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    op.add_column("trials", sa.Column("delivery_ms", sa.Double(), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("trials", "delivery_ms")

@@ -1,1 +1,0 @@
-../sdpa/reference.py

@@ -1,0 +1,69 @@
+"""Time in which nobody works, as it is counted: once, whoever else works, and not while there is no work."""
+
+import pytest
+
+from evo.job import EvaluateReport, Stages
+from evo.outcome import Measured
+from evo.timing import Timing
+from tests.unit.test_pipeline import add, pipeline
+from workers.meter import Meter
+from workers.performed import Performed
+from workers.pipeline import Prepared
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_only_time_in_which_nobody_works_counts_and_each_second_once() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    clock.pass_(1)
+    with meter.working():
+        clock.pass_(10)
+        with meter.working():  # another thread
+            clock.pass_(10)
+        clock.pass_(10)
+    clock.pass_(2)
+    assert meter.still_s == 3
+    assert meter.take() == 3
+    clock.pass_(4)
+    assert meter.take() == 4
+
+
+def test_time_without_work_to_be_had_is_excused_but_never_more_than_there_was() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    clock.pass_(5)
+    meter.excuse(3)
+    assert meter.still_s == 2
+    meter.excuse(3)
+    assert meter.take() == 0
+
+
+def test_what_a_claim_cost_is_shared_by_its_jobs_and_the_rest_is_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim of two took 0.5 s; of the job's 3 s between claim and end, 2.2 s were work or waiting for others."""
+    monkeypatch.setattr("workers.meter.Meter.take", lambda meter: 0.5)
+    with pipeline("cpu", 2, monkeypatch) as (line, builds):
+        add(line, builds, 1, 2)
+        first, second = line.empty()
+    assert (first.share_s, second.share_s) == (0.25, 0.25)
+    stages = Stages(compile_s=0.7, verify_s=0.2, measure_s=0.4)
+    report = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(1.0,))), stages=stages)
+    begun_s = first.claimed_s + 0.3  # to be built
+    prepared = Prepared(built={}, begun_s=begun_s, ended_s=begun_s + 0.8)
+    performed_s = prepared.ended_s + 0.9  # of which the others of the batch took most
+    done = Performed(report=report, lock_s=0.1, proof_s=0.2)
+    told = done.accounted(first, prepared, begun_s=performed_s, ended_s=performed_s + 1.0, still_s=0.05).stages
+    assert told.total_s == pytest.approx(3.0)
+    assert told.wait_s == pytest.approx(0.3 + 0.9 + 0.1)
+    assert told.overhead_s == pytest.approx(0.25 + 0.05 + (0.8 - 0.7) + (1.0 - 0.2 - 0.4 - 0.1 - 0.2))
