@@ -38,7 +38,7 @@ from workers.protocol import (
     Verified,
     Verify,
 )
-from workers.timing import WARM_US, Beside, cold_sets, interleave, take
+from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 
 Mode = Literal["hot", "cold"]
@@ -96,12 +96,12 @@ class Bench:
     def measure(self, request: Measure) -> Sampled:
         """The quick gate: the ranking cache mode first, then the other one."""
         candidate = self.candidates[request.candidate]
-        ranking = self.terms.objective.cache
-        timing = self._time(candidate, ranking, request.samples, request.prune_above_us)
+        ranking, moment = self.terms.objective.cache, self._beside.now()
+        timing = self._time(candidate, ranking, moment, request.samples, request.prune_above_us)
         environment = dict(self.session.environment())
         if len(timing.samples_us) < request.samples:
             return Sampled(timing=timing, pruned=True, environment=environment)
-        other = self._time(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
+        other = self._time(candidate, "cold" if ranking == "hot" else "hot", moment, request.other_samples)
         sets = self._sets("cold", candidate.arguments)
         environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
         return Sampled(timing=timing, other=other, environment=environment)
@@ -121,11 +121,10 @@ class Bench:
         self._require_nothing_left("the timed launches")
         for candidate in chosen.values():
             self._judge_once_more(candidate)
+        moment = self._beside.now()
         return Compared(
-            series={name: self._beside.timing(samples[name], timer.calls) for name, timer in timers.items()},
-            baselines={
-                name: self._beside.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()
-            },
+            series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
+            baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
             environment=self.session.environment(),
         )
@@ -160,7 +159,9 @@ class Bench:
     def _load(self, file: KernelFile) -> Any:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch)
 
-    def _time(self, candidate: Candidate, mode: Mode, samples: int, prune_above_us: float | None = None) -> Timing:
+    def _time(
+        self, candidate: Candidate, mode: Mode, moment: Moment, samples: int, prune_above_us: float | None = None
+    ) -> Timing:
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
         # hot calls all write the same outputs, so the last timed one can be made to prove itself
@@ -169,7 +170,7 @@ class Bench:
         self._require_nothing_left("the timed launches")
         if mode == "hot" and len(taken) == samples:
             self._judge(sets[0], "the last timed launch")
-        return self._beside.timing(taken, timer.calls)
+        return moment.timing(taken, timer.calls)
 
     def _require_nothing_left(self, where: str) -> None:
         """A kernel may behave while it is verified, and start processes or threads only later."""

@@ -7,6 +7,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,13 +44,22 @@ class Beside:
         self._anchor = session.anchor()
         self._floor = session.floor()
 
+    def now(self) -> "Moment":
+        """What both take at this moment."""
+        return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """How fast the device was while something else was timed."""
+
+    anchor_us: float
+    floor_us: float
+
     def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
         """Samples with what was timed beside them."""
         return Timing(
-            samples_us=tuple(samples_us),
-            calls_per_sample=calls,
-            anchor_us=_median_of(self._anchor),
-            floor_us=_median_of(self._floor),
+            samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
         )
 
 

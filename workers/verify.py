@@ -99,12 +99,13 @@ def _require_written(case: str, name: str, values: NDArray[Any]) -> None:
 def _case_error(golden: Golden, name: str, values: NDArray[Any]) -> CaseError:
     limit: Limit = golden.limits[name]
     rel_l2 = max_abs = None
-    if np.isfinite(values).all():
+    exact = values.astype(np.float64)
+    if np.isfinite(exact).all():
         reference = golden.reference[name]
-        difference = values.astype(np.float64) - reference
+        difference = exact - reference
         norm = float(np.linalg.norm(reference))
         rel_l2 = float(np.linalg.norm(difference)) / max(norm, _NEGLIGIBLE)
-        max_abs = float(np.abs(difference).max(initial=0.0))
+        max_abs = float(max(difference.max(initial=0.0), -difference.min(initial=0.0)))
     return CaseError(
         case=golden.case,
         output=name,

@@ -69,7 +69,7 @@ def test_garbage_is_not_collected_meanwhile() -> None:
 
 
 def test_anchor_and_floor_stand_beside_the_samples() -> None:
-    timing = Beside(FakeSession()).timing([3.0, 1.0], calls=7)
+    timing = Beside(FakeSession()).now().timing([3.0, 1.0], calls=7)
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 
 

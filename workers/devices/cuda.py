@@ -26,7 +26,7 @@ from workers.cache import Cache, cache_key
 from workers.compile import Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Timer, nvml
-from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer
+from workers.devices.cuda_buffers import MOST_BUFFERS, DeviceBuffers, GuardedBuffer, Span
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed
 from workers.devices.cuda_limits import ATTRIBUTES, capability, ceilings, limits
@@ -72,8 +72,8 @@ class CudaSession:
         except LaunchError as error:
             raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}") from None
         self._support = self._load_support(compiler, folder)
-        self._counter = GuardedBuffer(
-            Argument(name="sum", role="output", dtype="uint64", shape=(1,)), cupy.cuda.runtime
+        self._counters = GuardedBuffer(
+            Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,)), cupy.cuda.runtime
         )
 
     def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Kernel:
@@ -89,7 +89,7 @@ class CudaSession:
         return Kernel(module=module, function=function.ptr, launch=launch, arguments=tuple(arguments))
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._checksum)
+        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._checksums)
 
     def call(self, kernel: Kernel, buffers: Buffers) -> None:
         self._bind(kernel, buffers)()
@@ -123,7 +123,7 @@ class CudaSession:
         with cuda_errors():
             buffer = GuardedBuffer(argument, self._cuda.runtime)
             buffer.write(sent)
-        found, expected = self._checksum(buffer.pointer, sent.nbytes), checksum(sent)
+        (found,), expected = self._checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
 
     def environment(self) -> Mapping[str, str]:
@@ -139,23 +139,25 @@ class CudaSession:
         return BoundKernel(function, launch, arguments, pointers, self._stream.ptr)
 
     def _own_timer(self, entry: str, blocks: int, threads: int, *arguments: Argument) -> Timer:
-        pointers = {argument.name: self._counter.pointer for argument in arguments}
+        pointers = {argument.name: self._counters.pointer for argument in arguments}
         return GraphTimer(
             self._cuda, self._stream, [self._own(entry, blocks, threads, *arguments, **pointers)], keep=self
         )
 
-    def _checksum(self, pointer: int, size: int) -> int:
-        self._counter.fill(0)
+    def _checksums(self, spans: Sequence[Span]) -> list[int]:
+        """One for each span of memory; all are asked for before any is waited for."""
+        counters = self._counters
+        counters.fill(0)
         self._wait()
-        data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
-        count = Argument(name="count", role="scalar", dtype="int64", value=size)
-        blocks = int(self._device.limits["sm_count"]) * 8
-        self._own(
-            "checksum", blocks, 256, data, count, self._counter.argument, bytes=pointer, sum=self._counter.pointer
-        )()
+        for place, (pointer, size) in enumerate(spans):
+            data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
+            count = Argument(name="count", role="scalar", dtype="int64", value=size)
+            blocks = int(self._device.limits["sm_count"]) * 8
+            pointers = {"bytes": pointer, "sum": counters.pointer + 8 * place}
+            self._own("checksum", blocks, 256, data, count, counters.argument, **pointers)()
         self._wait()
         with cuda_errors():
-            return int(self._counter.read()[0])
+            return [int(each) for each in counters.read()[: len(spans)]]
 
     def _wait(self) -> None:
         with cuda_errors():

@@ -1,15 +1,20 @@
 """Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import POISON, Argument
+from workers.devices import POISON, Argument, LaunchError
 from workers.devices.cuda_launch import cuda_errors
 
 GUARD_BYTES = 4096
+MOST_BUFFERS = 64
+"""Of one kernel; CUDA passes 4 KB of parameters, and nobody writes so many."""
+
+Span: TypeAlias = tuple[int, int]
+"""Address and bytes."""
 
 
 class GuardedBuffer:
@@ -68,7 +73,10 @@ class DeviceBuffers:
 
     Args:
         runtime: CuPy's ``cuda.runtime``.
-        checksum: of (address, bytes).
+        checksums: of spans of memory.
+
+    Raises:
+        LaunchError: there are more than `MOST_BUFFERS`.
 
     Attributes:
         pointers: device addresses by argument name.
@@ -79,9 +87,11 @@ class DeviceBuffers:
         arguments: Sequence[Argument],
         inputs: Mapping[str, NDArray[Any]],
         runtime: Any,
-        checksum: Callable[[int, int], int],
+        checksums: Callable[[Sequence[Span]], list[int]],
     ) -> None:
-        self._runtime, self._checksum = runtime, checksum
+        if len(arguments) > MOST_BUFFERS:
+            raise LaunchError(f"a kernel takes {len(arguments)} arguments, of at most {MOST_BUFFERS}")
+        self._runtime, self._checksums = runtime, checksums
         with cuda_errors():
             self._buffers = {
                 argument.name: GuardedBuffer(argument, runtime) for argument in arguments if argument.role != "scalar"
@@ -89,7 +99,8 @@ class DeviceBuffers:
             self.pointers = {name: buffer.pointer for name, buffer in self._buffers.items()}
             for name, values in inputs.items():
                 self._buffers[name].write(values)
-        self._sums = {name: self._sum(name) for name in inputs}
+        self._inputs = list(inputs)
+        self._sums = self._sum(self._inputs)
         self.poison()
 
     @property
@@ -109,15 +120,16 @@ class DeviceBuffers:
             return self._buffers[name].read()
 
     def fingerprint(self, name: str) -> int:
-        return self._sum(name)
+        return self._sum([name])[0]
 
     def damage(self) -> str | None:
         with cuda_errors():
             for buffer in self._buffers.values():
                 if overrun := buffer.overrun():
                     return overrun
-        changed = (name for name, before in self._sums.items() if self._sum(name) != before)
+        sums = self._sum(self._inputs)
+        changed = (name for name, before, now in zip(self._inputs, self._sums, sums, strict=True) if now != before)
         return next((f"modifies its input `{name}`" for name in changed), None)
 
-    def _sum(self, name: str) -> int:
-        return self._checksum(self._buffers[name].pointer, self._buffers[name].size)
+    def _sum(self, names: Sequence[str]) -> list[int]:
+        return self._checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])
