@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -33,6 +33,9 @@ bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a 
 
 screenshots: .venv/.test    ## every page as a picture in build/screenshots (ARGS=--whole: from top to bottom)
 	$(BIN)/python -m tests.e2e.web.screenshots build/screenshots $(ARGS)
+
+bench-throughput: .venv/.bench-strategy  ## trials a minute on this machine's GPU beside Kernel Tuner's loop
+	$(BIN)/python -m tests.bench.throughput $(ARGS)
 
 bench-events: .venv/.test   ## what following a search live costs the service, by number of listeners
 	$(BIN)/python -m tests.bench.events

@@ -80,7 +80,7 @@ def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
     Raises:
         BenchError: the search found nothing, or a step failed.
     """
-    view = _search(family, problem, effort, folder)
+    view = search(family, problem, effort, folder)
     best = view.champion or view.best
     if best is None:
         raise BenchError(f"the search of {family} measured no config: {dict(view.counts)}")
@@ -97,7 +97,7 @@ def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
     )
 
 
-def _search(family: str, problem: str, effort: Effort, folder: Path) -> SearchView:
+def search(family: str, problem: str, effort: Effort, folder: Path) -> SearchView:
     """The command a user would type, on an empty database."""
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
     chosen = ["--device", effort.device, "--problem", problem, "--db", str(folder / "bench.db"), "--json"]

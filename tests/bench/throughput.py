@@ -1,0 +1,132 @@
+"""Configs a minute: a real search beside Kernel Tuner's own loop, same template, same space, same GPU, in turns.
+
+``python -m tests.bench.throughput`` or ``make bench-throughput``. A trial of the search is compiled for every case,
+proven correct on all of them and timed hot and cold; Kernel Tuner compiles the one kernel, times it seven
+times, as it does by default, and is asked for no correctness. Both begin with empty caches.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.family import Candidate
+from evo.objective import Objective
+from templates.registry import find
+from templates.render import render
+from tests.bench.contest import Effort, search
+from workers.devices.cuda import DRIVER
+
+DRAWN = 2_000
+"""Configs that Kernel Tuner chooses from: it would list a space of millions before it began."""
+
+FAMILY = "sdpa"
+WANTED_A_MINUTE, WANTED_RATIO = 120, 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print both rates; status 1 when what must hold does not."""
+    options = _parser().parse_args(arguments)
+    if options.kernel_tuner:
+        print(_kernel_tuner(options.problem, 60 * options.minutes))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-throughput-") as folder:
+        ours = _ours(options.problem, options.minutes, Path(folder))
+        theirs = _theirs(options.problem, options.minutes, Path(folder))
+    print(f"| {options.problem} | configs a minute |\n| --- | ---: |")
+    print(f"| kernel-evo search | {ours:.0f} |\n| Kernel Tuner | {theirs:.0f} |\n\n{ours / theirs:.1f} times as many.")
+    return int(ours < WANTED_A_MINUTE or ours < WANTED_RATIO * theirs)
+
+
+def _ours(problem: str, minutes: float, folder: Path) -> float:
+    """Trials a minute of the whole command, its start, baselines and confirmations included."""
+    begun = time.monotonic()
+    effort = Effort(trials=100_000, minutes=minutes, sample=0, rounds=0, seed=0, device="cuda")
+    ended = sum(search(FAMILY, problem, effort, folder).counts.values())
+    return 60 * ended / (time.monotonic() - begun)
+
+
+def _theirs(problem: str, minutes: float, folder: Path) -> float:
+    """The same in a process of its own, from the first config on: what comes before is its preparation by us."""
+    command = [sys.executable, "-m", "tests.bench.throughput", "--kernel-tuner"]
+    command += ["--problem", problem, "--minutes", str(minutes)]
+    empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy")}
+    done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def _kernel_tuner(problem_text: str, seconds: float) -> float:
+    """Configs a minute of Kernel Tuner's random sampling through its CuPy backend."""
+    from kernel_tuner import tune_kernel
+    from kernel_tuner.backends.cupy import CupyFunctions
+
+    gpu, package = DRIVER.look()[0][0], find(FAMILY)
+    problem = package.family.problem(problem_text, "cuda")
+    space = package.family.space(problem, gpu, Objective())
+    configs = space.sample(np.random.default_rng(0), DRAWN, ())
+    candidates = [package.family.candidate(each, problem, gpu, Objective()) for each in configs]
+    _allow_large_shared_memory(CupyFunctions)
+    threads = [_launch(each).block[0] for each in candidates]
+    begun: list[float] = []
+
+    def source(chosen: Mapping[str, int]) -> str:
+        begun.append(time.monotonic())
+        return render(package, "cuda", configs[chosen["config"]], problem, candidates[chosen["config"]].derived)
+
+    results, _ = tune_kernel(
+        package.family.implementation("cuda").entry,
+        source,
+        lambda chosen: (_launch(candidates[chosen["config"]]).grid[0],),
+        _arguments(candidates[0]),
+        {"config": list(range(DRAWN)), "block_size_x": sorted(set(threads))},
+        restrictions=[lambda chosen: threads[chosen["config"]] == chosen["block_size_x"]],
+        smem_args={"size": lambda chosen: _launch(candidates[chosen["config"]]).shared_memory_bytes},
+        grid_div_x=[],
+        lang="cupy",
+        compiler_options=["--std=c++17"],
+        strategy="random_sample",
+        strategy_options={"time_limit": seconds, "max_fevals": DRAWN},
+        quiet=True,
+    )
+    return 60 * len(results) / (time.monotonic() - begun[0])
+
+
+def _launch(candidate: Candidate) -> Any:
+    assert candidate.launch is not None
+    return candidate.launch
+
+
+def _arguments(candidate: Candidate) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(each.shape).astype(each.dtype) for each in candidate.operands]
+
+
+def _allow_large_shared_memory(backend: Any) -> None:
+    """Kernel Tuner never asks the driver for more than 48 KB, so that half of the space would not launch."""
+    compile_as_it_is = backend.compile
+
+    def compile_and_allow(self: Any, instance: Any) -> Any:
+        function = compile_as_it_is(self, instance)
+        function.max_dynamic_shared_size_bytes = 200 << 10
+        return function
+
+    backend.compile = compile_and_allow
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench-throughput", description=__doc__)
+    parser.add_argument("--problem", default="B=2,H=8,S=512,D=64")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of each of the two (default: %(default)s)")
+    parser.add_argument("--kernel-tuner", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
