@@ -20,7 +20,6 @@ MOST_RECORDS = 300
 class Point:
     """A measured trial."""
 
-    id: int
     number: int
     time_us: float
     config: Config
@@ -41,7 +40,6 @@ class Counted:
 class Relative:
     """A trial in a line of descent."""
 
-    id: int
     number: int
     time_us: float | None
     kind: str | None
@@ -90,10 +88,10 @@ class Landscape:
             query = query.where(TrialRow.time_us > time_us, TrialRow.number < number)
         return found[::-1]
 
-    def times(self, most: int) -> list[tuple[int, int, float]]:
-        """(number, id, time in µs) of measured trials, evenly over the search."""
-        query = select(TrialRow.number, TrialRow.id, TrialRow.time_us).where(*self._measured(), self._even(most))
-        return [(number, row, time_us or 0.0) for number, row, time_us in self.session.execute(query)]
+    def times(self, most: int) -> list[tuple[int, float]]:
+        """(number, time in µs) of measured trials, evenly over the search."""
+        query = select(TrialRow.number, TrialRow.time_us).where(*self._measured(), self._even(most))
+        return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
         """Measured trials evenly over the search, by number: what they show holds for all."""
@@ -120,11 +118,10 @@ class Landscape:
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
         """These trials, by number."""
-        columns = (TrialRow.id, TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
+        columns = (TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {
             number: Relative(
-                id=row,
                 number=number,
                 time_us=time_us,
                 kind=kind,
@@ -132,7 +129,7 @@ class Landscape:
                 origin=proposal.origin,
                 parents=proposal.parents,
             )
-            for row, number, time_us, kind, proposal in self.session.execute(query)
+            for number, time_us, kind, proposal in self.session.execute(query)
         }
 
     def work(self, most: int) -> list[Work]:
@@ -162,14 +159,11 @@ class Landscape:
 
     def _read(self) -> Select[Any]:
         resources = type_coerce(TrialRow.outcome, JSON)["resources"].label("resources")
-        return select(TrialRow.id, TrialRow.number, TrialRow.time_us, TrialRow.proposal, resources).where(
-            *self._measured()
-        )
+        return select(TrialRow.number, TrialRow.time_us, TrialRow.proposal, resources).where(*self._measured())
 
     def _points(self, query: Select[Any]) -> list[Point]:
         return [
             Point(
-                id=row.id,
                 number=row.number,
                 time_us=row.time_us,
                 config=row.proposal.config,

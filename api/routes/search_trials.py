@@ -11,9 +11,11 @@ from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.export import as_csv, as_json, as_ndjson
 from api.paging import TRIAL, PageQuery, place_of, to_cursor
+from api.paging import Place as Ordinal
 from api.schemas import Id, TrialState
 from api.selection import fitting, selection_of, tunables_of
-from api.views import trial_views
+from api.views import trial_view, trial_views
+from db.genealogy import Genealogy
 from db.leaderboard import Leaderboard, Place
 from db.selection import KEYS, Selection
 from evo.space import Tunable
@@ -63,6 +65,14 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
             return Page(items=items)
         last = board.place(selection, rows[query.limit - 1])
     return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+
+
+@router.get("/trials/{number}")
+@allow("viewer")
+def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
+    """One trial in full, by the number that people know it by."""
+    with service.database.read() as session:
+        return trial_view(session, Genealogy(session, search_id).numbered(number).id)
 
 
 Writer = Callable[[tuple[Tunable, ...], Iterator[TrialView]], Iterator[str]]

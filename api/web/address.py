@@ -13,6 +13,22 @@ ALL = "all"
 DEFAULT_OUTCOMES: tuple[str, ...] = ("measured",)
 MAX_PAGE = 10**6
 
+ORDERS: Mapping[str, str] = {
+    "rank": "fastest first",
+    "-rank": "slowest first",
+    "number": "by number",
+    "-number": "by number, last first",
+    "ended": "first to end",
+    "-ended": "last to end",
+    "outcome": "by outcome",
+    "-outcome": "by outcome, backwards",
+    "origin": "by strategy",
+    "-origin": "by strategy, backwards",
+    "overhead": "least overhead first",
+    "-overhead": "most overhead first",
+}
+"""What every leaderboard can be sorted by, besides its tunables, in words."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
@@ -68,7 +84,7 @@ class Address:
 
 def _address(
     sort: Annotated[str, Query(max_length=80)] = "rank",
-    outcome: Annotated[list[TrialState | Literal["all"]] | None, Query(max_length=20)] = None,
+    outcome: Annotated[list[Literal[TrialState, "all"]] | None, Query(max_length=20)] = None,
     where: Annotated[str, Query(max_length=1000)] = "",
     q: Annotated[str, Query(max_length=200)] = "",
     page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1,

@@ -1,5 +1,6 @@
 """What the pages show of a search, as words and figures, so that the templates only arrange."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from api.views import search_view, search_views, trial_views
 from api.web.chart import Chart, best_so_far
 from api.web.spark import SPARK_POINTS, Spark, spark_of
 from db.archive import Archive
+from db.models import SearchRow
 from db.trend import Trends
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL
@@ -16,7 +18,6 @@ from evo.view import SearchView, TrialView
 from evo.wording import outcome_text
 
 FAILURES = 4
-LISTED_SEARCHES = 100
 DRAWN = 500
 """Of a longer search the chart shows the fastest trial of each of as many parts."""
 
@@ -77,9 +78,9 @@ class Board:
         return min(1.0, max((part for part in parts if part is not None), default=0.0)) or None
 
 
-def list_searches(session: Session, now: datetime) -> tuple[Board, ...]:
-    """The latest searches, each with its trend."""
-    views = search_views(session, Archive(session).searches(limit=LISTED_SEARCHES), now)
+def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:
+    """Searches, each with its trend."""
+    views = search_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
     return tuple(Board(search=view, spark=spark_of(lows[view.id])) for view in views)
 

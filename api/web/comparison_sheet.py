@@ -1,5 +1,6 @@
 """Two trials side by side: what they set, what they render to, what they measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 from api.views import search_view, trial_view
 from api.web.difference import Difference, difference
 from api.web.listing import beginning
+from api.web.place import Place
 from api.web.samples import WHOLE, Drawing, drawing
 from api.web.shelf import File, Shelf, Shelves
 from api.web.trial_sheet import Setting, settings_of, source_difference, timings_of
@@ -26,6 +28,10 @@ class Half:
     trial: TrialView
     search: SearchView
     shelf: Shelf
+
+    @property
+    def place(self) -> Place:
+        return Place.of(self.trial)
 
     @property
     def name(self) -> str:
@@ -61,13 +67,16 @@ class Compared:
     caveats: tuple[str, ...]
 
 
-def compared(session: Session, store: Artefacts, left_id: int, right_id: int, now: datetime) -> Compared:
+def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
     """Put two trials beside each other, of one search or of two.
+
+    Args:
+        trials: the ids of the left one and of the right one.
 
     Raises:
         NotFound: there is no such trial.
     """
-    left, right = (_half(session, store, trial_id, now) for trial_id in (left_id, right_id))
+    left, right = (_half(session, store, trial_id, now) for trial_id in trials)
     timings = {half.name: half.timing for half in (left, right)}
     known = {name: timing for name, timing in timings.items() if timing is not None}
     return Compared(

@@ -71,7 +71,6 @@ class EvidenceSheet:
 
     champion: ChampionView
     search: SearchView
-    trial_id: int
     samples: Mapping[str, Timing]
     drawing: Drawing | None
     slower: Drawing | None
@@ -96,7 +95,6 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
     return EvidenceSheet(
         champion=champion,
         search=search,
-        trial_id=row.trial_id,
         samples=samples,
         drawing=drawing(drawn, WHOLE),
         slower=drawing({name: samples[name] for name in samples if name not in drawn}, WHOLE, first=len(drawn)),

@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from api.selection import selection_of
 from api.views import trial_views
-from api.web.address import Address
+from api.web.address import ORDERS, Address
 from db.leaderboard import Leaderboard, Measurer
+from db.selection import KEYS
 from evo.errors import InvalidInput
 from evo.explain import detail_text, first_lines
 from evo.outcome import Measured
@@ -92,6 +93,13 @@ class Listing:
     shared: tuple[Chip, ...] = ()
     found: int = 0
     wrong: Mapping[str, str]
+
+    @property
+    def orders(self) -> Mapping[str, str]:
+        """What the rows can be sorted by, in words."""
+        names = [tunable.name for tunable in self.tunables if tunable.name not in KEYS]
+        up, down = {name: f"{name}, up" for name in names}, {f"-{name}": f"{name}, down" for name in names}
+        return {**ORDERS, **up, **down}
 
     @property
     def compared(self) -> bool:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
 from api.views import search_view, trial_view
 from api.web.difference import Difference, difference
 from api.web.listing import beginning
+from api.web.place import FORM, Place
 from api.web.samples import Drawing, drawing
 from api.web.shelf import Shelf, Shelves
 from db.artefacts import Artefacts
@@ -25,9 +25,6 @@ from evo.view import SearchView, TrialView
 
 ROLES = ("parent", "champion")
 """What a trial can be compared with by name."""
-
-Place: TypeAlias = tuple[int, int]
-"""A search and the number of a trial in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +108,12 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     """The page of a trial.
 
     Args:
-        against: the other one whose source it is compared with: ``parent``, ``champion``, or a number of this search.
+        against: the other one whose source it is compared with: ``parent``, ``champion``, a number of this search,
+            or the search and the number of a trial, ``3.57``.
 
     Raises:
         NotFound: no such trial, or none to compare it with.
-        InvalidInput: `against` is none of the three.
+        InvalidInput: `against` is none of these.
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)
@@ -124,8 +122,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     reachable = tuple(_places(trial, search))
     changes, against = None, against or next(iter(reachable), None)
     if against is not None:
-        search_id, number = _chosen(against, trial, search)
-        other = trial_view(session, Genealogy(session, search_id).numbered(number).id)
+        other = trial_view(session, _chosen(against, trial, search).row(session))
         changes = _changes(trial, shelf, other, shelves.of_trial(other, kind), against)
     return Sheet(
         trial=trial,
@@ -177,21 +174,21 @@ def _changes(trial: TrialView, shelf: Shelf, other: TrialView, theirs: Shelf, ag
 
 
 def _chosen(against: str, trial: TrialView, search: SearchView) -> Place:
-    if against.isdecimal() and len(against) < 10:
-        return search.id, int(against)
+    if match := FORM.fullmatch(against.strip()):
+        named, number = match.groups()
+        return Place(search=int(named or search.id), number=int(number))
     if (found := _places(trial, search).get(against)) is not None:
         return found
     if against in ROLES:
         raise NotFound(f"trial {trial.number} has no {against} but itself: compare it with a trial's number")
-    raise InvalidInput("against", "is neither `parent`, `champion` nor the number of a trial of this search")
+    raise InvalidInput("against", "is neither `parent`, `champion`, a number of this search nor like `3.57`")
 
 
 def _places(trial: TrialView, search: SearchView) -> dict[str, Place]:
     """The trials that stand in these relations to a trial; the champion may come from another search."""
     champion = search.champion
     found = {
-        "parent": (search.id, trial.parents[0]) if trial.parents else None,
-        "champion": None if champion is None else (champion.search_id, champion.trial_number),
+        "parent": Place(search=search.id, number=trial.parents[0]) if trial.parents else None,
+        "champion": None if champion is None else Place(search=champion.search_id, number=champion.trial_number),
     }
-    own = (search.id, trial.number)
-    return {role: place for role, place in found.items() if place is not None and place != own}
+    return {role: place for role, place in found.items() if place is not None and place != Place.of(trial)}

@@ -104,5 +104,9 @@ class Searches(Calls):
         with self._transport.stream(path, params=given, quiet_s=EXPORT_QUIET_S) as pieces:
             yield from codecs.iterdecode(pieces, "utf-8")
 
+    def numbered_trial(self, search_id: int, number: int) -> TrialView:
+        """A trial by the number that people know it by."""
+        return self._get(f"/searches/{search_id}/trials/{number}", TrialView)
+
     def trial(self, trial_id: int) -> TrialView:
         return self._get(f"/trials/{trial_id}", TrialView)

@@ -47,6 +47,13 @@ __device__ __forceinline__ u32 pack_halves(float low, float high) {
     return packed;
 }
 
+__device__ __forceinline__ float2 unpack_halves(u32 pair) {
+    float2 values;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(values.x), "=f"(values.y) : "r"(pair));
+    return values;
+}
+
 __device__ __forceinline__ float exp2_approximate(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -40,11 +40,12 @@ class Row:
 
 def paths(search: int, trials: int) -> Iterator[str]:
     """Every kind of page of a search, with what a reader asks of it."""
-    middle, last = trials // 2, trials
+    middle, last = trials // 2, trials - 1
     yield from ("/", f"/searches/{search}", f"/searches/{search}/leaderboard?where=WARPS%3D8&sort=-number")
     board = f"/searches/{search}/leaderboard"
     yield from (f"{board}?page=1000", f"{board}?sort=-BLOCK_M", f"{board}?outcome=all&q=too+many")
-    yield from (f"/trials/{middle}", f"/trials/{middle}?against=7&view=split", f"/compare?left={middle}&right={last}")
+    trial = f"/searches/{search}/trials/{middle}"
+    yield from (trial, f"{trial}?against=7&view=split", f"/compare?left={search}.{middle}&right={search}.{last}")
     yield f"/searches/{search}/plots"
     yield from (f"/searches/{search}/plots/{name}" for name in EXHIBITS)
 

@@ -12,6 +12,7 @@ from evo.problem import Problem
 from evo.trial import Config
 from templates.registry import Package, find
 from templates.render import render
+from tests.bench.steps import steps
 from tests.gpu.kernels import Workbench, compiled
 from workers.baselines import prepare_baselines
 from workers.build import call_arguments
@@ -30,6 +31,8 @@ SHAPES = [
     ("sdpa", "B=1,H=2,S=130,D=32,causal=true"),
     ("sdpa", "B=1,H=2,S=320,D=128"),
     ("sdpa", "B=4,H=16,S=512,D=64"),
+    ("sdpa_ladder", "B=1,H=3,S=203,D=64"),
+    ("sdpa_ladder", "B=1,H=2,S=139,D=128,causal=true"),
     ("softmax", "rows=300,cols=4096"),
     ("softmax", "rows=37,cols=1000,dtype=float32"),
     ("softmax", "rows=5,cols=77"),
@@ -80,6 +83,21 @@ def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> 
             buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
             errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
             assert all(error.passed for error in errors), (config, errors)
+
+
+@pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
+def test_every_step_of_the_ladder_is_right(bench: Workbench, text: str) -> None:
+    package = find("sdpa_ladder")
+    problem = package.family.problem(text, "cuda")
+    made = goldens(package, problem, bench.folder)
+    for step in steps(package):
+        if package.family.violations(step.config, problem, bench.gpu, TERMS):
+            continue
+        loaded, candidate = load(bench, package, problem, step.config)
+        for golden in made:
+            buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
+            errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
+            assert all(error.passed for error in errors), (step.name, errors)
 
 
 @pytest.mark.parametrize(("family", "text"), [("sdpa", "B=1,H=2,S=256,D=64"), ("softmax", "rows=300,cols=4096")])

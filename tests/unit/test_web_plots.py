@@ -18,13 +18,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def point(number: int, time_us: float, **config: Value) -> Point:
-    return Point(id=number + 1, number=number, time_us=time_us, config=config, origin="tpe", resources={})
+    return Point(number=number, time_us=time_us, config=config, origin="tpe", resources={})
 
 
 def relative(number: int, *parents: int) -> Relative:
-    return Relative(
-        id=number, number=number, time_us=1.0, kind="measured", config={}, origin="crossover", parents=parents
-    )
+    return Relative(number=number, time_us=1.0, kind="measured", config={}, origin="crossover", parents=parents)
 
 
 def test_labels_are_no_markup() -> None:

@@ -9,22 +9,26 @@ from sqlalchemy.orm import Session
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.paging import SORTED, page_of, place_of
 from api.schemas import Id
 from api.selection import tunables_of
 from api.views import champion_view, search_view
 from api.web.address import Address, AddressDep
 from api.web.leaderboard import listing_of
 from api.web.rendering import render
+from db import listing
 from db.archive import Archive
 from db.champions import Champions
 from db.leaderboard import Leaderboard
+from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from evo.errors import NotFound
 from evo.lifecycle import TERMINAL
+from evo.problem import split_assignments
 from evo.view import ChampionView
 
 router = APIRouter()
 
-LISTED = 200
+LISTED = 50
 Text = Annotated[str, Query(max_length=2000)]
 
 
@@ -61,12 +65,38 @@ ContestDep = Annotated[Contest, Depends(_asked)]
 
 @router.get("/champions")
 @allow("viewer")
-def champions_page(request: Request, service: ServiceDep, history: bool = False) -> HTMLResponse:
+def champions_page(
+    request: Request,
+    service: ServiceDep,
+    *,
+    family: Text = "",
+    problem: Text = "",
+    device: Text = "",
+    history: bool = False,
+    sort: ChampionOrder = "newest",
+    cursor: Annotated[str | None, Query(max_length=500)] = None,
+) -> HTMLResponse:
+    fields = split_assignments(problem, "problem")
+    wanted = ChampionFilter(family=family or None, problem=fields, device=device or None, current_only=not history)
     with service.database.read() as session:
-        rows = Champions(session).champions(current_only=not history, limit=LISTED)
-        champions = tuple(champion_view(row) for row in rows)
-    contests = [(champion, Contest.of(champion)) for champion in champions]
-    return render(request, "champions.html", champions=contests, history=history)
+        after = place_of(cursor, SORTED[sort])
+        found = listing.list_champions(session, wanted, sort, after=after, limit=LISTED + 1)
+        rows, following = page_of(found, LISTED, CHAMPION_ORDERS[sort].place)
+        champions = [champion_view(row) for row in rows]
+        families = sorted({row.name for row in Archive(session).families()})
+    following_url = None if following is None else request.url.include_query_params(cursor=following)
+    return render(
+        request,
+        "champions.html",
+        champions=[(champion, Contest.of(champion)) for champion in champions],
+        history=history,
+        wanted=wanted,
+        problem=problem,
+        sort=sort,
+        families=families,
+        given=bool(family or problem or device or cursor),
+        next_page=None if following_url is None else f"{following_url.path}?{following_url.query}",
+    )
 
 
 @router.get("/leaderboard")

@@ -1,24 +1,60 @@
 """Two trials side by side."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.schemas import Id
 from api.web.comparison_sheet import compared
+from api.web.place import Place, place_of
 from api.web.rendering import render
+from evo.errors import InvalidInput
+from evo.wording import count_text
 
 router = APIRouter()
+
+View: TypeAlias = Literal["unified", "split"]
+Name: TypeAlias = Annotated[str, Query(max_length=40)]
 
 
 @router.get("/compare")
 @allow("viewer")
 def compare_page(
-    left: Id, right: Id, request: Request, service: ServiceDep, view: Literal["unified", "split"] = "split"
-) -> HTMLResponse:
+    request: Request,
+    service: ServiceDep,
+    *,
+    left: Name = "",
+    right: Name = "",
+    search: Id | None = None,
+    trial: Annotated[list[str] | None, Query(max_length=100)] = None,
+    view: View = "split",
+) -> Response:
+    """Two trials by their places, ``left=3.57&right=3.60``; other ways to name them lead to that address.
+
+    Args:
+        search: where `left` and `right` are mere numbers.
+        trial: the two that were ticked in a leaderboard.
+    """
     with service.database.read() as session:
-        both = compared(session, service.artefacts, left, right, service.conductor.clock())
+        given = _ticked(trial) if trial else {"left": left, "right": right}
+        places = [place_of(session, field, name, search) for field, name in given.items()]
+        if [left, right] != list(map(str, places)):
+            return RedirectResponse(_address(places, view), 303)
+        rows = [place.row(session) for place in places]
+        both = compared(session, service.artefacts, rows, service.conductor.clock())
     return render(request, "compare.html", both=both, view=view)
+
+
+def _ticked(trials: list[str]) -> dict[str, str]:
+    if len(trials) != 2:
+        raise InvalidInput("trial", f"tick two trials to compare: {count_text(len(trials), 'trial')} ticked")
+    return dict(zip(("left", "right"), trials, strict=True))
+
+
+def _address(places: list[Place], view: View) -> str:
+    sides = dict(zip(("left", "right"), map(str, places), strict=True))
+    return f"/compare?{urlencode(sides | ({} if view == 'split' else {'view': view}))}"

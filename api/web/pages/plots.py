@@ -18,12 +18,15 @@ from evo.suggestion import unknown
 
 router = APIRouter()
 
+Where = Annotated[str, Query(max_length=1000)]
+
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
 
 
 @router.get("/searches/{search_id}/plots")
 @allow("viewer")
-def plots_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Where = "") -> HTMLResponse:
+    """The brush of the parallel coordinates reads and writes `where`; nothing else here does."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     live = search.state not in TERMINAL

@@ -1,29 +1,99 @@
 """Every search: the page people begin with."""
 
-from fastapi import APIRouter, Request
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
+from pydantic import BeforeValidator
 
 from api.access.rule import allow
-from api.deps import ServiceDep
-from api.web.board import list_searches
+from api.deps import Service, ServiceDep
+from api.paging import SORTED, page_of, place_of
+from api.web.board import boards_of
 from api.web.rendering import render
+from db import listing
+from db.archive import Archive
+from db.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
+from evo.lifecycle import State
 
 router = APIRouter()
+
+LISTED = 50
+Words = Annotated[str, Query(max_length=200)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which searches, in the words of REST; empty ones filter nothing."""
+
+    state: State | None
+    family: str
+    text: str
+    archived: Literal["false", "true", "any"]
+    sort: SearchOrder
+    cursor: str | None
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What is other than usual, without the place in the list."""
+        usual = {"state": None, "family": "", "text": "", "archived": "false", "sort": "newest"}
+        return {name: value for name in usual if (value := getattr(self, name)) != usual[name]}
+
+    def query(self, cursor: str | None = None) -> str:
+        """Behind the path of an address, with its question mark."""
+        given = self.given | ({} if cursor is None else {"cursor": cursor})
+        return f"?{urlencode(given)}" if given else ""
+
+    @property
+    def filter(self) -> SearchFilter:
+        return SearchFilter(
+            state=self.state,
+            family=self.family or None,
+            text=self.text or None,
+            archived=None if self.archived == "any" else self.archived == "true",
+        )
+
+
+def _wanted(
+    *,
+    state: Annotated[State | None, BeforeValidator(lambda typed: typed or None)] = None,
+    family: Words = "",
+    text: Words = "",
+    archived: Literal["false", "true", "any"] = "false",
+    sort: SearchOrder = "newest",
+    cursor: Annotated[str | None, Query(max_length=500)] = None,
+) -> Wanted:
+    return Wanted(state=state, family=family, text=text, archived=archived, sort=sort, cursor=cursor)
+
+
+WantedDep = Annotated[Wanted, Depends(_wanted)]
 
 
 @router.get("/")
 @allow("viewer")
-def searches_page(request: Request, service: ServiceDep) -> HTMLResponse:
-    return _searches(request, service, "searches.html")
+def searches_page(wanted: WantedDep, request: Request, service: ServiceDep) -> HTMLResponse:
+    return render(request, "searches.html", **_searches(service, wanted))
 
 
 @router.get("/live")
 @allow("viewer")
-def searches_fragment(request: Request, service: ServiceDep) -> HTMLResponse:
-    return _searches(request, service, "_searches.html")
+def searches_fragment(wanted: WantedDep, request: Request, service: ServiceDep) -> HTMLResponse:
+    return render(request, "_searches.html", **_searches(service, wanted))
 
 
-def _searches(request: Request, service: ServiceDep, template: str) -> HTMLResponse:
+def _searches(service: Service, wanted: Wanted) -> dict[str, Any]:
+    after = place_of(wanted.cursor, SORTED[wanted.sort])
     with service.database.read() as session:
-        boards = list_searches(session, service.conductor.clock())
-    return render(request, template, boards=boards)
+        found = listing.list_searches(session, wanted.filter, wanted.sort, after=after, limit=LISTED + 1)
+        rows, following = page_of(found, LISTED, SEARCH_ORDERS[wanted.sort].place)
+        boards = boards_of(session, rows, service.conductor.clock())
+        families = sorted({row.name for row in Archive(session).families()})
+    return {
+        "boards": boards,
+        "wanted": wanted,
+        "families": families,
+        "states": get_args(State),
+        "next_page": None if following is None else f"/{wanted.query(following)}",
+    }

@@ -1,5 +1,6 @@
 """The form that starts a search: checked as over REST, told at the field, nothing lost of what was typed."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -10,6 +11,7 @@ from api.deps import Service, ServiceDep
 from api.web.rendering import render
 from api.web.start import form_of, start
 from evo.errors import InvalidInput
+from evo.suggestion import unknown
 
 router = APIRouter(prefix="/start")
 
@@ -42,4 +44,7 @@ def _form(
 ) -> HTMLResponse:
     with service.database.read() as session:
         form = form_of(session, service, typed, wrong)
+    if form.chosen is None and (name := typed.get("family")) and "family" not in form.wrong:
+        wrong = {"family": unknown(name, [each.name for each in form.families], "families")}
+        form = replace(form, wrong=wrong)
     return render(request, "start.html", form=form, code=422 if wrong else 200)

@@ -7,41 +7,50 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
-from api.paging import Place
+from api.paging import Place as Ordinal
 from api.schemas import Digest, Id
+from api.web.place import Place
 from api.web.rendering import render
 from api.web.shelf import text_of
 from api.web.trial_sheet import sheet_of
-from db.genealogy import Genealogy
+from db.archive import Archive
 from evo.explain import detail_text
 
 router = APIRouter()
 
 View: TypeAlias = Literal["unified", "split"]
-Against: TypeAlias = Annotated[str | None, Query(max_length=20)]
+Against: TypeAlias = Annotated[str | None, Query(max_length=40)]
 
 
-@router.get("/trials/{trial_id}")
+@router.get("/searches/{search_id}/trials/{number}")
 @allow("viewer")
 def trial_page(
-    trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
+    search_id: Id,
+    number: Ordinal,
+    request: Request,
+    service: ServiceDep,
+    *,
+    against: Against = None,
+    view: View = "unified",
 ) -> HTMLResponse:
     with service.database.read() as session:
-        now = service.conductor.clock()
-        sheet = sheet_of(session, service.artefacts, trial_id, now, against=against or None)
+        now, row = service.conductor.clock(), Place(search=search_id, number=number).row(session)
+        sheet = sheet_of(session, service.artefacts, row, now, against=against or None)
     outcome = sheet.trial.outcome
     detail = "" if outcome is None else detail_text(outcome)
     return render(request, "trial.html", sheet=sheet, trial=sheet.trial, search=sheet.search, detail=detail, view=view)
 
 
-@router.get("/searches/{search_id}/trials/{number}")
+@router.get("/trials/{trial_id}")
 @allow("viewer")
-def numbered_trial_page(search_id: Id, number: Place, request: Request, service: ServiceDep) -> Response:
-    """The same page by the number that people use."""
+def trial_by_id(
+    trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
+) -> Response:
+    """What links of earlier versions say: it leads to the address of today."""
     with service.database.read() as session:
-        trial_id = Genealogy(session, search_id).numbered(number).id
+        row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"/trials/{trial_id}{query}", 303)
+    return RedirectResponse(Place(search=row.search_id, number=row.number).path + query, 303)
 
 
 @router.get("/artefacts/{digest}/{filename}")

@@ -18,17 +18,17 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
     dots = landscape.times(DOTS)
     last = max(search.asked - 1, records[-1][0])
     lines = levels(search)
-    times_us = [time_us for _, _, time_us in dots] + [time_us for _, time_us in records] + list(lines.values())
+    times_us = [time_us for _, time_us in dots] + [time_us for _, time_us in records] + list(lines.values())
     steps = [*records, (last, records[-1][1])]
     traces: list[Trace] = [
         {
             "type": "scatter",
             "mode": "markers",
             "name": "measured",
-            "x": [number for number, _, _ in dots],
-            "y": [time_us for _, _, time_us in dots],
-            "customdata": [trial_id for _, trial_id, _ in dots],
-            "text": [time_text(time_us) for _, _, time_us in dots],
+            "x": [number for number, _ in dots],
+            "y": [time_us for _, time_us in dots],
+            "customdata": [number for number, _ in dots],
+            "text": [time_text(time_us) for _, time_us in dots],
             "hovertemplate": "trial %{x}: %{text}<extra></extra>",
             "marker": {"color": "@accent", "size": 5, "opacity": 0.4},
         },
@@ -83,7 +83,7 @@ def _level(name: str, time_us: float, last: int) -> dict[str, object]:
 
 def _promotions(search: SearchView, landscape: Landscape) -> list[dict[str, object]]:
     promoted = landscape.relatives([each.trial for each in search.challenges if each.verdict.promote])
-    stars = [(trial.number, trial.time_us, trial.id) for trial in promoted.values() if trial.time_us is not None]
+    stars = [(trial.number, trial.time_us) for trial in promoted.values() if trial.time_us is not None]
     if not stars:
         return []
     return [
@@ -91,9 +91,9 @@ def _promotions(search: SearchView, landscape: Landscape) -> list[dict[str, obje
             "type": "scatter",
             "mode": "markers",
             "name": "promoted",
-            "x": [number for number, _, _ in stars],
-            "y": [time_us for _, time_us, _ in stars],
-            "customdata": [trial_id for _, _, trial_id in stars],
+            "x": [number for number, _ in stars],
+            "y": [time_us for _, time_us in stars],
+            "customdata": [number for number, _ in stars],
             "hovertemplate": "trial %{x} was promoted<extra></extra>",
             "marker": {"symbol": "star", "size": 15, "color": "@good", "line": {"color": "@card", "width": 1}},
         }

@@ -94,7 +94,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
         "mode": "markers+text" if len(nodes) <= 24 else "markers",
         "x": [each.number for each in nodes],
         "y": [height[each.number] for each in nodes],
-        "customdata": [each.id for each in nodes],
+        "customdata": [each.number for each in nodes],
         "text": [label(each.origin) for each in nodes],
         "textposition": "top center",
         "hovertext": [_hover(each) for each in nodes],

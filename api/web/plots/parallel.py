@@ -21,7 +21,6 @@ class Coordinate:
 class Line:
     """One trial: the place of its value on each axis, and how fast it is: 1 the fastest drawn, 0 the slowest."""
 
-    id: int
     number: int
     places: tuple[int, ...]
     rank: float
@@ -50,7 +49,6 @@ def parallel_coordinates(landscape: Landscape) -> Parallel:
     last = max(1, len(shown) - 1)
     lines = tuple(
         Line(
-            id=point.id,
             number=point.number,
             places=tuple(values[name].index(point.config[name]) for name in names),
             rank=round(place / last, 3),

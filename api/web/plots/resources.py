@@ -55,7 +55,7 @@ def _figure(name: str, points: Sequence[Point], axis: dict[str, object]) -> Figu
         "mode": "markers",
         "x": [point.resources[name] for point in drawn],
         "y": [point.time_us for point in drawn],
-        "customdata": [point.id for point in drawn],
+        "customdata": [point.number for point in drawn],
         "text": [
             f"trial {point.number}: {time_text(point.time_us)}, {label(outcome_text(name))} "
             f"{_text(name, point.resources[name])}<br>{config_label(point.config)}"

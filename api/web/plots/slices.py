@@ -132,7 +132,7 @@ def _slice(name: str, points: Sequence[Point], axis: dict[str, object]) -> Figur
         "mode": "markers",
         "x": [label(value_text(point.config[name])) for point in drawn],
         "y": [point.time_us for point in drawn],
-        "customdata": [point.id for point in drawn],
+        "customdata": [point.number for point in drawn],
         "text": [f"trial {point.number}: {time_text(point.time_us)}" for point in drawn],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"color": "@accent", "size": 5, "opacity": 0.3},

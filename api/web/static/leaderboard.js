@@ -5,6 +5,7 @@ import { parts } from "./live.js";
 
 const rows = parts.find((part) => part.element.id === "rows");
 const form = document.getElementById("filters");
+const USUAL = "rank"; // the order that an address leaves out
 
 async function go(address, { remember = true } = {}) {
   const url = new URL(address, location.href);
@@ -24,13 +25,12 @@ async function go(address, { remember = true } = {}) {
 // The form and the export links speak of the same trials as the rows.
 function describe(given) {
   form.querySelectorAll("[data-view]").forEach((field) => field.remove());
-  for (const name of ["sort", "outcome"]) {
-    for (const value of given.getAll(name)) {
-      const field = Object.assign(document.createElement("input"), { type: "hidden", name, value });
-      field.dataset.view = "";
-      form.append(field);
-    }
+  for (const value of given.getAll("outcome")) {
+    const field = Object.assign(document.createElement("input"), { type: "hidden", name: "outcome", value });
+    field.dataset.view = "";
+    form.append(field);
   }
+  form.elements.sort.value = given.get("sort") ?? USUAL;
   if (document.activeElement?.form !== form) {
     form.elements.where.value = given.get("where") ?? "";
     form.elements.q.value = given.get("q") ?? "";
@@ -41,7 +41,7 @@ function describe(given) {
 function exported(given) {
   const wanted = new URLSearchParams(given);
   wanted.delete("page");
-  wanted.set("sort", given.get("sort") ?? "rank");
+  wanted.set("sort", given.get("sort") ?? USUAL);
   if (!given.has("outcome")) wanted.set("outcome", "measured");
   if (given.get("outcome") === "all") wanted.delete("outcome");
   for (const link of document.querySelectorAll(".exports a")) {
@@ -58,9 +58,37 @@ document.addEventListener("click", (event) => {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+  const typed = [...new FormData(form)].filter(([name, value]) => value !== "" && !(name === "sort" && value === USUAL));
+  const given = new URLSearchParams(typed);
   go(`${form.getAttribute("action")}${given.size ? `?${given}` : ""}`);
 });
+
+form.elements.sort.addEventListener("change", () => form.requestSubmit());
+
+// Two trials to compare: ticks outlast new rows and other pages; a third one takes the place of the first.
+let ticked = [...rows.element.querySelectorAll(".tick :checked")].map((box) => box.value).slice(-2);
+
+function showTicks() {
+  for (const box of rows.element.querySelectorAll(".tick input")) box.checked = ticked.includes(box.value);
+  const button = document.getElementById("compare");
+  if (button) button.textContent = ticked.length === 2 ? `Compare ${ticked.join(" and ")}` : "Compare";
+}
+
+rows.element.addEventListener("change", ({ target }) => {
+  if (target.name !== "trial") return;
+  const others = ticked.filter((place) => place !== target.value);
+  ticked = target.checked ? [...others.slice(-1), target.value] : others;
+  showTicks();
+});
+
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "pick" || ticked.length !== 2) return; // the service says what is missing
+  event.preventDefault();
+  location.assign(`/compare?${new URLSearchParams({ left: ticked[0], right: ticked[1] })}`);
+});
+
+new MutationObserver(showTicks).observe(rows.element, { childList: true });
+showTicks();
 
 window.addEventListener("popstate", () => go(location.href, { remember: false }));
 
@@ -79,10 +107,12 @@ const KEYS = {
   n: () => document.getElementById("next")?.click(),
   p: () => document.getElementById("previous")?.click(),
   r: () => document.getElementById("news").click(),
+  x: () => document.activeElement?.closest("#rows tr")?.querySelector(".tick input")?.click(),
+  c: () => document.getElementById("compare")?.click(),
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea")) return;
   const act = KEYS[event.key];
   if (!act) return;
   event.preventDefault();

@@ -54,7 +54,7 @@ export function drawParallel(section, plot) {
   const y = (axis, place) => axis.values.length > 1 ? BOTTOM - (place * (BOTTOM - TOP)) / (axis.values.length - 1) : (TOP + BOTTOM) / 2;
   const lines = plot.lines.map((line) => {
     const points = plot.axes.map((axis, at) => `${x(at).toFixed(1)},${(y(axis, line.places[at]) + spread(line, at)).toFixed(1)}`);
-    const path = make("path", { d: `M${points.join("L")}`, "data-trial": line.id });
+    const path = make("path", { d: `M${points.join("L")}`, "data-trial": line.number });
     path.style.setProperty("stroke", shade(line.rank));
     path.style.setProperty("stroke-width", line.rank > 0.97 ? "2.4" : "1.1");
     svg.append(path);
@@ -71,7 +71,7 @@ export function drawParallel(section, plot) {
 }
 
 // A little apart, always alike: lines through the same value do not hide each other.
-const spread = (line, at) => (((line.id * 7919 + at * 104729) % 17) - 8) * 0.7;
+const spread = (line, at) => (((line.number * 7919 + at * 104729) % 17) - 8) * 0.7;
 
 function shade(rank) {
   const strength = Math.round(100 * Math.pow(rank, 1.5));

@@ -95,7 +95,8 @@ async function drawFigures(section, plot) {
       where.dataset.listening = "yes";
       where.setAttribute("role", "group");
       where.on("plotly_click", ({ points }) => {
-        if (points[0]?.customdata) location.href = `/trials/${points[0].customdata}`;
+        const number = points[0]?.customdata;
+        if (number !== undefined) location.href = `/searches/${plots.dataset.search}/trials/${number}`;
       });
     }
     where.setAttribute("aria-label", `${section.querySelector("h2").textContent} ${figure.title}. ${plot.summary}`);

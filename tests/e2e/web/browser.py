@@ -23,7 +23,7 @@ INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 INSTALL = ".venv/bin/playwright install --with-deps chromium"
 PATIENCE_MS = 20_000
 GRAVE = ("serious", "critical")
-WIDE, NARROW = (1280, 900), (390, 844)
+WIDE, NARROW, SMALL = (1280, 900), (390, 844), (360, 740)
 
 
 @contextmanager

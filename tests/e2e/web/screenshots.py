@@ -25,7 +25,7 @@ BUDGET = {"trials": 60, "minutes": 2.0}
 def paths(made: Site, search: int) -> dict[str, str]:
     """Name of the picture → path of the page."""
     champion = made.client.champions().items[0].id
-    trial, other = (each.id for each in made.client.trials(search, sort="rank", limit=2).items)
+    trial, other = (each.number for each in made.client.trials(search, sort="rank", limit=2).items)
     return {
         "searches": "/",
         "start": "/start?family=sdpa",
@@ -35,8 +35,8 @@ def paths(made: Site, search: int) -> dict[str, str]:
         "champions": "/champions",
         "champion": f"/champions/{champion}",
         "rollback": f"/champions/{champion}/rollback",
-        "trial": f"/trials/{trial}",
-        "compare": f"/compare?left={trial}&right={other}",
+        "trial": f"/searches/{search}/trials/{trial}",
+        "compare": f"/compare?left={search}.{trial}&right={search}.{other}",
         "plots": f"/searches/{search}/plots",
         "workers": "/workers",
         "families": "/families",

@@ -3,13 +3,20 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.web.browser import NARROW, WIDE, assert_accessible, reading
+from tests.e2e.web.browser import SMALL, WIDE, assert_accessible, reading
 from tests.e2e.web.site import Site
+
+SIDEWAYS = """
+[...document.querySelectorAll(".scroll:has(table):not(.code)")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
+  .map((each) => each.getAttribute("aria-label") ?? each.id)
+"""
+"""Tables, other than of code, that a reader would have to push aside to see all of."""
 
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (NARROW, True)], ids=["wide-light", "narrow-dark"])
+@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (SMALL, True)], ids=["wide-light", "small-dark"])
 def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[int, int], dark: bool) -> None:
     with reading(browser, site.url, size=size, dark=dark) as page:
         for name in ("Searches", "Champions", "Workers", "Families"):
@@ -17,12 +24,19 @@ def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[i
             page.get_by_role("navigation").get_by_role("link", name=name).click()
             expect(page.get_by_role("heading", level=1)).to_have_text(name)
             assert_accessible(page)
+        trials = site.client.trials(site.measured, sort="rank", limit=2).items
+        left, right = (f"{each.search_id}.{each.number}" for each in trials)
         (champion,) = (each for each in site.client.champions().items if each.search_id == site.measured)
         contest = page.goto("/champions") and page.locator(f"tr:has(a[href='/champions/{champion.id}']) th a")
         for path in (
             f"/searches/{site.measured}",
             f"/searches/{site.recorded}",
             str(contest and contest.get_attribute("href")),
+            f"/champions/{champion.id}",
+            f"/searches/{site.measured}/trials/{trials[0].number}",
+            f"/compare?left={left}&right={right}",
+            "/workers",
+            "/",
             "/start?family=saxpy",
             "/families/sdpa",
         ):
@@ -30,3 +44,5 @@ def test_every_page_is_for_everybody(site: Site, browser: Browser, size: tuple[i
             assert_accessible(page)
             overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert overflow <= 0, f"{path} is {overflow} px too wide"
+            hidden = page.evaluate(SIDEWAYS)
+            assert size == WIDE or hidden == [], f"{path} hides something of {hidden} from a phone"

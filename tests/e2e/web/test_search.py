@@ -1,7 +1,7 @@
 """From the form to the ranking: start a search on the real CPU, watch it, sort and filter, send the link."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.web.browser import assert_accessible
 from tests.e2e.web.site import Site
@@ -69,3 +69,41 @@ def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
     page.keyboard.press("k")
     page.keyboard.press("Enter")
     page.wait_for_url("**/trials/*")
+
+
+def test_two_trials_are_ticked_and_compared(site: Site, page: Page) -> None:
+    page.goto(f"/searches/{site.recorded}?sort=number")
+    boxes = page.get_by_role("checkbox", name="Compare trial")
+    places = [str(box.get_attribute("value")) for box in boxes.all()[:3]]
+    for box in boxes.all()[:3]:
+        box.check()
+    expect(boxes.first).not_to_be_checked()  # the third one took its place
+    page.get_by_label("Sort").select_option("-number")
+    page.wait_for_url("**sort=-number*")
+    page.get_by_role("button", name=f"Compare {places[1]} and {places[2]}").click()
+    page.wait_for_url(f"**/compare?left={places[1]}&right={places[2]}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Two trials compared")
+    page.goto(f"/searches/{site.recorded}")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(boxes.first).to_be_checked()
+    page.keyboard.press("c")  # one is too few, and the service says so
+    page.wait_for_url("**/compare?trial=*")
+    expect(page.locator("main")).to_contain_text("tick two trials to compare: 1 trial ticked")
+
+
+def test_a_reader_without_scripts_sorts_and_compares(site: Site, browser: Browser) -> None:
+    context = browser.new_context(base_url=site.url, java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(f"/searches/{site.recorded}")
+        page.get_by_label("Sort").select_option("-rank")
+        page.get_by_role("button", name="Filter").click()
+        expect(page.locator("th[aria-sort]")).to_contain_text("Rank")
+        boxes = page.get_by_role("checkbox", name="Compare trial")
+        boxes.nth(0).check()
+        boxes.nth(1).check()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Two trials compared")
+    finally:
+        context.close()

@@ -1,0 +1,58 @@
+"""A trial as people name it: by its search and its number there, ``3.57`` for trial 57 of search 3."""
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db.archive import Archive
+from db.genealogy import Genealogy
+from evo.errors import InvalidInput
+from evo.view import TrialView
+
+FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a trial stands; its row in the database is nobody's business."""
+
+    search: int
+    number: int
+
+    @classmethod
+    def of(cls, trial: TrialView) -> "Place":
+        return cls(search=trial.search_id, number=trial.number)
+
+    def __str__(self) -> str:
+        return f"{self.search}.{self.number}"
+
+    @property
+    def path(self) -> str:
+        """Of its page."""
+        return f"/searches/{self.search}/trials/{self.number}"
+
+    def row(self, session: Session) -> int:
+        """Its id in the database.
+
+        Raises:
+            NotFound: there is no such trial.
+        """
+        return Genealogy(session, self.search).numbered(self.number).id
+
+
+def place_of(session: Session, field: str, given: str, search: int | None) -> Place:
+    """The trial that an address names: ``3.57``, a number where the search is given, too, or an id of old links.
+
+    Raises:
+        InvalidInput: it is none of these.
+        NotFound: no trial has this id.
+    """
+    match = FORM.fullmatch(given.strip())
+    if match is None:
+        raise InvalidInput(field, "name a trial by its search and its number there, e.g. 3.57 for trial 57 of search 3")
+    named, number = match.groups()
+    if named or search is not None:
+        return Place(search=int(named or search or 0), number=int(number))
+    row = Archive(session).trial(int(number))
+    return Place(search=row.search_id, number=row.number)

@@ -1,0 +1,1 @@
+../sdpa/naive.cu

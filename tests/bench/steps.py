@@ -1,0 +1,52 @@
+"""The steps of a family's ``ladder.toml``: a config, changed step by step."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evo.errors import NotFound
+from evo.trial import Config
+from templates.registry import Package
+
+FILE = "ladder.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step.
+
+    Attributes:
+        change: what is another than in `before`.
+        before: the name of the step it is compared with; None for the first.
+        aside: the next step does not build on it.
+        on_l4_us: what a kernel written by hand at this stage took on an L4, where the notes say so.
+    """
+
+    name: str
+    change: Config
+    config: Config
+    before: str | None = None
+    aside: bool = False
+    on_l4_us: float | None = None
+
+
+def steps(package: Package) -> tuple[Step, ...]:
+    """In order.
+
+    Raises:
+        NotFound: the family has none.
+    """
+    if FILE not in package.files:
+        raise NotFound(f"{package.family.name} has no {FILE} that says what its steps are")
+    return tuple(_steps(tomllib.loads(package.files[FILE].decode("utf-8"))["steps"]))
+
+
+def _steps(entries: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+    config: Config = {}
+    before: str | None = None
+    for entry in entries:
+        step = Step(**entry, config={**config, **entry["change"]}, before=before)
+        if not step.aside:
+            config, before = step.config, step.name
+        yield step

@@ -1,0 +1,111 @@
+"""The addresses of the pages: people name trials by their numbers, and what a page does not know it says so."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from api.web.pages import PAGES
+from tests.integration.serving import served
+from tests.integration.stage import Stage
+from tests.integration.test_api_pages import text_of
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Two finished searches: numbers and ids differ in both."""
+    stage = Stage(tmp_path_factory.mktemp("addresses") / "evo.db", lease_s=1e9)
+    for problem in ("N=64", "N=32"):
+        stage.submit(problem=problem, budget={"trials": 4})
+        list(stage.play())
+    yield stage
+    stage.database.close()
+
+
+@pytest.fixture(scope="module")
+def page(stage: Stage) -> Iterator[httpx.Client]:
+    with served(stage.location) as url, httpx.Client(base_url=url, timeout=60) as client:  # type: ignore[arg-type]
+        yield client
+
+
+def routes() -> list[str]:
+    """An address of every page that can be asked for."""
+    gets = [route for page in PAGES for route in page.router.routes if isinstance(route, APIRoute)]
+    places = {"search_id": "2", "champion_id": "1", "trial_id": "1", "number": "1", "name": "toy", "version": "1"}
+    others = {"digest": "0" * 64, "filename": "x"}
+    return [route.path.format(**places, **others) for route in gets if route.methods == {"GET"}]
+
+
+def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> None:
+    for path in routes():
+        refused = page.get(path, params={"familly": "zz"})
+        assert refused.status_code == 422, path
+        text = text_of(refused.text)
+        assert "familly: there is no `familly`" in text
+        assert "arameters of this page: " in text
+        assert f'<a href="{path}">' in refused.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/champions?familly=toy", 422, "did you mean `family`?"),
+        ("/champions?sort=bogus", 422, "sort: Input should be 'newest', 'oldest' or 'fastest'"),
+        ("/champions?problem=N", 422, "problem"),
+        ("/champions?family=nobody", 200, "No champion matches"),
+        ("/?state=sleeping", 422, "state: Input should be"),
+        ("/?cursor=x", 422, "is not one of this list"),
+        ("/?text=nothing+like+it", 200, "No search matches"),
+        ("/searches/1?sort=bogus", 200, "sort: there is no `bogus`"),
+        ("/searches/1?outcome=bogus", 422, "outcome.0: Input should be"),
+        ("/searches/1?page=0", 422, "page: Input should be greater"),
+        ("/searches/1/trials/1?against=next", 422, "against: is neither"),
+        ("/searches/1/trials/99", 404, "search 1 has no trial 99"),
+        ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),
+        ("/start?family=toi", 422, "did you mean `toy`?"),
+        ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
+        ("/compare?left=1.1&right=best", 422, "right: name a trial by its search and its number"),
+        ("/compare?left=1.1", 422, "right: name a trial"),
+        ("/compare?left=1.1&right=1.99", 404, "search 1 has no trial 99"),
+    ],
+)
+def test_what_an_address_asks_for_in_vain_is_said(page: httpx.Client, path: str, status: int, words: str) -> None:
+    answer = page.get(path)
+    assert answer.status_code == status
+    assert words in text_of(answer.text).replace("&#39;", "'")
+
+
+def test_a_trial_has_one_address_and_the_old_ones_lead_there(stage: Stage, page: httpx.Client) -> None:
+    trial = stage.trials(2)[3]
+    assert trial.id != trial.number
+    old = page.get(f"/trials/{trial.id}?view=split")
+    assert (old.status_code, old.headers["location"]) == (303, "/searches/2/trials/3?view=split")
+    assert "Trial 3" in text_of(page.get("/searches/2/trials/3").text)
+    assert page.get("/api/v1/searches/2/trials/3").json() == page.get(f"/api/v1/trials/{trial.id}").json()
+    assert page.get("/api/v1/searches/2/trials/99").status_code == 404
+    other = text_of(page.get("/searches/2/trials/3?against=1.2").text)
+    assert "Against trial 2 of search 1" in other
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["left=1.3&right=2.0", "trial=1.3&trial=2.0", "search=1&left=3&right=2.0", "left={ids[0]}&right={ids[1]}"],
+)
+def test_two_trials_are_named_by_search_and_number(stage: Stage, page: httpx.Client, given: str) -> None:
+    ids = [stage.trials(1)[3].id, stage.trials(2)[0].id]
+    answer = page.get(f"/compare?{given.format(ids=ids)}&view=unified", follow_redirects=True)
+    assert answer.url.query == b"left=1.3&right=2.0&view=unified"
+    text = text_of(answer.text)
+    assert "Left: trial 3 search 1" in text
+    assert "Right: trial 0 search 2" in text
+
+
+def test_searches_and_champions_are_filtered_as_over_rest(page: httpx.Client) -> None:
+    both = text_of(page.get("/?state=finished&sort=oldest").text)
+    assert both.index("N=64") < both.index("N=32")
+    assert "N=64" not in text_of(page.get("/?text=N%3D32").text)
+    assert "No search matches" in text_of(page.get("/?archived=true").text)
+    champions = text_of(page.get("/champions?problem=N%3D64&sort=fastest&family=toy").text)
+    assert "N=64" in champions
+    assert "N=32" not in champions

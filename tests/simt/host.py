@@ -1,0 +1,93 @@
+"""Renders a CUDA kernel with stand-ins for PTX, compiles it for the host, and runs it."""
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.device import Device
+from evo.family import Operand
+from evo.objective import Objective
+from evo.problem import Problem
+from evo.trial import Config
+from templates.registry import Package
+from templates.render import render
+from workers.compile import Launch
+from workers.devices import Argument
+from workers.devices.memory import HostBuffers
+
+HERE = Path(__file__).parent
+STAND_INS = {"include/ptx.cuh": HERE / "ptx.cuh", "wmma.cuh": HERE / "wmma.cuh"}
+ENTRY = """
+extern "C" const char* run(
+    void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool eager) {
+    return simt::run([] { simt::call(ENTRY); }, arguments, grid, block, bytes, descending, eager);
+}
+"""
+ORDERS = ((False, False), (True, True))
+"""(last thread first, copies at once): what runs ahead of whom differs most between these two."""
+
+
+def compiler() -> str | None:
+    return shutil.which("g++")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostKernel:
+    """A config of a CUDA family for one problem, callable without a GPU."""
+
+    operands: tuple[Operand, ...]
+    launch: Launch
+    function: Any
+
+    def __call__(
+        self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
+    ) -> NDArray[Any]:
+        """The output.
+
+        Raises:
+            AssertionError: a thread did what no GPU bears, or damaged memory that is not its own.
+        """
+        arguments = [
+            Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in self.operands
+        ]
+        buffers = HostBuffers(arguments, dict(inputs))
+        pointers = (ctypes.c_void_p * len(arguments))(*(each.value for each in buffers.call_arguments))
+        grid, block = ((ctypes.c_uint * 3)(*size) for size in (self.launch.grid, self.launch.block))
+        fault = self.function(pointers, grid, block, self.launch.shared_memory_bytes, descending, eager)
+        assert not fault, fault.decode()
+        assert buffers.damage() is None
+        return buffers.read("out")
+
+
+def build(package: Package, config: Config, problem: Problem, device: Device, folder: Path) -> HostKernel:
+    """Compile one config with g++.
+
+    Raises:
+        AssertionError: it does not compile; the message is the compiler's.
+    """
+    candidate = package.family.candidate(config, problem, device, Objective())
+    files = {name: STAND_INS[name].read_bytes() if name in STAND_INS else text for name, text in package.files.items()}
+    text = render(replace(package, files=files), "cuda", config, problem, candidate.derived)
+    text += ENTRY.replace("ENTRY", package.family.implementation("cuda").entry)
+    path = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    path.with_suffix(".cpp").write_text(text, encoding="utf-8")
+    command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", f"{path}.so", f"{path}.cpp"]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0, made.stderr[:4000]
+    function = ctypes.CDLL(f"{path}.so").run
+    function.restype = ctypes.c_char_p
+    assert candidate.launch is not None
+    return HostKernel(operands=candidate.operands, launch=Launch(**vars(candidate.launch)), function=function)
+
+
+def error(out: NDArray[Any], exact: NDArray[Any]) -> float:
+    """Relative L2, NaN where one is."""
+    return float(np.linalg.norm(out.astype(np.float64) - exact) / np.linalg.norm(exact))

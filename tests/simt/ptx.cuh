@@ -1,0 +1,375 @@
+// Stands in for templates/include/ptx.cuh: the same names, carried out on the host. Each CUDA thread is a fiber that
+// runs until it has to wait for others, and a warp as far ahead of other warps as barriers allow. Hence a missing
+// barrier shows: in one order or the other, somebody reads what nobody has written yet. What a lane holds of a matrix
+// follows the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". Asynchronous copies are carried out at the
+// last moment allowed, or at the first one; shared memory begins as NaN.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#define __device__
+#define __host__
+#define __global__
+#define __shared__
+#define __align__(bytes)
+#define __launch_bounds__(...)
+#define __maxnreg__(count)
+#define __forceinline__ inline
+
+typedef unsigned int u32;
+typedef unsigned short u16;
+struct alignas(8) uint2 { u32 x, y; };
+struct alignas(16) uint4 { u32 x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct Index { u32 x = 0, y = 0, z = 0; };
+using std::max;
+using std::min;
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int largest(int a, int b) { return a > b ? a : b; }
+inline float2 make_float2(float x, float y) { return float2{x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+
+alignas(1024) unsigned char memory[256 << 10];
+Index threadIdx, blockIdx, blockDim, gridDim;
+
+// --- fibers -----------------------------------------------------------------------------------------------------
+
+namespace simt {
+
+struct Copy { void* to; const void* from; int bytes; bool inside; };
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
+    bool done;
+    const u32* awaited;  // runs again once this number is another than it was
+    u32 was;
+    std::vector<Copy> open_group;
+    std::deque<std::vector<Copy>> groups;
+    static constexpr int STACK_BYTES = 256 << 10;
+};
+
+struct Meeting { u32 past = 0; int present = 0; void* given[32]; };
+
+struct Barrier { u32 past = 0, expected = 0, pending = 0; };
+
+std::vector<Fiber> fibers;
+ucontext_t scheduler;
+int current, shared_bytes;
+bool eager;
+char fault_text[200];
+Meeting warps[32], places[16];
+std::map<u32, Barrier> barriers;
+
+inline void fault(const char* what, u32 where) {
+    if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
+}
+
+inline void pause(const u32& number, u32 was) {
+    Fiber& fiber = fibers[current];
+    fiber.awaited = &number;
+    fiber.was = was;
+    swapcontext(&fiber.context, &scheduler);
+}
+
+// Everybody hands in something; the last one acts for all.
+template <class Act>
+void gather(Meeting& meeting, int size, int place, void* mine, Act act) {
+    if (place < 32) meeting.given[place] = mine;
+    if (++meeting.present < size) return pause(meeting.past, meeting.past);
+    act(meeting.given);
+    meeting.present = 0;
+    ++meeting.past;
+}
+
+inline int lane() { return current % 32; }
+
+template <class Mine, class Act>
+void warp(Mine& mine, Act act) {
+    gather(warps[current / 32], 32, lane(), &mine, [&](void** given) {
+        Mine* all[32];
+        for (int i = 0; i < 32; ++i) all[i] = static_cast<Mine*>(given[i]);
+        act(all);
+    });
+}
+
+inline void carry_out(const std::vector<Copy>& copies) {
+    for (const Copy& copy : copies)
+        copy.inside ? std::memcpy(copy.to, copy.from, copy.bytes) : std::memset(copy.to, 0, copy.bytes);
+}
+
+inline void* at(u32 address, u32 bytes, u32 alignment) {
+    if (address % alignment) fault("misaligned shared memory address", address);
+    if (address + bytes > u32(shared_bytes)) fault("shared memory address out of bounds", address);
+    return memory + address % (sizeof memory - 4096);
+}
+
+inline float widened(u16 bits) {
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return float(half);
+}
+
+inline u16 narrowed(float x) {
+    const _Float16 half = _Float16(x);
+    u16 bits;
+    std::memcpy(&bits, &half, 2);
+    return bits;
+}
+
+inline float half_of(u32 pair, int i) { return widened(u16(pair >> 16 * i)); }
+
+void (*body)();
+
+inline void begin() {
+    body();
+    fibers[current].done = true;
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void resume(int index) {
+    current = index;
+    threadIdx = Index{u32(index) % blockDim.x, u32(index) / blockDim.x, 0};
+    fibers[index].awaited = nullptr;
+    swapcontext(&scheduler, &fibers[index].context);
+}
+
+// Whoever of a warp can, runs until it has to wait. False: nobody could.
+inline bool advance(int warp, bool descending) {
+    const int first = warp * 32, count = min(32, int(fibers.size()) - first);
+    bool moved = false;
+    for (int i = 0; i < count; ++i) {
+        const int index = first + (descending ? count - 1 - i : i);
+        const Fiber& fiber = fibers[index];
+        if (fiber.done || (fiber.awaited && *fiber.awaited == fiber.was)) continue;
+        resume(index);
+        moved = true;
+    }
+    return moved;
+}
+
+// Each warp runs as far ahead of the others as it may, the first one first or the last one first.
+inline void run_block(bool descending) {
+    std::memset(memory, 0xff, sizeof memory);
+    barriers.clear();
+    for (Fiber& fiber : fibers) {
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = Fiber::STACK_BYTES;
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, begin, 0);
+        fiber.done = false;
+        fiber.awaited = nullptr;
+    }
+    const int warp_count = (int(fibers.size()) + 31) / 32;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < warp_count; ++i)
+            while (advance(descending ? warp_count - 1 - i : i, descending)) moved = true;
+    }
+    for (Fiber& fiber : fibers) {
+        if (!fiber.done) fault("waits for ever", blockIdx.x);
+        for (const std::vector<Copy>& group : fiber.groups)
+            if (!group.empty() && !eager) fault("ends before its copies do", blockIdx.x);
+        fiber.open_group.clear();
+        fiber.groups.clear();
+    }
+    for (int i = 0; i < 4096; ++i)
+        if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
+}
+
+void** pointers;
+
+template <class... A, std::size_t... I>
+void call(void (*kernel)(A...), std::index_sequence<I...>) {
+    kernel(static_cast<A>(pointers[I])...);
+}
+
+template <class... A>
+void call(void (*kernel)(A...)) { call(kernel, std::index_sequence_for<A...>()); }
+
+// Empty when all went well.
+inline const char* run(
+    void (*kernel)(), void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool at_once) {
+    body = kernel;
+    pointers = arguments;
+    eager = at_once;
+    shared_bytes = bytes;
+    fault_text[0] = 0;
+    gridDim = Index{grid[0], grid[1], grid[2]};
+    blockDim = Index{block[0], block[1], block[2]};
+    fibers.resize(block[0] * block[1]);
+    for (Meeting& meeting : warps) meeting = Meeting();
+    for (Meeting& meeting : places) meeting = Meeting();
+    for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < grid[0] && !fault_text[0]; ++blockIdx.x) run_block(descending);
+    return fault_text;
+}
+
+}  // namespace simt
+
+// --- what CUDA C++ has by itself --------------------------------------------------------------------------------
+
+template <int THREADS, int PLACE = 1>
+void meet() { simt::gather(simt::places[PLACE], THREADS, 32, nullptr, [](void**) {}); }
+
+inline void __syncthreads() {
+    simt::gather(simt::places[0], int(simt::fibers.size()), 32, nullptr, [](void**) {});
+}
+
+inline void __syncwarp() {
+    int nothing = 0;
+    simt::warp(nothing, [](int**) {});
+}
+
+inline float __shfl_xor_sync(u32, float x, int mask) {
+    struct Mine { float given, got; int from; } mine{x, 0, simt::lane() ^ mask};
+    simt::warp(mine, [](Mine** all) { for (int i = 0; i < 32; ++i) all[i]->got = all[all[i]->from]->given; });
+    return mine.got;
+}
+
+inline bool __any_sync(u32, bool x) {
+    bool mine = x;
+    simt::warp(mine, [](bool** all) {
+        bool any = false;
+        for (int i = 0; i < 32; ++i) any |= *all[i];
+        for (int i = 0; i < 32; ++i) *all[i] = any;
+    });
+    return mine;
+}
+
+template <class Number>
+Number atomicAdd(Number* number, Number more) { return std::exchange(*number, *number + more); }
+inline void __threadfence() {}
+inline float __fdividef(float a, float b) { return a / b; }
+
+inline u32 shared_address(const void* pointer) { return u32(static_cast<const unsigned char*>(pointer) - memory); }
+
+// --- tensor cores -----------------------------------------------------------------------------------------------
+
+namespace simt {
+
+inline void load_matrices(u32 (&r)[4], u32 address, bool transposed) {
+    struct Mine { u32 address; u32* r; bool transposed; } mine{address, r, transposed};
+    warp(mine, [](Mine** all) {
+        for (int matrix = 0; matrix < 4; ++matrix) {
+            u16 rows[8][8];
+            for (int row = 0; row < 8; ++row) std::memcpy(rows[row], at(all[matrix * 8 + row]->address, 16, 16), 16);
+            for (int i = 0; i < 32; ++i) {
+                const int major = i / 4, minor = i % 4 * 2;
+                all[i]->r[matrix] = all[i]->transposed ? rows[minor][major] | u32(rows[minor + 1][major]) << 16
+                                                       : rows[major][minor] | u32(rows[major][minor + 1]) << 16;
+            }
+        }
+    });
+}
+
+}  // namespace simt
+
+inline void ldmatrix(u32 (&r)[4], u32 address) { simt::load_matrices(r, address, false); }
+inline void ldmatrix_transposed(u32 (&r)[4], u32 address) { simt::load_matrices(r, address, true); }
+
+inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
+    struct Mine { u32 address, r[4]; };
+    Mine mine{address, a, b, c, d};
+    simt::warp(mine, [](Mine** all) {
+        for (int matrix = 0; matrix < 4; ++matrix)
+            for (int i = 0; i < 32; ++i) {
+                char* const row = static_cast<char*>(simt::at(all[matrix * 8 + i / 4]->address, 16, 16));
+                std::memcpy(row + i % 4 * 4, &all[i]->r[matrix], 4);
+            }
+    });
+}
+
+inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    struct Mine { float* d; const u32* a; u32 b[2]; const float* c; };
+    Mine mine{d, a, b0, b1, c};
+    simt::warp(mine, [](Mine** all) {
+        float left[16][16], right[16][8];
+        for (int i = 0; i < 32; ++i) {
+            const int group = i / 4, place = i % 4 * 2;
+            for (int e = 0; e < 2; ++e) {
+                for (int r = 0; r < 4; ++r)
+                    left[group + r % 2 * 8][place + r / 2 * 8 + e] = simt::half_of(all[i]->a[r], e);
+                for (int r = 0; r < 2; ++r) right[place + r * 8 + e][group] = simt::half_of(all[i]->b[r], e);
+            }
+        }
+        for (int i = 0; i < 32; ++i)
+            for (int r = 0; r < 4; ++r) {
+                const int row = i / 4 + r / 2 * 8, column = i % 4 * 2 + r % 2;
+                float sum = all[i]->c[r];
+                for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][column];
+                all[i]->d[r] = sum;
+            }
+    });
+}
+
+// --- numbers ----------------------------------------------------------------------------------------------------
+
+inline u32 pack_halves(float low, float high) { return simt::narrowed(low) | u32(simt::narrowed(high)) << 16; }
+inline float2 unpack_halves(u32 pair) { return float2{simt::half_of(pair, 0), simt::half_of(pair, 1)}; }
+inline float exp2_approximate(float x) { return exp2f(x); }
+
+// --- asynchronous copies ----------------------------------------------------------------------------------------
+
+template <int BYTES, int L2_PREFETCH>
+void copy_async(u32 shared, const void* global, bool inside) {
+    if (reinterpret_cast<std::size_t>(global) % BYTES) simt::fault("misaligned global memory address", BYTES);
+    const simt::Copy copy{simt::at(shared, BYTES, BYTES), global, BYTES, inside};
+    auto& group = simt::fibers[simt::current].open_group;
+    group.push_back(copy);
+    if (simt::eager) simt::carry_out(group), group.pop_back();
+}
+
+inline void commit_copies() {
+    simt::Fiber& fiber = simt::fibers[simt::current];
+    fiber.groups.push_back(std::move(fiber.open_group));
+    fiber.open_group.clear();
+}
+
+template <int PENDING>
+void await_copies() {
+    auto& groups = simt::fibers[simt::current].groups;
+    for (; groups.size() > PENDING; groups.pop_front()) simt::carry_out(groups.front());
+}
+
+// --- barriers ---------------------------------------------------------------------------------------------------
+
+inline void barrier_init(u32 barrier, int arrivals) {
+    simt::at(barrier, 8, 8);
+    simt::barriers[barrier] = simt::Barrier{0, u32(arrivals), u32(arrivals)};
+}
+
+inline void barrier_arrive(u32 barrier) {
+    simt::Barrier& state = simt::barriers[barrier];
+    if (!state.expected) simt::fault("a barrier that nobody made", barrier);
+    if (--state.pending) return;
+    state.pending = state.expected;
+    ++state.past;
+}
+
+inline void barrier_arrive_after_copies(u32 barrier) {
+    simt::Fiber& fiber = simt::fibers[simt::current];
+    await_copies<0>();
+    simt::carry_out(fiber.open_group);
+    fiber.open_group.clear();
+    barrier_arrive(barrier);
+}
+
+inline void barrier_await(u32 barrier, u32 parity) {
+    simt::Barrier& state = simt::barriers[barrier];
+    while (state.past % 2 == parity) simt::pause(state.past, state.past);
+}
+
+inline void await_previous_launch() {}
+inline void allow_next_launch() {}

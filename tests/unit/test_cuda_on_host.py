@@ -1,0 +1,101 @@
+"""What the CUDA kernels of attention compute, without a GPU: their threads run on the host, one after the other.
+
+No proof of what a GPU does; but it finds a wrong index, a missing barrier, a copy nobody waits for, an address out of
+bounds or misaligned, and whoever relies on what a WMMA fragment holds where.
+"""
+
+import importlib.util
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from evo.objective import Objective
+from evo.problem import Problem
+from evo.trial import Config
+from templates.registry import Package, find
+from tests.bench.steps import steps
+from tests.simt.host import ORDERS, HostKernel, build, compiler, error
+from workers.devices.cuda_models import known
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
+
+DEVICE = known("sm_90")
+TOLERANCE = 1e-3
+CAUSAL, PLAIN = "B=1,H=1,S=139,D=64,causal=true", "B=1,H=1,S=131,D=128"
+LADDER = (
+    ("a thread for each row", CAUSAL),
+    ("cp.async, two stages", CAUSAL),
+    ("P in the place of S", PLAIN),
+    ("XOR in place of padding", CAUSAL),
+    ("sum in registers", PLAIN),
+    ("three stages", CAUSAL),
+)
+SDPA = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}
+DIFFERENTLY = (
+    {"QK_AHEAD": True, "MERGE": "spread", "STORE": "stmatrix"},
+    {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
+)
+
+
+@cache
+def reference(package: Package) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", package.path / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def errors(kernel: HostKernel, package: Package, problem: Problem) -> list[float]:
+    """Relative L2, of two orders of the threads."""
+    inputs = reference(package).inputs(problem, "peaked", np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)["out"]
+    return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
+
+
+def ladder_config(name: str) -> Config:
+    return next(step.config for step in steps(find("sdpa_ladder")) if step.name == name)
+
+
+@pytest.mark.parametrize(("name", "text"), LADDER)
+def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> None:
+    package = find("sdpa_ladder")
+    problem = package.family.problem(text, "cuda")
+    kernel = build(package, ladder_config(name), problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers"])
+def test_attention_is_right(change: Config, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem("B=1,H=1,S=203,D=64,causal=true", "cuda")
+    default = package.family.space(problem, DEVICE, Objective()).default()
+    kernel = build(package, {**default, **SDPA, **change}, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+MISTAKES = (
+    ("kernel.cu.j2", "__syncthreads();\n        softmax", "softmax", "wrong"),
+    ("tiles.cuh.j2", "await_copies<largest(0, STAGES - 2)>();", "", "ends before its copies do"),
+    ("sum_tensor.cuh.j2", "lane / 16 * 8));\n            mma(", "lane / 16 * 4));\n            mma(", "misaligned"),
+)
+
+
+@pytest.mark.parametrize(("file", "text", "instead", "symptom"), MISTAKES)
+def test_mistakes_are_found(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
+    package = find("sdpa_ladder")
+    sound = package.files[file].decode()
+    assert text in sound
+    broken = replace(package, files={**package.files, file: sound.replace(text, instead).encode()})
+    problem = package.family.problem("B=1,H=1,S=70,D=64", "cuda")
+    kernel = build(broken, ladder_config("sum in registers"), problem, DEVICE, tmp_path)
+    try:
+        found = "right" if max(errors(kernel, package, problem)) < TOLERANCE else "wrong"
+    except AssertionError as fault:
+        found = str(fault)
+    assert symptom in found
