@@ -7,6 +7,7 @@ from typing import Any
 from db.models import FamilyRow, SearchRow
 from evo.family import Family
 from evo.space import Space
+from evo.target import aimed_at
 
 KEPT_SPACES = 8
 """Spaces kept in memory: listing the valid points of a large one takes a second."""
@@ -35,7 +36,8 @@ class Catalogue:
         key = (search.family.digest, search.problem_key, repr(search.device), search.objective.key)
         with self._lock:
             if (space := self._spaces.get(key)) is None:
-                space = family.space(search.problem, search.device, search.objective)
+                device = aimed_at(search.device, search.objective)
+                space = family.space(search.problem, device, search.objective)
                 while len(self._spaces) >= KEPT_SPACES:
                     del self._spaces[next(iter(self._spaces))]
                 self._spaces[key] = space

@@ -67,7 +67,12 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, *, ended: bool) -> bool:
-    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice."""
+    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice.
+
+    Never among estimates: nothing was run, so there is no evidence.
+    """
+    if active.terms.device.kind == "estimate":
+        return False
     if active.search.challenge_due(None, ended=ended) is None:
         return False
     return ended or active.unbeaten != _best(active)

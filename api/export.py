@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from db.columns import adapter
 from evo.explain import detail_text, first_lines
-from evo.outcome import Measured
+from evo.outcome import Estimated, Measured
 from evo.space import Tunable
 from evo.statistics import order_interval
 from evo.timing import Timing
@@ -64,7 +64,7 @@ def _before(trial: TrialView) -> list[object]:
 
 def _after(trial: TrialView) -> list[object]:
     outcome = trial.outcome
-    resources = outcome.resources if isinstance(outcome, Measured) else {}
+    resources = outcome.resources if isinstance(outcome, Measured | Estimated) else {}
     reason = "" if outcome is None or isinstance(outcome, Measured) else first_lines(detail_text(outcome), 1)
     return [
         *(resources.get(name) for name in FIGURES),

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterator
 
+from evo.device import DeviceKind
 from evo.errors import InvalidInput
 from evo.job import BaselineReport, ConfirmReport, EvaluateReport, Report
-from evo.outcome import Abandoned, Cancelled, Impossible, Measured, Pruned
+from evo.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Pruned
 from evo.timing import Timing
 
 
@@ -18,6 +19,8 @@ def check(report: Report) -> None:
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
         way_out = "give the lease back instead (POST /attempts/ID/release)"
         raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {way_out}")
+    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
+        _check_estimate(report.outcome)
     for where, timing in _timings(report):
         if not timing.samples_us:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
@@ -25,6 +28,23 @@ def check(report: Report) -> None:
             raise InvalidInput(f"{where}.samples_us", "every sample must be a finite number of microseconds above 0")
     if isinstance(report, ConfirmReport):
         _check_rounds(report)
+
+
+def _check_estimate(outcome: Estimated) -> None:
+    if not (math.isfinite(outcome.time_us) and outcome.time_us > 0):
+        raise InvalidInput("report.outcome.time_us", "an estimate must be a finite number of microseconds above 0")
+
+
+def check_kind(report: Report, kind: DeviceKind) -> None:
+    """Nothing, for a report that this kind of device can give: estimates and times never meet in one search.
+
+    Raises:
+        InvalidInput: names the field of the report.
+    """
+    if kind == "estimate" and any(_timings(report)):
+        raise InvalidInput("report", "nothing is timed in a search of estimates")
+    if kind != "estimate" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
+        raise InvalidInput("report.outcome.kind", "estimated: this search measures")
 
 
 def _check_rounds(report: ConfirmReport) -> None:

@@ -23,6 +23,7 @@ Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
+    "estimated",
     "pruned",
     "invalid_config",
     "compile_failed",

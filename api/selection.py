@@ -13,6 +13,7 @@ from db.selection import KEYS, Condition, Operator, Order, Selection
 from evo.errors import InvalidInput
 from evo.space import Tunable
 from evo.suggestion import unknown
+from evo.target import aimed_at
 from evo.trial import Value
 
 FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
@@ -22,7 +23,8 @@ FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
 def tunables_of(session: Session, catalogue: Catalogue, search_id: int) -> tuple[Tunable, ...]:
     """What the configs of a search consist of."""
     row = Archive(session).search(search_id)
-    return tuple(catalogue.family(row.family).implementation(row.device.kind).tunables)
+    kind = aimed_at(row.device, row.objective).kind
+    return tuple(catalogue.family(row.family).implementation(kind).tunables)
 
 
 def selection_of(

@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import update
 
 from api.active import ActiveSearch
+from api.plausibility import check_kind
 from api.turn import Turn
 from db.archive import Archive, Ended
 from db.champions import Champions, IncumbentChanged
@@ -38,6 +39,7 @@ def settle(turn: Turn, attempt: AttemptRow, report: Report, verdict: Verdict | N
     """
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
+    check_kind(report, turn.active.terms.device.kind)
     Leases(turn.session).end(attempt, "done", now=now, result=report)
     match report:
         case EvaluateReport():

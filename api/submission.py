@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from db.champions import Champions
 from db.fleet import Fleet
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
 from evo import strategy
-from evo.device import Device
+from evo.device import Device, DeviceKind
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family import Family
 from evo.objective import Objective
@@ -22,11 +23,12 @@ from evo.problem import problem_key
 from evo.roofline import Roofline, device_roofline
 from evo.space import Space
 from evo.strategy.base import Context
+from evo.target import aimed_at, compared_with, known
 from evo.trial import Config
 from evo.view import WarmStartView
 
-PREFERENCE = ("cuda", "cpu", "replay")
-"""Which kind of device ``auto`` takes, among those the family runs on and a worker offers."""
+PREFERENCE: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
+"""Which kind of device ``auto`` takes, among those the family runs on and a worker offers; never estimates."""
 
 MAX_WARM_STARTS = 5
 MAX_IMPORTED = 20
@@ -48,14 +50,17 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     family = catalogue.family(family_row)
     device = choose_device(family, request.device, request.device_uuid, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
-    problem = family.problem(request.problem, device.kind)
+    objective = aimed(request.objective, device)
+    problem = family.problem(request.problem, aimed_at(device, objective).kind)
+    for each in (device, aimed_at(device, objective)):
+        family.check_device(problem, each)
     row = SearchRow(
         family=family_row,
         problem=problem,
         problem_key=problem_key(problem),
         device=device,
         device_uuid=request.device_uuid,
-        objective=request.objective,
+        objective=objective,
         strategy=request.strategy,
         seed=request.seed,
         budget=request.budget,
@@ -86,14 +91,44 @@ def choose_device(family: Family, wanted: str, uuid: str | None, offered: Sequen
         InvalidInput: the family does not run on that kind.
         Conflict: nobody offers it.
     """
-    if wanted in PREFERENCE:
-        family.implementation(wanted)  # type: ignore[arg-type]
-    fitting = [row.device for row in offered if row.kind in family.implementations and uuid in {None, row.uuid}]
+    if wanted in (*PREFERENCE, "estimate"):
+        family.implementation(_runs_as(wanted))  # type: ignore[arg-type]
+    mine = [row.device for row in offered if uuid in {None, row.uuid}]
+    fitting = [device for device in mine if _runs_as(device.kind) in family.implementations]
     if wanted != "auto":
         fitting = [device for device in fitting if wanted.lower() in {device.kind, device.model.lower()}]
+    if wanted != "estimate":
+        fitting = [device for device in fitting if device.kind != "estimate"]
     if not fitting:
         raise Conflict(_nobody(family, wanted, uuid, offered))
-    return min(fitting, key=lambda device: PREFERENCE.index(device.kind))
+    return min(fitting, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
+
+
+def _runs_as(kind: str) -> str:
+    """The implementation that counts: estimates are of CUDA kernels."""
+    return "cuda" if kind == "estimate" else kind
+
+
+def aimed(objective: Objective, device: Device) -> Objective:
+    """The same with its target by the name of a model; a device aims at itself without a target.
+
+    Raises:
+        InvalidInput: no such target, one this kind of device cannot have, or none where one is needed.
+    """
+    if objective.target is None:
+        if device.kind == "estimate":
+            raise InvalidInput("objective.target", "is needed: an estimate is for a GPU, e.g. sm_89")
+        return objective
+    try:
+        target = known(objective.target)
+    except NotFound as error:
+        raise InvalidInput("objective.target", str(error)) from error
+    if device.kind not in ("cuda", "estimate"):
+        raise InvalidInput(
+            "objective.target",
+            f"is for GPUs, or for estimates without one; {device.model} is a device of kind {device.kind}",
+        )
+    return replace(objective, target=None if target.model == device.model else target.model)
 
 
 def _check_threads(objective: Objective, device: Device) -> None:
@@ -115,7 +150,7 @@ def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[Dev
 
 def _roofline(family: Family, row: SearchRow) -> Roofline | None:
     work = family.work(row.problem)
-    return None if work is None else device_roofline(row.device, work, row.objective)
+    return None if work is None else device_roofline(compared_with(row.device, row.objective), work, row.objective)
 
 
 def warm_starts(space: Space, search: SearchRow, champions: Sequence[ChampionRow]) -> list[Config]:

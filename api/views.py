@@ -25,6 +25,7 @@ from db.models import (
 )
 from evo.job import EvaluateReport
 from evo.roofline import Roofline
+from evo.target import place_text
 from evo.view import (
     AttemptView,
     BestView,
@@ -200,6 +201,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
         problem=row.problem,
         problem_key=row.problem_key,
         device_model=row.device_model,
+        place=place_text(row.device, row.objective),
         objective=row.objective,
         search_id=row.search_id,
         trial_number=row.trial_number,

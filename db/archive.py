@@ -22,7 +22,7 @@ BUNDLE = "bundle:"
 
 UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
 
-NO_FAILURE = ("measured", "pruned", "abandoned", "cancelled")
+NO_FAILURE = ("measured", "estimated", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
 
 

@@ -12,7 +12,9 @@ from evo.trial import Value
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
-WORDLESS = ("measured", "pruned", "impossible")
+RANKED: tuple[str, ...] = ("estimated", "measured")
+"""Outcomes that have a time to rank by; no search has both."""
+WORDLESS = (*RANKED, "pruned", "impossible")
 """Outcomes that hold samples and no words: a search for words leaves them out."""
 
 
@@ -53,12 +55,12 @@ class Selection:
     def plain(self) -> bool:
         """Whether a place in this order is a rank: the fastest first, and no measured trial left out."""
         order = self.order.key == "rank" and not self.order.descending
-        return order and set(self.outcomes) <= {"measured"} and not self.conditions and not self.text
+        return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
 
 def ranked_only(selection: Selection) -> bool:
-    """Whether only measured trials are wanted, by time: an index holds them in this order."""
-    return selection.order.key == "rank" and selection.outcomes == ("measured",)
+    """Whether only trials with a time are wanted, by it: an index holds them in this order."""
+    return selection.order.key == "rank" and bool(selection.outcomes) and set(selection.outcomes) <= set(RANKED)
 
 
 def key_of(order: Order) -> ColumnElement[Any]:
@@ -81,7 +83,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
         found = [TrialRow.search_id == selection.searches[0]]
     if ranked_only(selection):
         found.append(TrialRow.time_us.is_not(None))  # the same trials, and an index that is already in order
-    elif selection.outcomes:
+    if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]
     if selection.text:

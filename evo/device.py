@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-DeviceKind = Literal["cpu", "cuda", "replay"]
+DeviceKind = Literal["cpu", "cuda", "replay", "estimate"]
+"""``replay`` looks recorded results up; ``estimate`` compiles for a target and runs nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Device:
 
     Attributes:
         model: what must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
-        architecture: what the compiler targets: ``sm_89``, ``x86_64+avx512``, or a recording's digest.
+        architecture: what the compiler targets: ``sm_89``, ``x86_64+avx512``; of kinds that run nothing just a name.
         uuid: this very unit; one measuring process at a time holds its OS lock.
         limits: numbers that constraints may name, all in base units: ``cores``, ``simd_bytes``, ``l1_bytes``,
             ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …

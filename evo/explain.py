@@ -8,6 +8,7 @@ from evo.outcome import (
     CaseError,
     CompileFailed,
     Crashed,
+    Estimated,
     Impossible,
     InvalidConfig,
     LaunchFailed,
@@ -18,7 +19,7 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.wording import duration_text, significant, time_text
+from evo.wording import duration_text, percent_text, significant, time_text
 
 LOG_LINES = 12
 
@@ -29,6 +30,8 @@ def detail_text(outcome: Outcome) -> str:
     match outcome:
         case Measured():
             text = f"{time_text(outcome.timing.median_us)} (interquartile range {time_text(outcome.timing.iqr_us)})"
+        case Estimated():
+            text = _estimate(outcome)
         case Pruned():
             seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
             text = f"stopped early at {seen}, hopeless beside {limit}"
@@ -50,6 +53,18 @@ def detail_text(outcome: Outcome) -> str:
         case Cancelled():
             pass
     return text
+
+
+def _estimate(outcome: Estimated) -> str:
+    """What an estimate was made from, in one line."""
+    parts = {name: outcome.parts.get(name) for name in ("floor_us", "balance", "hiding", "spill_us")}
+    reasons = [
+        f"the roofline's floor is {time_text(parts['floor_us'])}",
+        f"blocks keep {percent_text(parts['balance'])} of the multiprocessors busy",
+        f"a warp is ready {percent_text(parts['hiding'])} of the time",
+        f"spills take {time_text(parts['spill_us'])}" if parts["spill_us"] else "nothing spills",
+    ]
+    return f"estimated, never run: {'; '.join(reasons)}"
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:

@@ -16,6 +16,8 @@ class Objective:
         threads: CPU threads a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
         accumulate: the accumulator's dtype, the accuracy class of the result.
+        target: a known GPU (`evo.target`) whose limits a config must keep and whose build the gates judge, where that
+            is not the device itself; of estimates, what they are for.
         deterministic: True refuses a kernel whose output differs between runs on the same input.
         protocol: version of the timing protocol.
     """
@@ -26,9 +28,11 @@ class Objective:
     accumulate: str = "float32"
     deterministic: bool = True
     protocol: int = PROTOCOL_VERSION
+    target: str | None = None
 
     @property
     def key(self) -> str:
         """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v1``."""
         order = "deterministic" if self.deterministic else "any-order"
-        return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}"
+        aim = "" if self.target is None else f",for={self.target}"
+        return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}{aim}"

@@ -46,6 +46,22 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Estimated:
+    """Compiled for a target and never run: neither its answers nor its time are known.
+
+    Attributes:
+        time_us: what `evo.estimate` makes of the figures; it ranks estimates of one problem and target, nothing else.
+        resources: of the build, as the compiler tells them.
+        parts: what the estimate was made from, by name.
+    """
+
+    time_us: float
+    resources: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    kind: Literal["estimated"] = "estimated"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pruned:
     """Correct but hopeless: stopped early, with the samples seen so far."""
 
@@ -141,6 +157,7 @@ class Cancelled:
 
 Outcome: TypeAlias = (
     Measured
+    | Estimated
     | Pruned
     | InvalidConfig
     | CompileFailed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from evo.outcome import Measured, Outcome
+from evo.outcome import Estimated, Measured, Outcome
 
 Value: TypeAlias = bool | int | float | str
 Config: TypeAlias = Mapping[str, Value]
@@ -39,5 +39,10 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Median of the ranking objective, or None for any outcome that is not a measurement."""
-        return self.outcome.timing.median_us if isinstance(self.outcome, Measured) else None
+        """What ranks: the median of a measurement, or in a search of estimates the estimate; None for all else."""
+        match self.outcome:
+            case Measured(timing=timing):
+                return timing.median_us
+            case Estimated(time_us=time_us):
+                return time_us
+        return None

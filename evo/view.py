@@ -13,6 +13,7 @@ from evo.outcome import Outcome
 from evo.policy import Policy
 from evo.promotion import Verdict
 from evo.search import Budget
+from evo.target import place_text
 from evo.timing import Timing
 from evo.trial import Config, Value
 
@@ -47,7 +48,11 @@ class RooflineView:
 
 @dataclass(frozen=True, kw_only=True)
 class ChampionView:
-    """A promoted trial with the evidence it rests on."""
+    """A promoted trial with the evidence it rests on.
+
+    Attributes:
+        place: where it was timed, and for which GPU its build was gated if that is another one; in words.
+    """
 
     id: int
     family: str
@@ -68,6 +73,7 @@ class ChampionView:
     replaces: int | None = None
     retired_at: datetime | None = None
     retired_reason: str | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +169,16 @@ class SearchView:
     cost: float | None = None
     warm_start: WarmStartView | None = None
     webhook: WebhookView | None = None
+
+    @property
+    def place(self) -> str:
+        """Where its times come from, in words."""
+        return place_text(self.device, self.objective)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its times are estimates: nothing is run."""
+        return self.device.kind == "estimate"
 
 
 @dataclass(frozen=True, kw_only=True)

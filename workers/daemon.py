@@ -21,6 +21,7 @@ from workers.admission import own_token
 from workers.claims import Office
 from workers.devices import driver
 from workers.ending import Ending
+from workers.estimator import Estimator
 from workers.families import Families
 from workers.held import Held
 from workers.identity import claim_identity
@@ -31,7 +32,7 @@ from workers.replay import Replay
 from workers.scratch import scratch, sweep_scratch
 from workers.slot import AWAY_S, LONGEST_AWAY_S, Slot
 
-KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
+KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay", "estimate")
 BEAT_S = 5.0
 """How often at least a worker says that it lives, and hears what was cancelled."""
 _TICK_S = 0.25
@@ -182,7 +183,10 @@ class Worker:
     def _performer(self, device: Device) -> Performer:
         if device.kind == "replay":
             return Replay(self._settings.replay_scale)
-        return Ladder(device.kind, self._settings.cache, self._folder / device.uuid)
+        cache, place = self._settings.cache, self._folder / device.uuid
+        if device.kind == "estimate":
+            return Estimator(driver("estimate").compiler(), cache, place)
+        return Ladder(device.kind, cache, place)
 
     def _guard(self, slot: Slot) -> None:
         """A slot's thread: its failure ends the worker, visibly."""

@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query
 
 from api.schemas import TrialState
+from db.selection import RANKED
 
 ALL = "all"
-DEFAULT_OUTCOMES: tuple[str, ...] = ("measured",)
+DEFAULT_OUTCOMES = RANKED
 MAX_PAGE = 10**6
 
 ORDERS: Mapping[str, str] = {
@@ -50,6 +51,11 @@ class Address:
     @property
     def filtered(self) -> bool:
         return bool(self.where.strip() or self.q.strip())
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it shows what is shown unless somebody asks for something else: the trials that have a time."""
+        return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
         """The same view of another page."""

@@ -16,7 +16,7 @@ from api.web.shelf import File, Shelf, Shelves
 from api.web.trial_sheet import Setting, settings_of, source_difference, timings_of
 from db.artefacts import Artefacts
 from evo.comparison import Comparison, compare
-from evo.outcome import Measured
+from evo.outcome import Estimated, Measured
 from evo.timing import Timing
 from evo.view import SearchView, TrialView
 
@@ -43,7 +43,8 @@ class Half:
 
     @property
     def resources(self) -> dict[str, float]:
-        return dict(self.trial.outcome.resources) if isinstance(self.trial.outcome, Measured) else {}
+        outcome = self.trial.outcome
+        return dict(outcome.resources) if isinstance(outcome, Measured | Estimated) else {}
 
 
 @dataclass(frozen=True, kw_only=True)

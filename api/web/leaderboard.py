@@ -12,7 +12,7 @@ from db.leaderboard import Leaderboard, Measurer
 from db.selection import KEYS
 from evo.errors import InvalidInput
 from evo.explain import detail_text, first_lines
-from evo.outcome import Measured
+from evo.outcome import Estimated, Measured
 from evo.space import Tunable
 from evo.statistics import Interval, order_interval
 from evo.timing import Timing
@@ -100,6 +100,11 @@ class Listing:
         names = [tunable.name for tunable in self.tunables if tunable.name not in KEYS]
         up, down = {name: f"{name}, up" for name in names}, {f"-{name}": f"{name}, down" for name in names}
         return {**ORDERS, **up, **down}
+
+    @property
+    def estimated(self) -> bool:
+        """Whether these times are estimates."""
+        return any(row.trial is not None and isinstance(row.trial.outcome, Estimated) for row in self.rows)
 
     @property
     def compared(self) -> bool:
@@ -201,7 +206,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config, rank: int | None,
         interval=order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None,
         standing=Standing.of(search, trial.time_us),
         chips=tuple(chips),
-        figures=_figures(outcome.resources) if isinstance(outcome, Measured) else (),
+        figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
         detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
         trial=trial,
         measurer=measurer,

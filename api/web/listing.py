@@ -12,7 +12,7 @@ from pygments.lexers import get_lexer_by_name
 MOST_LINES, MOST_CHARACTERS = 2000, 150_000
 """Of a longer text a page shows the beginning; the whole is a link away."""
 
-LANGUAGES = {"cpu": "c", "cuda": "cuda", "replay": "text"}
+LANGUAGES = {"cpu": "c", "cuda": "cuda", "replay": "text", "estimate": "cuda"}
 """What a kernel's source is written in, by kind of device."""
 
 

@@ -17,7 +17,7 @@ from db.genealogy import Genealogy
 from evo.errors import InvalidInput, NotFound
 from evo.job import ConfirmReport
 from evo.objective import Objective
-from evo.outcome import CaseError, Impossible, Measured, Outcome, Pruned, WrongAnswer
+from evo.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
 from evo.promotion import Verdict
 from evo.timing import Timing
 from evo.trial import Config, Value
@@ -89,7 +89,8 @@ class Sheet:
 
     @property
     def resources(self) -> Mapping[str, float]:
-        return self.trial.outcome.resources if isinstance(self.trial.outcome, Measured) else {}
+        outcome = self.trial.outcome
+        return outcome.resources if isinstance(outcome, Measured | Estimated) else {}
 
     @property
     def speedup(self) -> float | None:
@@ -128,7 +129,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
         trial=trial,
         search=search,
         rank=genealogy.rank(genealogy.numbered(trial.number)),
-        measured=search.counts.get("measured", 0),
+        measured=search.counts.get("estimated" if search.estimated else "measured", 0),
         shelf=shelf,
         drawings={
             cache: drawn

@@ -8,6 +8,7 @@ from evo import wording
 
 SIGNS: Mapping[str, str] = {
     "measured": "✓",
+    "estimated": "≈",
     "pruned": "↘",
     "pending": "…",
     "abandoned": "?",
@@ -17,6 +18,7 @@ SIGNS: Mapping[str, str] = {
 
 TONES: Mapping[str, str] = {
     "measured": "good",
+    "estimated": "accent",
     "pruned": "warn",
     "pending": "accent",
     "abandoned": "quiet",

@@ -142,6 +142,6 @@ def _list(champions: "Iterable[ChampionView]") -> None:
         verdict, over = each.verdict, "–"
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
             over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
-        cells = (each.family, each.problem_key, each.device_model, time_text(each.time_us), over)
+        cells = (each.family, each.problem_key, each.place, time_text(each.time_us), over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
     console().print(rows if rows.row_count else "No champions here yet: a search promotes them.")

@@ -52,15 +52,29 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
 
 def require_compiler(family: Family, wanted: str) -> None:
-    """Whether this machine could offer a CPU at all, where the family would run on one.
+    """Whether this machine could offer what is wanted at all, where the family would run on it.
 
     Raises:
-        EvoError: it has no C compiler that works; names the ways out.
+        EvoError: it has no compiler that works, or no GPU that can be used; names the ways out.
     """
     from workers.compile.cc import CCompiler, find_compiler
+    from workers.compile.nvrtc import NvrtcCompiler
 
-    if "cpu" in family.implementations and wanted in ("auto", "cpu"):
+    runs_on = family.implementations
+    if wanted == "estimate":
+        NvrtcCompiler()
+    if "cuda" in runs_on and (wanted == "cuda" or (wanted == "auto" and "cpu" not in runs_on)):
+        _require_gpu()
+    if "cpu" in runs_on and wanted in ("auto", "cpu"):
         CCompiler(find_compiler()).product  # noqa: B018 - asking is the check
+
+
+def _require_gpu() -> None:
+    from workers.devices.cuda import DRIVER
+
+    _, obstacle = DRIVER.look()
+    if obstacle is not None:
+        raise NotFound(f"no GPU can be used: {obstacle}")
 
 
 def _is(device: Device, wanted: str) -> bool:

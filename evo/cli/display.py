@@ -25,17 +25,17 @@ from evo.wording import (
 )
 
 LINE_EVERY_S = 5.0
-_GOOD = "measured"
+_GOOD = ("measured", "estimated")
 
 
 def head(view: SearchView, page: str) -> RenderableType:
     """What is searched, how large the space is, and where."""
-    device = view.device
+    device, objective = view.device, view.objective
     terms = f"{view.objective.cache}, {count_text(view.objective.threads, 'thread')}"
     rows = {
         "problem": spaced_text(view.problem) or "the recorded one",
         "space": space_text(view),
-        "device": f"{device.model}  ({device.kind}, {device.architecture}; {terms})",
+        "device": f"{view.place}  ({terms if objective.target else f'{device.kind}, {device.architecture}; {terms}'})",
         "strategy": f"{view.strategy}, seed {view.seed}, policy {view.policy.name}",
         "budget": budget_text(view),
         "leaderboard": page,
@@ -73,6 +73,8 @@ def budget_text(view: SearchView) -> str:
         None if budget.stagnation is None else f"{count_text(budget.stagnation, 'trial')} without a better one",
     ]
     limits = ", or ".join(part for part in parts if part)
+    if limits and view.estimated:
+        return limits
     return (
         f"{limits}; confirming the best comes on top" if limits else "none: until the space is exhausted or you stop it"
     )
@@ -106,8 +108,15 @@ def left_text(view: SearchView) -> str:
 
 def best_text(view: SearchView) -> str:
     if view.best is None:
-        return "none measured yet"
-    return f"{time_text(view.best.time_us)}  trial {view.best.number}: {spaced_text(view.best.config)}"
+        return "none estimated yet" if view.estimated else "none measured yet"
+    return f"{best_time_text(view)}  trial {view.best.number}: {spaced_text(view.best.config)}"
+
+
+def best_time_text(view: SearchView) -> str:
+    """``10.8 µs``, or ``≈ 10.8 µs`` where it is an estimate."""
+    if view.best is None:
+        return "–"
+    return f"{'≈ ' if view.estimated else ''}{time_text(view.best.time_us)}"
 
 
 def speedup_text(view: SearchView) -> str:
@@ -119,13 +128,13 @@ def speedup_text(view: SearchView) -> str:
         parts.append(f"{factor_text(view.speedup)} over {against}" if view.speedup else f"to beat: {against}")
     if view.roofline is not None and view.roofline.share_of_best:
         parts.append(f"{percent_text(view.roofline.share_of_best)} of this device's limit")
-    return ", ".join(parts) or "no baseline measured yet"
+    return ", ".join(parts) or ("nothing is run" if view.estimated else "no baseline measured yet")
 
 
 def outcomes_text(view: SearchView) -> str:
     if not view.counts:
         return "none yet"
-    ordered = sorted(view.counts.items(), key=lambda item: (item[0] != _GOOD, -item[1]))
+    ordered = sorted(view.counts.items(), key=lambda item: (item[0] not in _GOOD, -item[1]))
     return " · ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ordered if count)
 
 
@@ -168,7 +177,7 @@ class LineScreen:
         if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
             return
         self._said, self._at = news, time.monotonic()
-        best = "–" if view.best is None else time_text(view.best.time_us)
+        best = best_time_text(view)
         self._console.print(
             f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
             f"best {best}, {speedup_text(view)}; {left_text(view)}",

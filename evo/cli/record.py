@@ -98,8 +98,10 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     from evo.cli.output import console
     from evo.family import Family
     from evo.recording import cache_document, results_document
+    from evo.target import aimed_at
 
-    space = Family.from_document(client.family(view.family).document).space(view.problem, view.device, view.objective)
+    device = aimed_at(view.device, view.objective)
+    space = Family.from_document(client.family(view.family).document).space(view.problem, device, view.objective)
     recording = recorded(view, space, client.every_trial(view.id))
     about = {"problem": view.problem_key, "environment": _environment(view), "valid_configs": space.valid_count}
     sizes = [value for value in view.problem.values() if isinstance(value, int) and not isinstance(value, bool)]

@@ -34,6 +34,11 @@ REASONS = {
     "stagnation": "nothing better came for long enough",
 }
 
+ESTIMATES = (
+    "Estimates, made of what the compiler tells and of a datasheet. Nothing was run: no answer was checked, no time "
+    "was taken, and nothing is promoted."
+)
+
 
 def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], where: str, family: str) -> None:
     """The end of a search.
@@ -45,6 +50,8 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
     """
     out.print(Text(_ending(view), "bold"))
     out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
+    if view.estimated:
+        out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
     if ranking:
         out.print(ranked(view, ranking))
         out.print()
@@ -72,11 +79,13 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     shared = _shared([trial.config for trial in ranking])
     rows = [(trial.time_us or 0.0, str(trial.number), _rest(trial.config, shared), "") for trial in ranking]
     rows += [(timing.median_us, "", f"baseline {name}", "yellow") for name, timing in view.baselines.items()]
-    made = table(">rank", ">trial", ">time", f">vs {view.fastest_baseline or 'baseline'}", ">of limit", "config")
+    figure, against = "estimate" if view.estimated else "time", view.fastest_baseline or "baseline"
+    made = table(">rank", ">trial", f">{figure}", f">vs {against}", ">of limit", "config")
     made.title = f"All of these: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
     for rank, (time_us, number, what, style) in enumerate(sorted(rows), start=1):
-        cells = (number, time_text(time_us), _against(view, time_us), _share(view, time_us))
+        shown = f"≈ {time_text(time_us)}" if view.estimated else time_text(time_us)
+        cells = (number, shown, _against(view, time_us), _share(view, time_us))
         made.add_row(str(rank), *cells, Text(what), style=style)
     return made
 
@@ -160,7 +169,7 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
     if view.champion is not None:
         steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
         steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
-    elif view.best is not None:
+    elif view.best is not None and not view.estimated:
         problem, config = settings_text(view.problem), settings_text(view.best.config)
         steps["measure the best"] = f"kernel-evo measure {family} --problem {problem} --config {config}"
     steps["all trials"] = f"kernel-evo trials {view.id}{where}"
@@ -211,4 +220,5 @@ def _mark(rule: Rule) -> Text:
 
 def _origin(champion: ChampionView) -> str:
     state = "current" if champion.current else "retired"
-    return f"{state}; trial {champion.trial_number} of search {champion.search_id} on {champion.device_model}"
+    place = f", {champion.place}" if champion.objective.target else f" on {champion.place}"
+    return f"{state}; trial {champion.trial_number} of search {champion.search_id}{place}"

@@ -34,6 +34,8 @@ def register(app: typer.Typer) -> None:
             "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
             "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
             "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
+            "kernel-evo search sdpa --target sm_89 --minutes 5",
+            "kernel-evo search sdpa --target sm_89 --compile-only --trials 200",
             "kernel-evo search --resume 12",
         )
     )(search)
@@ -95,6 +97,18 @@ def search(
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GPU",
+            help="Keep to the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
+            "the gates judge that build. The times are those of the GPU at hand.",
+        ),
+    ] = None,
+    compile_only: Annotated[
+        bool,
+        typer.Option("--compile-only", help="Run nothing, on any machine; estimate what the --target would take."),
+    ] = False,
     warm_start: Annotated[
         str | None,
         typer.Option(
@@ -139,8 +153,8 @@ def search(
         asked = Request.of(
             family=family,
             problem=problem,
-            device=device,
-            objective={"cache": cache, "threads": threads},
+            device=_estimating(device, target) if compile_only else device,
+            objective={"cache": cache, "threads": threads, **({} if target is None else {"target": target})},
             strategy=strategy,
             seed=seed,
             policy=policy,
@@ -216,6 +230,15 @@ def trials(
         _print_trials(found)
 
 
+def _estimating(device: str, target: str | None) -> str:
+    """The kind of device that runs nothing."""
+    if device not in ("auto", "estimate"):
+        raise InvalidInput("--compile-only", f"runs nothing, so --device {device} has no part in it: leave that out")
+    if target is None:
+        raise InvalidInput("--target", "is needed for --compile-only: an estimate is for a GPU, e.g. sm_89")
+    return "estimate"
+
+
 def _budget(
     trials: int | None,
     minutes: float | None,
@@ -236,13 +259,14 @@ def _budget(
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
+    from evo.cli.display import best_time_text
     from evo.cli.output import console, table
-    from evo.wording import factor_text, time_text
+    from evo.wording import factor_text
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
     for view in views:
-        best = "–" if view.best is None else time_text(view.best.time_us)
-        cells = (view.state, view.family, view.problem_key, view.device.model, f"{view.finished:,}", best)
+        best = best_time_text(view)
+        cells = (view.state, view.family, view.problem_key, view.place, f"{view.finished:,}", best)
         rows.add_row(str(view.id), *cells, factor_text(view.speedup))
     out = console()
     if rows.row_count:
@@ -260,7 +284,6 @@ def _print_trials(found: "Iterable[TrialView]") -> None:
     rows = table(">trial", "outcome", ">time", "origin", "config")
     for trial in found:
         outcome = "running" if trial.outcome is None else outcome_text(trial.outcome.kind)
-        rows.add_row(
-            str(trial.number), outcome, time_text(trial.time_us), trial.origin, Text(settings_text(trial.config))
-        )
+        time = f"{'≈ ' if outcome == 'estimated' else ''}{time_text(trial.time_us)}"
+        rows.add_row(str(trial.number), outcome, time, trial.origin, Text(settings_text(trial.config)))
     console().print(rows if rows.row_count else "No such trials.")

@@ -30,7 +30,7 @@ def _identity(champion: ChampionView, search: SearchView) -> str:
     rows = {
         "problem": f"`{champion.problem_key}`",
         "config": f"`{settings_text(champion.config)}`",
-        "device": f"{champion.device_model} ({search.device.kind}, {search.device.architecture})",
+        "device": f"{champion.place} ({search.device.kind}, {search.device.architecture})",
         "objective": champion.objective.key,
         "found in": f"search {search.id} ({search.strategy}, seed {search.seed}), trial {champion.trial_number}",
         "policy": search.policy.name,

@@ -121,6 +121,16 @@ class Family:
         implementation.check_problem(problem)
         return problem
 
+    def check_device(self, problem: Problem, device: Device) -> None:
+        """Nothing, for a device that can compute this problem; kinds that run nothing can compute any.
+
+        Raises:
+            InvalidInput: names the requirement the device does not meet, and its reason.
+        """
+        if device.kind in KINDS:
+            self._known_limits(device)
+            self.implementation(device.kind).check_problem(problem, device)
+
     def space(self, problem: Problem, device: Device, objective: Objective) -> Space:
         """What can be searched for this problem on this device.
 
@@ -197,10 +207,12 @@ class Family:
     def _constants(self, problem: Problem, device: Device, objective: Objective) -> dict[str, Value]:
         if device.kind == "replay":
             return {}
-        constants = device_scope(device, objective)
-        for name in sorted(self.implementation(device.kind).limits.difference(constants)):
+        self._known_limits(device)
+        return device_scope(device, objective) | dict(problem)
+
+    def _known_limits(self, device: Device) -> None:
+        for name in sorted(self.implementation(device.kind).limits.difference(device.limits)):
             raise InvalidInput("device", f"{device.model} does not tell its `{name}`, which {self.name} needs")
-        return constants | dict(problem)
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evo.device import DeviceKind
+from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.expression import Expression
 from evo.family.argument import IDENTIFIER, Argument, Operand
-from evo.family.scope import LIMITS, TERMS, check_new_name
+from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
 from evo.family.table import Table
 from evo.problem import Field, Problem, problem_key
 from evo.space import Constraint, Tunable
@@ -72,7 +72,7 @@ class Implementation:
         entry: the function to call.
         arguments: of the call, in order.
         flags: for the compiler, after its own defaults.
-        requires: what the problem must satisfy.
+        requires: what the problem must satisfy, alone or together with limits of the device.
         defaults: problem defaults for this kind.
         valid_keys: of a recording, all its configs.
     """
@@ -91,15 +91,22 @@ class Implementation:
     geometry: Geometry | None = None
     valid_keys: tuple[str, ...] | None = None
 
-    def check_problem(self, problem: Problem) -> None:
+    def check_problem(self, problem: Problem, device: Device | None = None) -> None:
         """Nothing, for a problem it can run.
+
+        Args:
+            device: None leaves out what depends on the device.
 
         Raises:
             InvalidInput: names the requirement and its reason.
         """
+        scope = dict(problem) if device is None else {**device_limits(device), **problem}
+        who = self.kind if device is None else f"{device.model} ({device.architecture})"
         for requirement in self.requires:
-            if not requirement.expression.truth(problem):
-                raise InvalidInput("problem", f"{problem_key(problem)} is not for {self.kind}: it needs {requirement}")
+            if device is None and LIMITS[self.kind] & requirement.expression.names:
+                continue
+            if not requirement.expression.truth(scope):
+                raise InvalidInput("problem", f"{problem_key(problem)} is not for {who}: it needs {requirement}")
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
         """The derived values by name, for a scope with everything but them."""
@@ -123,7 +130,8 @@ class Implementation:
     @property
     def limits(self) -> frozenset[str]:
         """The device limits its expressions use."""
-        constrained = {name for constraint in self.constraints for name in constraint.expression.names}
+        conditions = (*self.constraints, *self.requires)
+        constrained = {name for condition in conditions for name in condition.expression.names}
         return LIMITS[self.kind] & (constrained | self.reach(self.derived))
 
 
@@ -146,7 +154,7 @@ def read_implementation(
         entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
         arguments=_read_call(table, arguments, scope, derived),
         flags=tuple(table.texts("flags")),
-        requires=_read_constraints(table.tables("requires"), names, {}),
+        requires=_read_constraints(table.tables("requires"), [*names, *LIMITS[kind]], {}),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
         constraints=_read_constraints(table.tables("constraints"), scope, derived),

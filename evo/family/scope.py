@@ -30,6 +30,7 @@ LIMITS: Mapping[DeviceKind, frozenset[str]] = MappingProxyType(
             }
         ),
         "replay": frozenset(),
+        "estimate": frozenset(),
     }
 )
 """Names of `Device.limits` that expressions may use, by device kind."""
@@ -66,7 +67,12 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
 
 def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
     """The device's limits and the objective's terms by name; whole limits as integers."""
-    scope: dict[str, Value] = {"threads": objective.threads, "programmatic": objective.launch == "pdl"}
+    return {"threads": objective.threads, "programmatic": objective.launch == "pdl", **device_limits(device)}
+
+
+def device_limits(device: Device) -> dict[str, Value]:
+    """The device's limits that expressions may name; whole ones as integers."""
+    scope: dict[str, Value] = {}
     for name in sorted(LIMITS[device.kind].intersection(device.limits)):
         limit = device.limits[name]
         scope[name] = int(limit) if limit == int(limit) else limit

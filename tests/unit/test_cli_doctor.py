@@ -3,8 +3,8 @@
 import pytest
 
 from evo.cli import doctor
+from evo.target import known
 from workers.devices.cuda import NO_DRIVER, CudaDriver
-from workers.devices.cuda_models import known
 
 
 def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

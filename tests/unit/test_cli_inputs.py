@@ -9,6 +9,7 @@ from evo.cli.config import parse_config
 from evo.cli.devices import choose
 from evo.cli.place import Place, Where
 from evo.cli.request import read_policy
+from evo.cli.searches import search
 from evo.cli.services import _token
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
@@ -43,6 +44,19 @@ def test_a_config_keeps_the_defaults_of_what_is_left_out() -> None:
 def test_what_is_wrong_with_a_config_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse_config(text, SPACE)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("device", "target", "said"),
+    [
+        ("auto", None, "--target: is needed for --compile-only: an estimate is for a GPU, e.g. sm_89"),
+        ("cpu", "sm_89", "--compile-only: runs nothing, so --device cpu has no part in it"),
+    ],
+)
+def test_an_estimate_is_for_a_target_and_on_no_device(device: str, target: str | None, said: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        search("sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from evo.errors import NotFound
 from evo.family import LIMITS
-from workers.devices.cuda_limits import ATTRIBUTES, capability, ceilings, limits
-from workers.devices.cuda_models import ATTRIBUTES_BY_MODEL, known
+from evo.gpu import capability, ceilings, limits
+from evo.target import ATTRIBUTES_BY_MODEL, known
+from workers.devices.cuda_limits import ATTRIBUTES
 
 L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 

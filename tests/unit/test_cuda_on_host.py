@@ -15,11 +15,11 @@ import pytest
 
 from evo.objective import Objective
 from evo.problem import Problem
+from evo.target import known
 from evo.trial import Config
 from templates.registry import Package, find
 from tests.bench.steps import steps
 from tests.simt.host import ORDERS, HostKernel, build, compiler, error
-from workers.devices.cuda_models import known
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
 

@@ -9,13 +9,13 @@ from evo.device import Device
 from evo.family import Candidate
 from evo.objective import Objective
 from evo.outcome import CompileFailed
+from evo.target import known
 from evo.trial import Config
 from templates.registry import find
 from templates.render import render
 from workers.compile import Artefact, Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
-from workers.devices.cuda_models import known
 
 PROBLEMS = (
     ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),

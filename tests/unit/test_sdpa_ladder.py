@@ -5,12 +5,12 @@ import re
 import pytest
 
 from evo.objective import Objective
+from evo.target import known
 from templates.registry import find
 from templates.render import render
 from tests.bench.steps import Step, steps
 from workers.compile import Artefact, Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.devices.cuda_models import known
 
 PACKAGE = find("sdpa_ladder")
 STEPS = steps(PACKAGE)

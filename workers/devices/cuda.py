@@ -20,6 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from evo.device import Ceilings, Device, DeviceKind
+from evo.gpu import capability, ceilings, limits
 from evo.objective import Objective
 from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
@@ -29,7 +30,7 @@ from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Ti
 from workers.devices.cuda_buffers import MOST_BUFFERS, DeviceBuffers, GuardedBuffer, Span
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed
-from workers.devices.cuda_limits import ATTRIBUTES, capability, ceilings, limits
+from workers.devices.cuda_limits import ATTRIBUTES
 
 NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
 

@@ -1,7 +1,6 @@
-"""What a GPU's attributes mean for constraints and for the roofline."""
+"""What a GPU is asked when it is discovered; `evo.gpu` says what the answers mean."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 ATTRIBUTES: Mapping[str, int] = {
     "sm_count": 16,
@@ -20,48 +19,3 @@ ATTRIBUTES: Mapping[str, int] = {
     "memory_bus_bits": 37,
 }
 """What is asked of a GPU, by our name → its number in ``cudaDeviceAttr``."""
-
-_NO_LIMITS = frozenset({"capability_major", "capability_minor", "clock_khz", "memory_clock_khz", "memory_bus_bits"})
-
-# Floating-point operations a multiprocessor completes in one clock, dense; a multiplication with addition counts twice.
-# Source: CUDA C++ Programming Guide, "Arithmetic Instructions", and NVIDIA's architecture white papers.
-_PER_CLOCK: Mapping[int, Mapping[str, int]] = {
-    75: {"float32": 128, "float16": 1024},
-    80: {"float32": 128, "float16": 2048, "bfloat16": 2048},
-    86: {"float32": 256, "float16": 1024, "bfloat16": 1024},
-    89: {"float32": 256, "float16": 1024, "bfloat16": 1024, "float8_e4m3": 2048},
-    90: {"float32": 256, "float16": 4096, "bfloat16": 4096, "float8_e4m3": 8192},
-    100: {"float32": 256, "float16": 8192, "bfloat16": 8192, "float8_e4m3": 16384},
-    120: {"float32": 256, "float16": 1024, "bfloat16": 1024, "float8_e4m3": 2048},
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """Datasheet ceilings of one GPU."""
-
-    flops_per_s: Mapping[str, float]
-    bytes_per_s: float
-
-
-def limits(attributes: Mapping[str, int]) -> dict[str, float]:
-    """`Device.limits` of a GPU; `evo.family.LIMITS` lists them."""
-    found = {name: float(value) for name, value in attributes.items() if name not in _NO_LIMITS}
-    return {**found, "compute_capability": float(capability(attributes))}
-
-
-def ceilings(attributes: Mapping[str, int]) -> Rates:
-    """Peak rates from clocks and widths, as a datasheet has them; an unknown architecture states no arithmetic rate."""
-    known = [each for each in _PER_CLOCK if each <= capability(attributes)]
-    per_clock = _PER_CLOCK[max(known)] if known else {}
-    clocks_per_s = attributes["clock_khz"] * 1e3 * attributes["sm_count"]
-    transfers_per_s = 2 * attributes["memory_clock_khz"] * 1e3
-    return Rates(
-        flops_per_s={dtype: flops * clocks_per_s for dtype, flops in per_clock.items()},
-        bytes_per_s=transfers_per_s * attributes["memory_bus_bits"] / 8,
-    )
-
-
-def capability(attributes: Mapping[str, int]) -> int:
-    """E.g. 89 for sm_89."""
-    return attributes["capability_major"] * 10 + attributes["capability_minor"]

@@ -3,6 +3,7 @@
 from api.web.plots.figure import Figure, Plot, Table, nothing
 from api.web.words import tone
 from db.landscape import Counted, Landscape
+from db.selection import RANKED
 from evo.view import SearchView
 from evo.wording import outcome_text
 
@@ -20,7 +21,7 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     totals: dict[str, int] = {}
     for each in counted:
         totals[_kind(each)] = totals.get(_kind(each), 0) + each.count
-    kinds = sorted(totals, key=lambda kind: (kind != "measured", -totals[kind], kind))
+    kinds = sorted(totals, key=lambda kind: (kind not in RANKED, -totals[kind], kind))
     traces = [_bars(kind, place, counted, (parts, search.asked)) for place, kind in enumerate(kinds)]
     rows = tuple((outcome_text(kind), totals[kind], f"{totals[kind] / search.asked:.1%}") for kind in kinds)
     layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials"}}
@@ -50,7 +51,7 @@ def _bars(kind: str, place: int, counted: list[Counted], axis: tuple[int, int]) 
         "hovertemplate": f"%{{y}} {outcome_text(kind)}<extra></extra>",
         "marker": {
             "color": colour,
-            "opacity": 0.75 if kind == "measured" else 0.9,
+            "opacity": 0.75 if kind in RANKED else 0.9,
             "pattern": {
                 "shape": PATTERNS[place % len(PATTERNS)],
                 "fillmode": "overlay",

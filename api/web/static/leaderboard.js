@@ -42,7 +42,7 @@ function exported(given) {
   const wanted = new URLSearchParams(given);
   wanted.delete("page");
   wanted.set("sort", given.get("sort") ?? USUAL);
-  if (!given.has("outcome")) wanted.set("outcome", "measured");
+  if (!given.has("outcome")) for (const kind of ["estimated", "measured"]) wanted.append("outcome", kind);
   if (given.get("outcome") === "all") wanted.delete("outcome");
   for (const link of document.querySelectorAll(".exports a")) {
     link.search = wanted.toString();

@@ -1,4 +1,4 @@
-"""GPUs a search can be aimed at without having one: their attributes, as CUDA reports them.
+"""GPUs a search can be aimed at without having one: their attributes, as CUDA reports them, and what aiming means.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datasheets.
 """
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from evo.device import Ceilings, Device
 from evo.errors import NotFound
-from workers.devices.cuda_limits import capability, ceilings, limits
+from evo.gpu import capability, ceilings, limits
+from evo.objective import Objective
 
 _COMMON = {"max_threads": 1024, "registers": 65536, "warp_size": 32}
 _AMPERE_100 = {
@@ -72,6 +73,33 @@ def known(target: str) -> Device:
             return device
     architectures = sorted({device.architecture for device in devices})
     raise NotFound(f"{target}: not a known target; give one of {', '.join([*architectures, *ATTRIBUTES_BY_MODEL])}")
+
+
+def aimed_at(device: Device, objective: Objective) -> Device:
+    """The device whose limits make the space and whose build the gates judge: the target, or the device itself."""
+    return device if objective.target is None else known(objective.target)
+
+
+def compared_with(device: Device, objective: Objective) -> Device:
+    """The device whose roofline counts: the one that times, or the target where nothing is timed."""
+    return aimed_at(device, objective) if device.kind == "estimate" else device
+
+
+def place_text(device: Device, objective: Objective) -> str:
+    """Where a figure comes from, in words that let nobody take it for another's.
+
+    ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``;
+    ``estimated for NVIDIA L4 (sm_89), never run``.
+    """
+    if objective.target is None:
+        return device.model
+    target = _named(aimed_at(device, objective))
+    estimated = device.kind == "estimate"
+    return f"estimated for {target}, never run" if estimated else f"timed on {_named(device)}, gated for {target}"
+
+
+def _named(device: Device) -> str:
+    return f"{device.model} ({device.architecture})"
 
 
 def _device(model: str, attributes: Mapping[str, int]) -> Device:

@@ -1,0 +1,81 @@
+"""What a kernel might take on a GPU nobody has at hand: the roofline, and how much of the chip a launch keeps busy.
+
+A coarse model for ranking builds of one problem. It knows nothing of bank conflicts, instruction mix or how often data
+is read again, so two configs that differ in these alone are level.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.family import Work
+from evo.objective import Objective
+from evo.roofline import device_roofline
+
+SCHEDULERS = 4
+"""Warp schedulers of a multiprocessor, from sm_70 to sm_120."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """What one launch of a build uses.
+
+    Attributes:
+        blocks, threads: of the grid; of a block.
+        blocks_per_sm: that fit a multiprocessor of the target at once, at least 1.
+        spill_bytes: stored and loaded by each thread.
+    """
+
+    blocks: int
+    threads: int
+    blocks_per_sm: int
+    spill_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A modelled time.
+
+    Attributes:
+        floor_us: of the roofline; what a perfect kernel would take.
+        balance: work per multiprocessor beside that of the busiest one: 1.0 where the blocks divide evenly.
+        hiding: share of its time a scheduler has a warp that is ready.
+        spill_us: time that spilled registers take in memory.
+    """
+
+    floor_us: float
+    balance: float
+    hiding: float
+    spill_us: float
+
+    @property
+    def time_us(self) -> float:
+        return self.floor_us / (self.balance * self.hiding) + self.spill_us
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        return dict(vars(self))
+
+
+def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
+    """The estimate for one build.
+
+    With w resident warps for each scheduler, each waiting as long as it computes, one is ready w / (w + 1) of the time.
+
+    Raises:
+        InvalidInput: the family states no work, so there is nothing to estimate from.
+    """
+    limit = device_roofline(target, work, objective)
+    if limit is None or target.ceilings is None:
+        raise InvalidInput("device", "the family states no [work]: there is nothing to estimate its time from")
+    multiprocessors = int(target.limits["sm_count"])
+    busiest = math.ceil(used.blocks / multiprocessors)
+    warps = min(busiest, used.blocks_per_sm) * math.ceil(used.threads / target.limits["warp_size"]) / SCHEDULERS
+    return Estimate(
+        floor_us=limit.floor_us,
+        balance=used.blocks / (multiprocessors * busiest),
+        hiding=warps / (warps + 1.0),
+        spill_us=used.blocks * used.threads * used.spill_bytes / target.ceilings.bytes_per_s * 1e6,
+    )

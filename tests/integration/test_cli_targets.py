@@ -1,0 +1,82 @@
+"""Estimates from the command line: a real compiler, no GPU, and no word that could be taken for a measurement."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import httpx
+import pytest
+
+from tests.integration.commands import CommandLine, Ended
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+
+SEARCH = ("search", "softmax", "--target", "sm_89", "--compile-only", "--problem", "rows=4096,cols=1024")
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    try:
+        NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def service(line: CommandLine) -> Iterator[str]:
+    with line.serving() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def estimated(line: CommandLine, service: str) -> Ended:
+    return line.run(*SEARCH, "--trials", "5")
+
+
+def test_estimates_are_called_so_in_the_terminal(line: CommandLine, estimated: Ended) -> None:
+    assert (estimated.code, estimated.err) == (0, "")
+    text = " ".join(estimated.out.split())
+    for part in (
+        "estimated for NVIDIA L4 (sm_89), never run",
+        "Nothing was run: no answer was checked, no time was taken, and nothing is promoted.",
+        "rank trial estimate",
+        "best ≈ ",
+        "5 estimated",
+    ):
+        assert part in text
+    assert "measured" not in text
+    assert "Champion" not in text
+    listed = line.run("searches").out
+    assert "estimated for NVIDIA L4 (sm_89), never run" in listed
+    assert "≈ " in listed
+    assert "≈ " in line.run("trials", "1", "--limit", "1").out
+
+
+def test_estimates_rank_and_keep_what_the_compiler_said(service: str, estimated: Ended) -> None:
+    trials = httpx.get(f"{service}/api/v1/searches/1/trials?sort=rank").json()["items"]
+    assert len(trials) == 5
+    assert httpx.get(f"{service}/api/v1/champions").json()["items"] == []
+    assert [trial["time_us"] for trial in trials] == sorted(trial["time_us"] for trial in trials)
+    for trial in trials:
+        assert trial["outcome"]["kind"] == "estimated"
+        assert trial["outcome"]["resources"]["registers"] >= 16
+        assert 0 < trial["outcome"]["parts"]["balance"] <= 1
+        assert set(trial["artefacts"]) >= {"source", "compiler.log"}
+
+
+def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) -> None:
+    for path in ("/", "/searches/1", "/searches/1/trials/0", "/searches/1/plots"):
+        page = httpx.get(f"{service}{path}", follow_redirects=True).text
+        assert "estimated for NVIDIA L4 (sm_89), never run" in page, path
+        assert "≈ " in page or path.endswith("plots"), path
+    board = httpx.get(f"{service}/searches/1").text
+    assert "Nothing was run" in board
+    assert ">Median<" not in board
+    trial = httpx.get(f"{service}/searches/1/trials/0", follow_redirects=True).text
+    assert "estimated, never run: the roofline&#39;s floor is" in trial
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
+def test_a_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
+    refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
+    assert refused.code == 2
+    assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err

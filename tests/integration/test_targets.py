@@ -1,0 +1,151 @@
+"""Searches aimed at a GPU that is not at hand: whose champion comes of it, and that estimates never meet times."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.schemas import SearchRequest
+from evo.device import Device
+from evo.errors import Conflict, InvalidInput
+from evo.job import BaselineReport, Evaluate, EvaluateReport, Lease
+from evo.outcome import Estimated, Outcome
+from evo.target import known
+from tests.integration.stage import DEVICE, DIGEST, TOY, Stage, measured, policy, timing
+
+CUDA = {
+    **{name: table for name, table in TOY["cpu"].items() if name != "template"},
+    "template": "kernel.cu.j2",
+    "launch": {"grid": ["N"], "block": ["32 * BLOCK"], "shared_memory": "16384 * BLOCK * UNROLL"},
+    "requires": [{"expression": "N < 1024 or compute_capability >= 89", "because": "large ones need FP8"}],
+    "constraints": [{"expression": "16384 * BLOCK * UNROLL <= shared_memory_bytes", "because": "a tile must fit"}],
+}
+FAMILY = {**TOY, "cuda": CUDA}
+H100 = known("sm_90")
+GPU = Device(**{**vars(H100), "uuid": "GPU-1"})
+A100 = Device(**{**vars(known("sm_80")), "uuid": "GPU-2"})
+STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
+FOR_L4 = {"target": "sm_89"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "test.db")
+    made.register_family(FAMILY)
+    made.register_worker("w1", GPU, A100, STAND_IN, DEVICE)
+    yield made
+    made.database.close()
+
+
+def submit(stage: Stage, **terms: Any) -> int:
+    given = {"family_digest": DIGEST, "strategy": "random", "policy": policy(), "budget": {"trials": 4}, **terms}
+    return stage.conductor.submit(SearchRequest.model_validate(given))
+
+
+def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[Lease]:
+    """What a worker does on one device until nothing is left."""
+    done: list[Lease] = []
+    while leases := stage.conductor.claim("w1", device.uuid).leases:
+        (lease,) = leases
+        if outcome is not None and not isinstance(lease.job, Evaluate):
+            stage.conductor.report(lease.attempt_id, lease.token, BaselineReport(timings={}))
+        else:
+            stage.hand_in(lease, outcome)
+        done.append(lease)
+    return done
+
+
+def test_a_target_makes_a_smaller_space_and_a_champion_of_its_own(stage: Stage) -> None:
+    plain = submit(stage, device=H100.model)
+    play(stage, GPU)
+    aimed = submit(stage, device=H100.model, objective=FOR_L4)
+    play(stage, GPU)
+    own, other = stage.view(plain), stage.view(aimed)
+    assert (own.space.valid_count, other.space.valid_count) == (9, 6), "227 KiB hold more than 99 KiB"
+    assert other.objective.target == "NVIDIA L4"
+    assert own.champion is not None
+    assert other.champion is not None
+    assert own.champion.id != other.champion.id
+    assert {champion.current for champion in stage.champions()} == {True}
+    assert other.champion.place == other.place == f"timed on {H100.model} (sm_90), gated for NVIDIA L4 (sm_89)"
+    assert own.champion.place == H100.model
+    assert {champion.device_model for champion in stage.champions()} == {H100.model}, "never a champion of an L4"
+
+
+def test_the_roofline_is_that_of_what_is_timed_or_estimated(stage: Stage) -> None:
+    cold = {**FOR_L4, "cache": "cold"}
+    timed = stage.view(submit(stage, device=H100.model, objective=cold)).roofline
+    guessed = stage.view(submit(stage, device="estimate", objective=cold)).roofline
+    assert timed is not None
+    assert guessed is not None
+    assert guessed.floor_us / timed.floor_us == pytest.approx(3352 / 300, rel=0.01)
+
+
+def test_a_gpu_that_is_the_target_aims_at_itself(stage: Stage) -> None:
+    assert stage.view(submit(stage, device=H100.model, objective={"target": "sm_90"})).objective.target is None
+
+
+def test_estimates_rank_and_nothing_comes_of_them(stage: Stage) -> None:
+    search = submit(stage, device="estimate", objective=FOR_L4)
+    jobs = [lease.job.kind for lease in play(stage, STAND_IN, Estimated(time_us=7.5, resources={"registers": 40.0}))]
+    view = stage.view(search)
+    assert jobs == ["baseline", "evaluate", "evaluate", "evaluate", "evaluate"], "and no confirmation"
+    assert (view.state, view.counts, view.challenges, view.champion) == ("finished", {"estimated": 4}, (), None)
+    assert view.best is not None
+    assert (view.best.time_us, view.estimated) == (7.5, True)
+    assert view.place == "estimated for NVIDIA L4 (sm_89), never run"
+
+
+def test_estimates_and_times_never_meet(stage: Stage) -> None:
+    submit(stage, device="estimate", objective=FOR_L4)
+    (baseline,) = stage.conductor.claim("w1", "e").leases
+    with pytest.raises(InvalidInput, match="nothing is timed"):
+        stage.conductor.report(baseline.attempt_id, baseline.token, BaselineReport(timings={"fast": timing(1.0)}))
+    (trial,) = stage.conductor.claim("w1", "e").leases
+    assert isinstance(trial.job, Evaluate)
+    with pytest.raises(InvalidInput, match="nothing is timed"):
+        stage.hand_in(trial, measured(trial.job.config))
+    for time_us in (0.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidInput, match="finite"):
+            stage.hand_in(trial, Estimated(time_us=time_us))
+    stage.hand_in(trial, Estimated(time_us=3.0))
+    submit(stage, device=H100.model)
+    _, timed = stage.conductor.claim("w1", GPU.uuid, 2).leases
+    with pytest.raises(InvalidInput, match="this search measures"):
+        stage.conductor.report(timed.attempt_id, timed.token, EvaluateReport(outcome=Estimated(time_us=1.0)))
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "text"),
+    [
+        ({"device": "estimate"}, InvalidInput, "objective.target: is needed"),
+        ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "sm_12: not a known target"),
+        (
+            {"device": "cpu", "objective": FOR_L4},
+            InvalidInput,
+            "is for GPUs, or for estimates without one; Toy CPU is a device of kind cpu",
+        ),
+        ({"device": A100.model, "problem": "N=2048"}, InvalidInput, r"A100-SXM4-40GB \(sm_80\): it needs .*FP8"),
+        (
+            {"device": "estimate", "objective": {"target": "sm_80"}, "problem": "N=2048"},
+            InvalidInput,
+            r"is not for NVIDIA A100-SXM4-40GB \(sm_80\): it needs .*large ones need FP8",
+        ),
+    ],
+)
+def test_wrong_aims_are_refused_with_the_reason(
+    stage: Stage, terms: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        submit(stage, **terms)
+
+
+def test_what_the_device_can_compute_is_accepted(stage: Stage) -> None:
+    assert submit(stage, device=H100.model, problem="N=2048")
+
+
+def test_estimates_are_never_what_auto_means(stage: Stage) -> None:
+    stage.register_worker("w1", STAND_IN)
+    with pytest.raises(Conflict, match="no connected worker offers toy a device"):
+        submit(stage)

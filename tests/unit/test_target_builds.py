@@ -1,0 +1,134 @@
+"""A search with a target builds each config twice: the gates judge the target's build, the device's own is timed."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evo.device import Device
+from evo.job import Baseline, BaselineReport, Evaluate, EvaluateReport, FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.outcome import CompileFailed, Estimated, InvalidConfig, OverResources
+from evo.policy import Policy
+from evo.target import known
+from templates.registry import find
+from workers.build import Builder, Built
+from workers.cache import Cache
+from workers.compile import Artefact, Launch, Resources, Unit
+from workers.compile.nvrtc import NvrtcCompiler
+from workers.estimator import Estimator, aimed
+from workers.families import Assignment, Families
+
+L4, H100 = known("sm_89"), known("sm_90")
+STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
+TARGET = Objective(target="NVIDIA L4")
+
+
+class Pretending:
+    """A compiler whose builds use the registers it is told, by architecture."""
+
+    version, suffix = "pretended", ".cubin"
+
+    def __init__(self, **registers: int) -> None:
+        self.registers = registers
+        self.asked: list[str] = []
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        self.asked.append(unit.architecture)
+        log = f"for {unit.architecture}"
+        return Artefact(binary=log.encode(), log=log, figures={"registers": self.registers.get(unit.architecture, 64)})
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        return NvrtcCompiler.resources(self, artefact, launch, device)  # type: ignore[arg-type]
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        return NvrtcCompiler.refusal(self, resources, launch, device)  # type: ignore[arg-type]
+
+
+def work(folder: Path, device: Device, objective: Objective, **changes: Any) -> Assignment:
+    package = find("softmax")
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name=package.family.name, digest=package.digest),
+        problem=package.family.problem("rows=512,cols=1024", "cuda"),
+        device=device,
+        objective=objective,
+        policy=Policy(**changes),
+        seed=0,
+    )
+    return Assignment(terms=terms, copy=Families(folder / "families").add(package))
+
+
+def build(folder: Path, compiler: Pretending, **changes: Any) -> Built:
+    assignment = work(folder, H100, TARGET, **changes)
+    return Builder(compiler, Cache(folder / "cache"), folder).build(assignment, default(assignment))
+
+
+def default(assignment: Assignment) -> Any:
+    return assignment.copy.family.space(assignment.terms.problem, L4, TARGET).default()
+
+
+def test_the_gates_judge_the_build_for_the_target(tmp_path: Path) -> None:
+    compiler = Pretending(sm_89=120, sm_90=60)
+    refused = build(tmp_path, compiler, max_registers=96)
+    assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
+    assert set(compiler.asked) == {"sm_89"}, "what is refused need not be built again"
+
+
+def test_the_build_that_is_timed_is_the_devices_own(tmp_path: Path) -> None:
+    built = build(tmp_path, Pretending(sm_89=60, sm_90=120), max_registers=96)
+    assert built.refusal is None
+    assert built.binary == b"for sm_90"
+    assert {Path(kernel.path).read_bytes() for kernel in built.kernels.values()} == {b"for sm_90"}
+    assert (built.resources["registers"], built.resources["native_registers"]) == (60, 120)
+    assert re.findall(r"sm_\d+", built.log)[:1] == ["sm_89"]
+    assert "sm_90" in built.log
+
+
+def test_what_cannot_launch_here_is_refused_though_the_target_could(tmp_path: Path) -> None:
+    narrow = replace(H100, limits={**H100.limits, "max_threads": 32.0})
+    assignment = work(tmp_path, narrow, TARGET)
+    built = Builder(Pretending(), Cache(tmp_path / "cache"), tmp_path / "narrow").build(assignment, default(assignment))
+    assert isinstance(built.refusal, OverResources | InvalidConfig)
+
+
+def test_builds_differ_when_either_differs(tmp_path: Path) -> None:
+    def digest(name: str, make: Callable[[], Pretending]) -> str | None:
+        (tmp_path / name).mkdir()
+        return build(tmp_path / name, make()).digest
+
+    class Other(Pretending):
+        def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+            made = super().compile(unit, timeout_s=timeout_s)
+            assert isinstance(made, Artefact)
+            return replace(made, binary=b"other") if unit.architecture == "sm_89" else made
+
+    assert digest("a", Pretending) == digest("b", Pretending) != digest("c", Other)
+
+
+def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path) -> None:
+    compiler = Pretending(sm_89=200)
+    estimator, assignment = Estimator(compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
+    job = Evaluate(number=0, config=default(assignment))
+    report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
+    assert isinstance(report, EvaluateReport)
+    assert isinstance(report.outcome, Estimated)
+    assert set(compiler.asked) == {"sm_89"}
+    assert report.outcome.resources["registers"] == 200
+    assert report.outcome.time_us > report.outcome.parts["floor_us"]
+    assert report.binary_digest
+    assert aimed(assignment).terms.device == L4
+    baselines = estimator.perform(assignment, Baseline(), {})
+    assert isinstance(baselines, BaselineReport)
+    assert baselines.timings == {}
+    assert "nothing is run" in baselines.unavailable["all"]
+
+
+def test_an_estimate_respects_the_gates(tmp_path: Path) -> None:
+    estimator = Estimator(Pretending(sm_89=200), tmp_path / "cache", tmp_path)
+    assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
+    job = Evaluate(number=0, config=default(assignment))
+    report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
+    assert isinstance(report, EvaluateReport)
+    assert isinstance(report.outcome, OverResources)

@@ -1,0 +1,50 @@
+"""Stands where a device would when kernels are only compiled: for a GPU that is not at hand, on any machine."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import NoReturn
+
+from evo.device import Device, DeviceKind
+from evo.errors import Conflict
+from evo.objective import Objective
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.devices import machine
+
+
+class EstimateDriver:
+    """Offers one stand-in that compiles for any target; see `workers.devices.Driver`."""
+
+    kind: DeviceKind = "estimate"
+    baselines = ""
+    limits_address_space = False
+
+    def discover(self, folder: Path) -> list[Device]:
+        try:
+            version = self.compiler().version
+        except NoNvrtcError:
+            return []
+        return [
+            Device(
+                kind="estimate",
+                model="compiler alone",
+                architecture="any target",
+                uuid=f"estimate-{machine.machine_id()}",
+                software={"compiler": version.partition(" --")[0]},
+            )
+        ]
+
+    def compiler(self) -> NvrtcCompiler:
+        return self._compiler
+
+    @cached_property
+    def _compiler(self) -> NvrtcCompiler:
+        return NvrtcCompiler()
+
+    def sanitizer(self) -> None:
+        """None: nothing runs."""
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
+        raise Conflict("nothing is run for an estimate; choose another --device to measure for real")
+
+
+DRIVER = EstimateDriver()

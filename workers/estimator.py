@@ -1,0 +1,82 @@
+"""Jobs of a search that runs nothing: each config is compiled for the target and judged by what the compiler tells."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from evo.errors import EvoError
+from evo.estimate import Footprint, estimate
+from evo.job import Baseline, BaselineReport, Confirm, Evaluate, EvaluateReport, Job, Report, Stages
+from evo.outcome import Estimated
+from evo.target import aimed_at
+from workers.build import Builder, Built
+from workers.cache import Cache
+from workers.compile import Compiler
+from workers.compile.occupancy import blocks_per_sm
+from workers.families import Assignment
+from workers.ladder import Preparation
+
+NOT_RUN = "nothing is run in a search of estimates"
+
+
+class Estimator:
+    """A `workers.ladder.Performer` without a device.
+
+    Args:
+        folder: the worker's cache.
+        place: for files of this process.
+    """
+
+    def __init__(self, compiler: Compiler, folder: Path, place: Path) -> None:
+        self._builder = Builder(compiler, Cache(folder), place)
+
+    def prepare(self, work: Assignment, job: Job) -> Preparation:
+        return {"candidate": self._builder.build(aimed(work), job.config)} if isinstance(job, Evaluate) else {}
+
+    def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
+        match job:
+            case Evaluate():
+                return _evaluate(aimed(work), built["candidate"])
+            case Baseline():
+                return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
+            case Confirm():
+                raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
+
+    def prove(self, work: Assignment) -> None:
+        """There is no device to doubt."""
+
+    def interrupt(self) -> None:
+        """Nothing runs long."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def aimed(work: Assignment) -> Assignment:
+    """The same for the target itself, in place of the stand-in that offers to compile for it."""
+    terms = work.terms
+    return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
+
+
+def _evaluate(work: Assignment, built: Built) -> EvaluateReport:
+    stages = Stages(render_s=built.render_s, compile_s=built.compile_s)
+    if built.refusal is not None:
+        return EvaluateReport(outcome=built.refusal, stages=stages)
+    terms = work.terms
+    guess = estimate(work.copy.family.work(terms.problem), terms.device, _footprint(work, built), terms.objective)
+    outcome = Estimated(time_us=guess.time_us, resources=built.resources, parts=guess.parts)
+    return EvaluateReport(outcome=outcome, stages=stages, binary_digest=built.digest)
+
+
+def _footprint(work: Assignment, built: Built) -> Footprint:
+    launch, used = built.kernels[work.cases[0].case.name].launch, built.resources
+    if launch is None:
+        raise EvoError("a CUDA kernel needs [cuda.launch] in its family.toml")
+    threads = math.prod(launch.block)
+    registers, shared = int(used.get("registers", 0)), int(used.get("shared_memory_bytes", 0))
+    return Footprint(
+        blocks=math.prod(launch.grid),
+        threads=threads,
+        blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, work.terms.device.limits)),
+        spill_bytes=int(used.get("spill_bytes", 0)),
+    )
