@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-events bench-strategy bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -26,6 +26,9 @@ bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side i
 
 bench-gpu: .venv/.bench     ## the same for this machine's GPU
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
+
+bench-ladder: .venv/.bench  ## the steps of a hand's work on attention beside each other and PyTorch, on this machine's GPU
+	$(BIN)/python -m tests.bench.ladder $(ARGS)
 
 bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a watched page while 100 trials end every second
 	$(BIN)/python -m tests.bench.pages $(ARGS)

@@ -18,11 +18,11 @@ from evo.roofline import Roofline, device_roofline
 from evo.space import Space
 from evo.trial import Config
 from evo.view import SearchView
-from templates.registry import find
+from templates.registry import Package, find
 from workers.families import Assignment, Families
 from workers.ladder import Ladder
 from workers.lock import exclusive
-from workers.protocol import Compare, Compared, Verified, Verify
+from workers.protocol import Compare, Compared, KernelFile, Verified, Verify
 from workers.runners import Runners, ask
 from workers.scratch import scratch
 
@@ -84,10 +84,13 @@ def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
     best = view.champion or view.best
     if best is None:
         raise BenchError(f"the search of {family} measured no config: {dict(view.counts)}")
-    with _workshop(view, folder) as (ladder, runners, work):
+    package = find(view.family)
+    with workshop(_terms(view, package), package, folder) as (ladder, runners, work):
         sampled = _sample(ladder, work, effort)
         configs = {CHAMPION: best.config, DEFAULT: _space(work).default(), TYPICAL: sampled[len(sampled) // 2][1]}
-        compared = _compare(ladder, runners, work, configs, effort.rounds)
+        kernels = {name: ladder.build(work, config).kernels for name, config in configs.items()}
+        series = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
+        compared = compare(runners, work, kernels, series, effort.rounds)
     return Contest(
         search=view,
         configs=configs,
@@ -109,9 +112,19 @@ def search(family: str, problem: str, effort: Effort, folder: Path) -> SearchVie
 
 
 @contextmanager
-def _workshop(view: SearchView, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
-    package = find(view.family)
-    terms = SearchTerms(
+def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
+    """What it takes to build and time configs by hand; the device is held meanwhile."""
+    with scratch() as name, exclusive(terms.device.uuid):
+        ladder, runners = Ladder(terms.device.kind, folder, Path(name)), Runners(folder)
+        try:
+            yield ladder, runners, Assignment(terms=terms, copy=Families(Path(name)).add(package))
+        finally:
+            ladder.close()
+            runners.close()
+
+
+def _terms(view: SearchView, package: Package) -> SearchTerms:
+    return SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
         problem=view.problem,
@@ -120,13 +133,6 @@ def _workshop(view: SearchView, folder: Path) -> Iterator[tuple[Ladder, Runners,
         policy=SAMPLING,
         seed=view.seed,
     )
-    with scratch() as name, exclusive(view.device.uuid):
-        ladder, runners = Ladder(view.device.kind, folder, Path(name)), Runners(folder)
-        try:
-            yield ladder, runners, Assignment(terms=terms, copy=Families(Path(name)).add(package))
-        finally:
-            ladder.close()
-            runners.close()
 
 
 def _space(work: Assignment) -> Space:
@@ -150,18 +156,26 @@ def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[floa
     return sorted(timed, key=lambda each: each[0])
 
 
-def _compare(
-    ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[str, Config], rounds: int
+def compare(
+    runners: Runners,
+    work: Assignment,
+    kernels: Mapping[str, Mapping[str, KernelFile]],
+    series: Mapping[str, str],
+    rounds: int,
 ) -> Compared:
-    """Fresh process, fresh inputs, all contestants and baselines in turns."""
+    """Fresh process, fresh inputs, all contestants and baselines in turns.
+
+    Args:
+        kernels: by contestant and case; each is verified again.
+        series: what is timed, in the order of the answer → the contestant.
+    """
     child = runners.fresh(work, rounds)
     try:
-        for name, config in configs.items():
-            request = Verify(candidate=name, kernels=ladder.build(work, config).kernels)
+        for name, cases in kernels.items():
+            request = Verify(candidate=name, kernels=cases)
             ask(child, request, Verified, stage="verify", limit_s=CONTEST_LIMIT_S)
-        series = {name: name for name in configs} | {AGAIN: CHAMPION}
-        compare = Compare(series=series, rounds=rounds, baselines=True, budget_s=CONTEST_LIMIT_S)
-        compared = ask(child, compare, Compared, stage="measure", limit_s=CONTEST_LIMIT_S)
+        turns = Compare(series=series, rounds=rounds, baselines=True, budget_s=CONTEST_LIMIT_S)
+        compared = ask(child, turns, Compared, stage="measure", limit_s=CONTEST_LIMIT_S)
     finally:
         child.kill()
-    return replace(compared, series={name: compared.series[name] for name in (TYPICAL, DEFAULT, CHAMPION, AGAIN)})
+    return replace(compared, series={name: compared.series[name] for name in series})

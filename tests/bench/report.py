@@ -1,7 +1,7 @@
 """What a contest says, as a Markdown table that reads well in a terminal too."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
@@ -94,12 +94,17 @@ def _table(contest: Contest) -> list[str]:
         share = [f"{contest.roofline.share(timing.median_us):.0%}"] if contest.roofline else []
         over = [f"{rows[baseline].median_us / timing.median_us:.2f}" for baseline in baselines]
         label = f"**{name}**" if name == CHAMPION else name
-        lines.append([label, _figure(timing.median_us), _figure(timing.iqr_us), *share, *over])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+        lines.append([label, figure(timing.median_us), figure(timing.iqr_us), *share, *over])
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table: header, rule (``---``, for figures ``---:``), rows."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
 
 
-def _figure(time_us: float) -> str:
+def figure(time_us: float) -> str:
     return f"{time_us:,.1f}" if time_us >= 100 else f"{time_us:.2f}"
 
 
@@ -122,7 +127,7 @@ def _worth(contest: Contest) -> str:
         f"The champion runs at {', '.join(over)} (95 % intervals); timed twice in these rounds it differs by "
         f"{spread:.1%}. It takes {_less(champion, series[DEFAULT].median_us)} than the default and "
         f"{_less(champion, series[TYPICAL].median_us)} than the middle one of {len(sample)} correct configs drawn at "
-        f"random ({_figure(sample[0])} … {_figure(sample[-1])} µs)."
+        f"random ({figure(sample[0])} … {figure(sample[-1])} µs)."
     )
 
 

@@ -1,0 +1,48 @@
+"""Replaying a ladder: what passes is timed beside the others; what fails, or is not allowed, keeps its row."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.bench.ladder import main
+from tests.integration.workbench import FAMILIES
+
+LADDER = """
+[[steps]]
+name = "first"
+change = { FAULT = "none", UNROLL = 1 }
+
+[[steps]]
+name = "a mistake"
+change = { FAULT = "nan" }
+aside = true
+
+[[steps]]
+name = "second"
+change = { UNROLL = 4 }
+on_l4_us = 12
+"""
+
+
+def test_every_step_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    family = tmp_path / "faulty"
+    shutil.copytree(FAMILIES / "faulty", family)
+    (family / "ladder.toml").write_text(LADDER, encoding="utf-8")
+    status = main(["--family", str(family), "--device", "cpu", "--problem", "N=4096", "--rounds", "5"])
+    printed = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
+    first, mistake, second, *baselines = rows[2:]
+    assert status == 1, "a step that computes nonsense is no success"
+    assert first[:2] == ["1", "first"]
+    assert mistake[:3] == ["2, aside", "a mistake", "wrong answer"]
+    assert second[:2] + second[-1:] == ["3", "second", "12"]
+    assert float(first[2].replace(",", "")) > 0
+    assert "…" in second[4] and not first[4] and not mistake[4], "a gain is over the step it builds on"
+    assert {row[0] for row in baselines} == {"baseline"}
+    assert "wrong answer: a mistake: " in printed
+
+
+def test_a_family_without_steps_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--family", "softmax", "--device", "cpu", "--rounds", "1"]) == 2
+    assert "softmax has no ladder.toml" in capsys.readouterr().err
