@@ -45,7 +45,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     from evo.cli.place import Place
 
     devices = local_devices()
-    findings = list(_findings(Place.of(db)))
+    findings = list(_findings(Place.of(db), devices))
     if as_json:
         print_json({"devices": devices, "findings": findings})
     else:
@@ -53,11 +53,12 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
 
 
-def _findings(place: "Place") -> Iterator[Finding]:
+def _findings(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
     from evo.cli.devices import cache_folder
 
     yield _compiler()
     yield _cuda()
+    yield from _sharing(devices)
     yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
     yield _tool(
         "compute-sanitizer", needed_for="memory and race checks of CUDA kernels", way_out="install CUDA's tools"
@@ -90,6 +91,23 @@ def _cuda() -> Finding:
     return Finding(
         what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", way_out=obstacle or ""
     )
+
+
+def _sharing(devices: "list[Device]") -> Iterator[Finding]:
+    """Who else computes on the GPUs here."""
+    from workers.devices import nvml
+
+    for device in devices:
+        if device.kind != "cuda":
+            continue
+        users = ", ".join(nvml.strangers(device.uuid))
+        yield Finding(
+            what=device.model,
+            found=not users,
+            detail=f"in use by {users}" if users else "no other program uses it",
+            needed_for="undisturbed times",
+            way_out=f"let nothing else compute there: end {users}",
+        )
 
 
 def _package(name: str, *, needed_for: str, way_out: str) -> Finding:

@@ -62,6 +62,7 @@ def measure(
     gates = policy_from(read_policy(policy))
     package, chosen, candidate = resolve(family, config, problem, device, objective)
     out = console()
+    _tell_shared(chosen)
     if not as_json:
         out.print(f"[bold cyan]{package.family.name}[/] {spaced_text(candidate.problem)} on {chosen.model}")
         out.print(f"{spaced_text(candidate.config)}\n")
@@ -89,6 +90,13 @@ def _tell_busy(device: "Device", holder: int | None) -> None:
     """On standard error, since another process may keep the device for long."""
     who = "another process" if holder is None else f"process {holder}"
     sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
+
+
+def _tell_shared(device: "Device") -> None:
+    from workers.devices import nvml
+
+    if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
+        sys.stderr.write(f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n")
 
 
 def render(

@@ -20,6 +20,7 @@ from evo.cli.output import console, print_json
 from evo.cli.place import Where
 from evo.cli.report import print_failures, print_report
 from evo.cli.request import Request
+from evo.device import Device
 from evo.errors import Conflict, NotFound
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
@@ -57,6 +58,8 @@ def run(
             announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
         out.print(head(view, page))
         _mention_others(out, connection, view)
+        if where.url is None:
+            _mention_strangers(out, view.device)
         if not stay:
             return Exit.DONE
         with screen(out) as shown:
@@ -142,6 +145,16 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView) -> N
     if others:
         out.print(
             f"[yellow]Also running, sharing the device: search {', '.join(others)}. kernel-evo cancel ends one.[/]\n"
+        )
+
+
+def _mention_strangers(out: Console, device: Device) -> None:
+    """Other programs on this machine's GPU disturb every time that is taken there."""
+    from workers.devices import nvml
+
+    if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
+        out.print(
+            f"[yellow]{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.[/]\n"
         )
 
 

@@ -71,7 +71,8 @@ class CudaSession:
                 cupy.cuda.Device(_index(device.uuid)).use()
                 self._stream = cupy.cuda.Stream(non_blocking=True)
         except LaunchError as error:
-            raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}") from None
+            users = f"; it is in use by {', '.join(found)}" if (found := nvml.strangers(device.uuid)) else ""
+            raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}{users}") from None
         self._support = self._load_support(compiler, folder)
         self._counters = GuardedBuffer(
             Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,)), cupy.cuda.runtime

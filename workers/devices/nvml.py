@@ -6,9 +6,14 @@ Opens no CUDA context. Everything here is a fact to record; where the library is
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import psutil
+
 _HARMLESS_REASONS = 0x1  # the GPU is idle
+_OURS = ("workers.guardian", "workers.devices.cuda")
+"""Modules that our own processes on a GPU were started as: runners, of which one at a time measures, and discovery."""
 
 
 def facts(uuid: str) -> Mapping[str, str]:
@@ -22,20 +27,40 @@ def facts(uuid: str) -> Mapping[str, str]:
         "temperature_c": _try(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
         "throttle_reasons": _throttling(_try(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)),
         "driver": _try(nvml.nvmlSystemGetDriverVersion),
-        "shared_with": ", ".join(_others(nvml, handle)) or None,
+        "shared_with": ", ".join(_strangers(nvml, handle)) or None,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def strangers(uuid: str) -> tuple[str, ...]:
+    """Other programs that compute on this GPU, as ``process 123 (python)``, and so disturb what is timed on it."""
+    nvml, handle = _handle(uuid)
+    return () if handle is None else tuple(_strangers(nvml, handle))
 
 
 def _throttling(reasons: int | None) -> str | None:
     return None if reasons is None else f"{reasons & ~_HARMLESS_REASONS:#x}"
 
 
-def _others(nvml: Any, handle: Any) -> Iterator[str]:
-    """Other processes that compute on this GPU, as ``pid name``."""
+def _strangers(nvml: Any, handle: Any) -> Iterator[str]:
     for process in _try(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
-        if process.pid != os.getpid():
-            yield f"{process.pid} {_try(nvml.nvmlSystemGetProcessName, process.pid) or ''}".strip()
+        if process.pid == os.getpid() or _is_ours(process.pid):
+            continue
+        name = _try(nvml.nvmlSystemGetProcessName, process.pid)
+        yield f"process {process.pid}" + (f" ({Path(_text(name)).name})" if name else "")
+
+
+def _text(name: str | bytes) -> str:
+    """Old releases of NVML's Python package give bytes."""
+    return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        command = psutil.Process(pid).cmdline()
+    except psutil.Error:  # somebody else's, or of another container
+        return False
+    return any(module in command for module in _OURS)
 
 
 def _try(function: Any, *arguments: Any) -> Any:

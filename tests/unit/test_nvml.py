@@ -1,0 +1,92 @@
+"""Who else uses a GPU, as NVML tells it; NVML and the processes are stand-ins, so no GPU takes part."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import psutil
+import pytest
+
+from evo.cli import doctor
+from evo.target import known
+from workers.compile.nvrtc import NvrtcCompiler
+from workers.devices import LaunchError, cuda, nvml
+
+NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
+COMMANDS = {44: ["python", "-P", "-m", "workers.guardian", "7"], 41: ["python3", "train.py"]}
+
+
+class NVMLError(Exception):
+    pass
+
+
+def fake_nvml(pids: list[int]) -> ModuleType:
+    def name(pid: int) -> str | bytes:
+        if (found := NAMES[pid]) is None:
+            raise NVMLError("not permitted")
+        return found
+
+    module = ModuleType("pynvml")
+    module.__dict__.update(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids],
+        nvmlSystemGetProcessName=name,
+    )
+    return module
+
+
+class Process:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def cmdline(self) -> list[str]:
+        if self.pid not in COMMANDS:
+            raise psutil.NoSuchProcess(self.pid)
+        return COMMANDS[self.pid]
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A GPU with three strangers, one of our runners, and this process."""
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml([os.getpid(), 41, 42, 43, 44]))
+    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    nvml._library.cache_clear()
+    yield
+    nvml._library.cache_clear()
+
+
+WHO = "process 41 (python3), process 42 (train), process 43"
+
+
+def test_strangers_are_named_and_our_own_runners_are_none(shared: None) -> None:
+    assert ", ".join(nvml.strangers("GPU-1")) == WHO
+
+
+def test_without_nvml_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    nvml._library.cache_clear()
+    assert nvml.strangers("GPU-1") == ()
+    nvml._library.cache_clear()
+
+
+def test_doctor_says_who_shares_a_gpu(shared: None) -> None:
+    (finding,) = doctor._sharing([known("NVIDIA L4")])
+    assert (finding.found, finding.detail) == (False, f"in use by {WHO}")
+    assert finding.way_out.endswith(f"end {WHO}")
+
+
+def test_a_gpu_that_does_not_open_says_who_holds_it(
+    shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(uuid: str) -> int:
+        raise LaunchError("all CUDA-capable devices are busy or unavailable")
+
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+    sys.modules["cupy"].__dict__["cuda"] = SimpleNamespace(Device=refuse)
+    monkeypatch.setattr(cuda, "_index", refuse)
+    with pytest.raises(cuda.CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
+        cuda.CudaSession(known("NVIDIA L4"), tmp_path, NvrtcCompiler.__new__(NvrtcCompiler))
