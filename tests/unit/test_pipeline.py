@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 
 import pytest
@@ -100,10 +101,28 @@ def test_with_enough_cores_whatever_is_built_first_is_measured_first(monkeypatch
 
 def test_ahead_of_the_device_an_eighth_of_the_room_is_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
-        add(line, builds, *range(28))
-        assert line.room == 4
-        add(line, builds, 28)
+        add(line, builds, *range(14))
+        assert line.room == 2
+        add(line, builds, 14)
         assert line.room == 0
+
+
+def test_no_more_is_held_than_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipeline("cuda", 16, monkeypatch) as (line, builds):
+        add(line, builds, *range(16))
+        for gate in builds.gates.values():
+            gate.set()
+        wait([pending.building for pending in line._queue])
+        for _ in range(10):  # each finds more than six built
+            line.next()
+        assert line.room == (16 - 10) - 6
+        adding = threading.Timer(0.1, lambda: [gate.set() for gate in builds.gates.values()])
+        for _ in range(6):
+            line.next()
+        add(line, builds, 16)
+        adding.start()
+        line.next()  # not built when it was asked for: the device waited
+        assert line.room == (16 - 10) + 2
 
 
 def test_a_large_machine_asks_for_no_more_than_a_request_may(monkeypatch: pytest.MonkeyPatch) -> None:
