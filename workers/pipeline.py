@@ -28,7 +28,7 @@ ENOUGH = 6
 
 DEEPER, SHALLOWER = 2, 1
 """How far the pipeline grows when the device had to wait for a job, and shrinks when more than enough waited for it.
-Simulated with 15 compilers of 0.5 s and trials of 0.14 s, 8 jobs are then held on average and the device idles for 1 %."""
+Simulated with 15 compilers of 0.5 s and trials of 0.14 s: 8 jobs held on average, the device idle for 1 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
