@@ -1,7 +1,7 @@
 """What no report may say, whoever sent it: times that are no times, and outcomes that only the service decides."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
@@ -48,9 +48,15 @@ def check_kind(report: Report, kind: DeviceKind) -> None:
 
 
 def _check_rounds(report: ConfirmReport) -> None:
-    rounds = {len(timing.samples_us) for _, timing in _timings(report)}
+    _check_as_many("report", [timing for _, timing in _session(report)])
+    for place, repeat in enumerate(report.repeats):
+        _check_as_many(f"report.repeats.{place}", [repeat.challenger, repeat.other])
+
+
+def _check_as_many(where: str, timings: Sequence[Timing]) -> None:
+    rounds = {len(timing.samples_us) for timing in timings}
     if len(rounds) > 1:
-        raise InvalidInput("report", f"every series needs one sample a round, found {sorted(rounds)} samples")
+        raise InvalidInput(where, f"every series needs one sample a round, found {sorted(rounds)} samples")
 
 
 def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
@@ -64,7 +70,15 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
         case BaselineReport():
             yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
         case ConfirmReport():
-            for name in ("challenger", "challenger_again", "incumbent"):
-                if (timing := getattr(report, name)) is not None:
-                    yield f"report.{name}", timing
-            yield from ((f"report.baselines.{name}", timing) for name, timing in report.baselines.items())
+            yield from _session(report)
+            for place, repeat in enumerate(report.repeats):
+                yield f"report.repeats.{place}.challenger", repeat.challenger
+                yield f"report.repeats.{place}.other", repeat.other
+
+
+def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:
+    """What was interleaved in the first process."""
+    for name in ("challenger", "challenger_again", "incumbent"):
+        if (timing := getattr(report, name)) is not None:
+            yield f"report.{name}", timing
+    yield from ((f"report.baselines.{name}", timing) for name, timing in report.baselines.items())

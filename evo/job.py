@@ -133,11 +133,36 @@ class Sanitized:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """What a profiler counted in one launch on the searched problem.
+
+    Attributes:
+        figures: by the names of `evo.profile.FIGURES`; those the device does not count are left out.
+        skipped: why there are none; None when there are.
+    """
+
+    tool: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """The same comparison in one more fresh process; entry i of both was taken in round i."""
+
+    challenger: Timing
+    other: Timing
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
     """Interleaved samples: entry i of every timing was taken in round i.
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
+        repeats: further fresh processes, where the challenger looked like a champion.
+        repeated_against: what it was compared with there: ``incumbent``, or a baseline's name.
+        profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
         failure: set, and the timings None, when challenger or incumbent could not be measured.
         failed: which of the two it was.
         sanitizers: tools the challenger ran under; empty where this kind of device has none.
@@ -149,6 +174,9 @@ class ConfirmReport:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
     sanitizers: tuple[Sanitized, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    repeated_against: str | None = None
+    profiles: Mapping[str, Profiled] = field(default_factory=dict)
     failure: Outcome | None = None
     failed: Literal["challenger", "incumbent"] | None = None
     stages: Stages = field(default_factory=Stages)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from evo.errors import InvalidInput
@@ -16,6 +16,9 @@ class Policy:
     Attributes:
         quick_samples: samples of the quick gate, which every trial gets.
         confirm_samples: interleaved rounds of a confirmation.
+        confirm_processes: fresh processes in which a winner is compared, the first included; a 95 % prediction interval
+            of its speed-up needs at least 2.
+        process_samples: rounds of each of them that count for the prediction.
         prune_ratio: after a fifth of the quick samples, a candidate whose median is this many times slower than the
             slowest elite is stopped early (outcome Pruned); None never prunes.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
@@ -28,6 +31,10 @@ class Policy:
         compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
         memory_limit_bytes: what a runner may allocate beyond what it holds when it starts.
         require_sanitizers: refuse a promotion where a sanitizer did not run; what one finds always forbids it.
+        require_profile: refuse a promotion where no profile could be taken; else its gates count only where one was.
+        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: of the winner's profile, as fractions.
+        min_fp8_operations: of its profile; 1 for a family that is to use them.
+        min_l2_hit_gain, min_dram_drop: against the incumbent's profile: 0.08 is 8 percentage points.
         max_candidate_faults: crashes and time-outs of one trial before it is final (a fault may be the machine's).
         max_worker_losses: lost workers before a trial is Abandoned.
         seeds: input seeds each nominal correctness case is repeated with.
@@ -36,6 +43,8 @@ class Policy:
     name: str = "default"
     quick_samples: int = 40
     confirm_samples: int = 100
+    confirm_processes: int = 5
+    process_samples: int = 20
     prune_ratio: float | None = 1.5
     minimum_gain: float = 0.02
     minimum_effect: float = 0.8
@@ -52,21 +61,35 @@ class Policy:
     measure_timeout_s: float = 60.0
     memory_limit_bytes: int = 4 << 30
     require_sanitizers: bool = False
+    require_profile: bool = False
+    min_tensor_active: float | None = None
+    min_achieved_occupancy: float | None = None
+    min_sector_efficiency: float | None = None
+    min_fp8_operations: int | None = None
+    min_l2_hit_gain: float | None = None
+    min_dram_drop: float | None = None
     max_candidate_faults: int = 1
     max_worker_losses: int = 3
     seeds: int = 3
 
 
+_L4_NOTES = Policy(
+    name="l4-notes",
+    minimum_gain=0.05,
+    max_registers=96,
+    max_shared_memory_bytes=48 << 10,
+    min_occupancy=0.25,
+    min_tensor_active=0.20,
+    min_achieved_occupancy=0.25,
+    min_sector_efficiency=0.70,
+)
+"""The user's own gates for the L4 (KERNELS and USER notes): stricter than what makes a kernel fast."""
+
 POLICIES: dict[str, Policy] = {
     "default": Policy(),
-    # The user's own gates for the L4 (KERNELS and USER notes): stricter than what makes a kernel fast.
-    "l4-notes": Policy(
-        name="l4-notes",
-        minimum_gain=0.05,
-        max_registers=96,
-        max_shared_memory_bytes=48 << 10,
-        min_occupancy=0.25,
-    ),
+    "l4-notes": _L4_NOTES,
+    # What the same notes ask of a final champion over the earlier one.
+    "l4-final": replace(_L4_NOTES, name="l4-final", minimum_gain=0.20, min_l2_hit_gain=0.08, min_dram_drop=0.10),
 }
 """Policies known by name; a file may override any field of one."""
 
@@ -100,6 +123,8 @@ _TYPES = get_type_hints(Policy)
 _LEAST = {
     "quick_samples": 5,
     "confirm_samples": 10,
+    "confirm_processes": 1,
+    "process_samples": 5,
     "prune_ratio": 1.0,
     "confidence": 0.5,
     "significance": 1e-12,
@@ -112,7 +137,17 @@ _LEAST = {
     "max_worker_losses": 1,
     "seeds": 1,
 }
-_FRACTIONS = {"minimum_gain", "confidence", "significance", "min_occupancy"}
+_FRACTIONS = {
+    "minimum_gain",
+    "confidence",
+    "significance",
+    "min_occupancy",
+    "min_tensor_active",
+    "min_achieved_occupancy",
+    "min_sector_efficiency",
+    "min_l2_hit_gain",
+    "min_dram_drop",
+}
 
 
 def _check(field: str, value: object) -> None:

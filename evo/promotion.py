@@ -1,12 +1,22 @@
 """Whether a confirmed challenger becomes champion: every rule with its figure, its threshold and a sentence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evo.job import ConfirmReport
+from evo.job import ConfirmReport, Repeat
 from evo.policy import Policy
-from evo.statistics import Interval, bootstrap_interval, hedges_g, paired_p_value, ratio_interval
+from evo.profile import unmet_gates
+from evo.statistics import (
+    Interval,
+    Samples,
+    bootstrap_interval,
+    hedges_g,
+    paired_p_value,
+    prediction_interval,
+    ratio_interval,
+    unshared,
+)
 from evo.timing import Timing
 
 TRIM = 0.2
@@ -31,15 +41,34 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What further fresh processes will find, as far as those tried so far tell.
+
+    Attributes:
+        against: ``incumbent``, or the name of a baseline.
+        speedup: its time over the challenger's: where one more process will find it, with this confidence.
+        found: the speed-up in each process so far, of `rounds` rounds each.
+    """
+
+    against: str
+    speedup: Interval
+    confidence: float
+    found: tuple[float, ...]
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a confirmation came to.
 
     Attributes:
         promote: all required rules passed.
-        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist.
+        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist. Beside
+            an incumbent both are told without what the two suffered together.
         speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster.
         baseline: the fastest baseline of this session, and the challenger's speed-up over it.
         behind_every_baseline: not even the slowest baseline was slower than the challenger.
+        prediction: of the speed-up in further processes; None where the challenger was compared in one alone.
     """
 
     promote: bool
@@ -51,6 +80,32 @@ class Verdict:
     baseline: str | None = None
     baseline_speedup: Interval | None = None
     behind_every_baseline: bool = False
+    prediction: Prediction | None = None
+
+
+def promising(report: ConfirmReport, policy: Policy) -> bool:
+    """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
+    lenient = replace(policy, require_sanitizers=False, require_profile=False)
+    return judge(report, lenient, 1, np.random.default_rng(0)).promote
+
+
+def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
+    """The speed-up in one more fresh process; every process counts by equally many rounds."""
+    first, against = report.challenger, report.repeated_against
+    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
+    if not report.repeats or first is None or against is None or other is None:
+        return None
+    processes = (Repeat(challenger=first, other=other), *report.repeats)
+    rounds = min(len(each.challenger.samples_us) for each in processes)
+    found = tuple(_median_us(each.other, rounds) / _median_us(each.challenger, rounds) for each in processes)
+    logarithms = prediction_interval(np.log(found), policy.confidence)
+    low, estimate, high = (float(np.exp(each)) for each in (logarithms.low, logarithms.estimate, logarithms.high))
+    speedup = Interval(low=low, estimate=estimate, high=high)
+    return Prediction(against=against, speedup=speedup, confidence=policy.confidence, found=found, rounds=rounds)
+
+
+def _median_us(timing: Timing, rounds: int) -> float:
+    return float(np.median(timing.samples_us[:rounds]))
 
 
 def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.random.Generator) -> Verdict:
@@ -72,17 +127,26 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
     if report.incumbent is None:
         rules = _first_rules(noise, policy)
     else:
-        incumbent = bootstrap_interval(report.incumbent.samples_us, policy.confidence, rng)
+        apart = unshared(challenger.samples_us, report.incumbent.samples_us)
+        median, incumbent = (bootstrap_interval(series, policy.confidence, rng) for series in apart)
         speedup = _speedup(challenger, report.incumbent, policy, rng)
         gain = 1.0 - 1.0 / speedup.estimate
         rules = (
             _intervals_rule(median, incumbent, policy),
-            _effect_rule(challenger, report.incumbent, policy),
+            _effect_rule(*apart, policy),
             _significance_rule(challenger, report.incumbent, policy, challengers),
             _gain_rule(gain, policy),
             _noise_rule(gain, noise),
         )
-    rules = (*_correctness_rule(report), _sanitizer_rule(report, policy), *rules, *_baseline_rule(fastest, against))
+    prediction = predict(report, policy)
+    rules = (
+        *_correctness_rule(report),
+        _sanitizer_rule(report, policy),
+        *rules,
+        *_prediction_rule(prediction),
+        *_profile_rule(report, policy),
+        *_baseline_rule(fastest, against),
+    )
     promote = all(rule.passed for rule in rules if rule.required)
     return Verdict(
         promote=promote,
@@ -94,6 +158,7 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
         baseline=fastest,
         baseline_speedup=None if fastest is None else against[fastest],
         behind_every_baseline=bool(against) and all(ratio.estimate < 1.0 for ratio in against.values()),
+        prediction=prediction,
     )
 
 
@@ -151,8 +216,8 @@ def _intervals_rule(challenger: Interval, incumbent: Interval, policy: Policy) -
     return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
 
 
-def _effect_rule(challenger: Timing, incumbent: Timing, policy: Policy) -> Rule:
-    effect = hedges_g(challenger.samples_us, incumbent.samples_us, trim=TRIM)
+def _effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule:
+    effect = hedges_g(challenger, incumbent, trim=TRIM)
     needed = policy.minimum_effect
     text = f"The effect size (Hedges' g, {TRIM:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
     return Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text)
@@ -192,6 +257,41 @@ def _first_rules(noise: float | None, policy: Policy) -> tuple[Rule, ...]:
     return first, Rule(name="noise", passed=noise <= least, figure=noise, threshold=least, text=text, required=False)
 
 
+def _prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
+    """What is not faster on average over fresh processes does not replace an incumbent."""
+    if prediction is None:
+        return ()
+    speedup, found = prediction.speedup, prediction.found
+    text = (
+        f"In {len(found)} fresh processes the challenger ran {min(found):.3g} to {max(found):.3g} times as fast as "
+        f"{_named(prediction.against)}; one more will find {speedup.low:.3g} to {speedup.high:.3g} "
+        f"({prediction.confidence:.0%} prediction interval)."
+    )
+    required = prediction.against == "incumbent"
+    passed = speedup.estimate > 1.0
+    return (
+        Rule(name="processes", passed=passed, figure=speedup.estimate, threshold=1.0, text=text, required=required),
+    )
+
+
+def _named(against: str) -> str:
+    return "the incumbent" if against == "incumbent" else against
+
+
+def _profile_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    unmet = unmet_gates(report.profiles, policy)
+    if unmet is None and not policy.require_profile:
+        return ()
+    profile = report.profiles.get("challenger")
+    if profile is None or profile.skipped is not None:
+        reason = "this device has no profiler" if profile is None else f"{profile.tool}: {profile.skipped}"
+        text = f"No profile was taken ({reason})."
+        required = policy.require_profile
+        return (Rule(name="profile", passed=False, figure=0.0, threshold=0.0, text=text, required=required),)
+    text = f"The profile misses {'; '.join(unmet)}." if unmet else "The profile meets every gate of the policy."
+    return (Rule(name="profile", passed=not unmet, figure=float(len(unmet or ())), threshold=0.0, text=text),)
+
+
 def _baseline_rule(fastest: str | None, against: dict[str, Interval]) -> tuple[Rule, ...]:
     if fastest is None:
         return ()
@@ -202,7 +302,7 @@ def _baseline_rule(fastest: str | None, against: dict[str, Interval]) -> tuple[R
 
 def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name in ("correct", "sanitizers")):
+    if failed and (speedup is None or failed[0].name in ("correct", "sanitizers", "profile")):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."

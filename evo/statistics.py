@@ -74,18 +74,51 @@ def _outside(count: int, confidence: float) -> int:
 
 
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Interval of median(a) / median(b), resampling rounds so that what both series suffered together cancels.
+    """Interval of the median of a / b over rounds: what both series suffered together cancels in each round.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
     """
-    return _resampled(_paired(a, b), _median_ratio, confidence, rng)
+    first, second = _paired(a, b)
+    return bootstrap_interval(first / second, confidence, rng)
+
+
+def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two series as they would have been without what both suffered together (drift, a neighbour on the machine).
+
+    Their medians are in the ratio that rounds have in the median. Each varies around its own as the rounds' ratio does,
+    by a factor √½ less: as much as each series would vary by itself if nothing were shared.
+
+    Args:
+        a, b: equally long; entry i of both was taken in round i.
+    """
+    first, second = _paired(a, b)
+    ratios = np.log(first / second)
+    half, own = np.median(ratios) / 2.0, (ratios - np.median(ratios)) / math.sqrt(2.0)
+    centre = math.sqrt(float(np.median(first)) * float(np.median(second)))
+    return centre * np.exp(half + own), centre * np.exp(-half - own)
 
 
 def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Interval of median(a) / median(b) for two series taken apart from each other, each resampled by itself."""
     series = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return _resampled(series, _median_ratio, confidence, rng, paired=False)
+
+
+def prediction_interval(values: Samples, confidence: float) -> Interval:
+    """Where one more value will lie, if it comes about as these did: normal values, mean and spread unknown.
+
+    Args:
+        values: at least two.
+
+    Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
+    """
+    from scipy.stats import t
+
+    known = np.asarray(values, dtype=np.float64)
+    mean, spread = float(known.mean()), float(known.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(known))
+    reach = float(t.ppf(0.5 + confidence / 2.0, len(known) - 1)) * spread
+    return Interval(low=mean - reach, estimate=mean, high=mean + reach)
 
 
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:

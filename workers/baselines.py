@@ -22,13 +22,21 @@ class Baselines:
 
 
 def prepare_baselines(
-    session: Session, reference: Reference, problem: Mapping[str, object], golden: Golden, *, function: str, sets: int
+    session: Session,
+    reference: Reference,
+    problem: Mapping[str, object],
+    golden: Golden,
+    *,
+    function: str,
+    sets: int,
+    only: str | None = None,
 ) -> Baselines:
     """Set up every baseline the family offers.
 
     Args:
         function: of reference.py, e.g. ``baselines``.
         sets: copies of the inputs to rotate; 1 is hot.
+        only: a name; the others are passed over.
     """
     ready = Baselines()
     offer = reference.function(function)
@@ -37,6 +45,8 @@ def prepare_baselines(
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})
     for name, prepare in offered.items():
+        if only not in (None, name):
+            continue
         try:
             ready.timers[name] = _prepare(session, prepare, golden, sets)
         except Exception as error:  # noqa: BLE001 - a library that is absent or refuses the shape is only worth naming

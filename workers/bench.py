@@ -114,7 +114,7 @@ class Bench:
             name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
         }
         self._require_nothing_left("the first launches to be timed")
-        baselines = self._baselines(mode) if request.baselines else Baselines()
+        baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
         self.session.settle()  # a library's threads and helpers are not the candidates'
         rounds = fitting_rounds(timers, baselines, request)
         samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
@@ -211,7 +211,7 @@ class Bench:
         shelf[arguments] = held
         return held
 
-    def _baselines(self, mode: Mode) -> Baselines:
+    def _baselines(self, mode: Mode, only: str | None) -> Baselines:
         problem = self.terms.cases[0].problem
         held = sum(array.nbytes for array in self._nominal.inputs.values())
         return prepare_baselines(
@@ -221,6 +221,7 @@ class Bench:
             self._nominal,
             function=self.driver.baselines,
             sets=1 if mode == "hot" else cold_sets(self.session.cold_bytes, held, self.terms.memory_limit_bytes),
+            only=only,
         )
 
 

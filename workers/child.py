@@ -212,9 +212,13 @@ def _kill_group(pid: int) -> None:
 
 def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
     """That of the daemon, with thread counts, and a path on which the child finds this very package."""
+    return {**base, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), "PYTHONPATH": python_path(base)}
+
+
+def python_path(base: Mapping[str, str]) -> str:
+    """A ``PYTHONPATH`` on which this very package is found first."""
     package = str(Path(__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
-    return {**base, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), "PYTHONPATH": path}
+    return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
 
 
 def _present(stream: IO[bytes] | None) -> IO[bytes]:

@@ -3,10 +3,8 @@
 A slot drives it with leases; `workers.climb` without a service, by the same steps.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -20,50 +18,29 @@ from evo.job import (
     EvaluateReport,
     Job,
     Report,
-    Sanitized,
     SearchTerms,
-    Stages,
 )
-from evo.outcome import CaseError, Impossible, LaunchFailed, Measured, Outcome, Pruned
+from evo.outcome import Impossible, LaunchFailed, Measured, Outcome, Pruned
 from evo.roofline import device_roofline
 from evo.timing import Timing
 from evo.trial import Config
 from workers.build import Builder, Built
 from workers.cache import Cache
 from workers.child import Child
+from workers.confirmation import Confirmation, Instruments, Side, budget_s, compare
 from workers.devices import driver
 from workers.families import Assignment
-from workers.protocol import Compare, Compared, Measure, Sampled, Save, Saved, Verified, Verify
+from workers.protocol import Compare, Measure, Sampled, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
-from workers.sanitizers import Subject
-from workers.scratch import scratch
+from workers.stopwatch import Stopwatch
 
-Side: TypeAlias = Literal["challenger", "incumbent"]
 Role: TypeAlias = Literal["candidate", "challenger", "incumbent"]
 Preparation: TypeAlias = Mapping[Role, Built]
 
 _OTHER_SHARE = 4
 """The cache mode that does not rank gets this fraction of the quick gate's samples."""
 
-_BUDGET_SHARE = 0.8
-"""Of the measuring time limit, what interleaved rounds may plan with."""
-
-
-class Stopwatch:
-    """Seconds by stage, as they come about."""
-
-    def __init__(self, *built: Built) -> None:
-        self.stages = Stages(
-            render_s=sum(each.render_s for each in built), compile_s=sum(each.compile_s for each in built)
-        )
-
-    @contextmanager
-    def stage(self, name: Literal["verify_s", "measure_s"]) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.stages = replace(self.stages, **{name: getattr(self.stages, name) + time.perf_counter() - begun})
+_SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 
 
 class Performer(Protocol):
@@ -110,9 +87,9 @@ class Ladder:
         self._raise_trouble = raise_trouble
         self._cache = Cache(folder)
         chosen = driver(kind)
-        self._sanitizer = chosen.sanitizer()
         self._builder = Builder(chosen.compiler(), self._cache, place)
         self._runners = Runners(folder)
+        self._instruments = Instruments(runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler())
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
         """Everything a job needs that needs no device: its configs, built."""
@@ -156,10 +133,10 @@ class Ladder:
     def baseline(self, work: Assignment) -> BaselineReport:
         """Time every baseline, interleaved, in a process of their own."""
         terms, watch = work.terms, Stopwatch()
-        request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=_budget_s(terms))
+        request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget_s(work))
         try:
             with watch.stage("measure_s"), self._fresh(work) as child:
-                compared = _compare(child, request, terms)
+                compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
             return BaselineReport(timings={}, unavailable={"all": str(error)}, stages=watch.stages)
         return BaselineReport(
@@ -171,64 +148,8 @@ class Ladder:
 
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
         """Challenger, incumbent, challenger again and baselines in turns: fresh process, fresh inputs."""
-        terms, watch = work.terms, Stopwatch(*built.values())
-        cases: dict[Role, tuple[CaseError, ...]] = {}
-        sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
-        for side in sides:
-            if (refusal := built[side].refusal) is not None:
-                return ConfirmReport(failure=refusal, failed=side, stages=watch.stages)
-        suspect = sides[0]
-        series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
-        request = Compare(
-            series={name: side for name, side in series.items() if side in built},
-            rounds=terms.policy.confirm_samples,
-            baselines=True,
-            budget_s=_budget_s(terms),
-        )
-        try:
-            with self._fresh(work, job.seed) as child:
-                for side in sides:
-                    suspect = side
-                    with watch.stage("verify_s"):
-                        cases[side] = _verify(child, terms, side, built[side]).cases
-                suspect = sides[0]
-                with watch.stage("measure_s"):
-                    compared = _compare(child, request, terms)
-                with watch.stage("verify_s"):
-                    sanitized = self._sanitized(child, work, built["challenger"])
-        except (CandidateFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, CandidateFault) else LaunchFailed(reason=str(error))
-            return ConfirmReport(failure=failure, failed=suspect, stages=watch.stages)
-        left_out = {f"baseline {name}": reason for name, reason in compared.unavailable.items()}
-        return ConfirmReport(
-            challenger=compared.series["challenger"],
-            challenger_again=compared.series["challenger_again"],
-            incumbent=compared.series.get("incumbent"),
-            baselines=compared.baselines,
-            cases=cases["challenger"],
-            sanitizers=sanitized,
-            stages=watch.stages,
-            environment={**compared.environment, **left_out},
-        )
-
-    def _sanitized(self, child: Child, work: Assignment, built: Built) -> tuple[Sanitized, ...]:
-        """What the device's sanitizer says of a candidate's smallest case; last, for it keeps the cores busy."""
-        if self._sanitizer is None:
-            return ()
-        implementation = work.copy.family.implementation(work.terms.device.kind)
-        limit_s = work.terms.policy.verify_timeout_s
-        case = min(built.kernels, key=lambda name: sum(each.elements for each in built.kernels[name].arguments))
-        with scratch() as folder:
-            ask(child, Save(case=case, folder=str(folder)), Saved, stage="verify", limit_s=limit_s)
-            subject = Subject(
-                source=built.sources[case],
-                entry=implementation.entry,
-                flags=implementation.flags,
-                arguments=built.kernels[case].arguments,
-                inputs=folder,
-                threads=work.terms.objective.threads,
-            )
-            return tuple(self._sanitizer.examine(subject, timeout_s=limit_s))
+        sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
+        return Confirmation(self._instruments, work, job, sides).report()
 
     def prove(self, work: Assignment) -> None:
         """Open the runner that the next trial needs anyway: each proves the device first."""
@@ -287,15 +208,6 @@ def _measure(child: Child, terms: SearchTerms, job: Evaluate) -> Sampled:
         prune_above_us=job.prune_above_us,
     )
     return ask(child, request, Sampled, stage="measure", limit_s=terms.policy.measure_timeout_s)
-
-
-def _compare(child: Child, request: Compare, terms: SearchTerms) -> Compared:
-    """Setting up the baselines (imports, copies of the inputs) has as long again as the rounds."""
-    return ask(child, request, Compared, stage="measure", limit_s=2 * terms.policy.measure_timeout_s)
-
-
-def _budget_s(terms: SearchTerms) -> float:
-    return _BUDGET_SHARE * terms.policy.measure_timeout_s
 
 
 def _impossible(work: Assignment, timing: Timing) -> Impossible | None:

@@ -113,6 +113,7 @@ class Compare:
 
     Attributes:
         series: name of the series → candidate; two series of one candidate are timed independently.
+        only: of the baselines this one alone.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
             nothing but baselines.
     """
@@ -121,6 +122,7 @@ class Compare:
     rounds: int
     baselines: bool
     budget_s: float
+    only: str | None = None
     kind: Literal["compare"] = "compare"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -27,9 +28,11 @@ from evo.outcome import (
     WrongAnswer,
 )
 from evo.policy import Policy
+from evo.promotion import judge
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
 from workers.climb import climb
+from workers.confirmation import NOT_WON
 from workers.families import Assignment, Families
 from workers.ladder import Ladder
 from workers.lock import exclusive
@@ -337,9 +340,29 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     assert [len(timing.samples_us) for timing in series] == [QUICK.confirm_samples] * 4
     assert {case.case for case in report.cases} == {"nominal", "tail"}
     assert "baseline absent" in report.environment
+
+
+def test_a_winner_is_sanitized_and_compared_again_in_further_processes(workshop: Workshop) -> None:
+    policy = replace(QUICK, confirm_processes=3, process_samples=5)
+    work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=None, seed=5)
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     memory, threads = report.sanitizers
     assert (memory.skipped, memory.findings) == (None, ())
     assert threads.skipped == "the kernel runs on one thread"
+    assert report.repeated_against == "numpy"
+    assert [len(each.challenger.samples_us) for each in report.repeats] == [5, 5]
+    prediction = judge(report, policy, 1, np.random.default_rng(0)).prediction
+    assert prediction is not None
+    assert (prediction.rounds, len(prediction.found)) == (5, 3)
+    assert prediction.speedup.low <= prediction.speedup.estimate <= prediction.speedup.high
+
+
+def test_a_loser_is_spared_what_only_a_winner_needs(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.confirmation.promising", lambda *_: False)
+    work, job = workshop.work(), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert [each.skipped for each in report.sanitizers] == [NOT_WON]
+    assert report.repeats == ()
 
 
 def test_what_only_a_sanitizer_sees_is_found_on_the_smallest_case(workshop: Workshop) -> None:

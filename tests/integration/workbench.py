@@ -15,7 +15,14 @@ from workers.devices import driver
 
 FAMILIES = Path(__file__).parent.parent / "data" / "families"
 
-QUICK = Policy(quick_samples=10, confirm_samples=10, verify_timeout_s=60.0, measure_timeout_s=60.0, seeds=2)
+QUICK = Policy(
+    quick_samples=10,
+    confirm_samples=10,
+    confirm_processes=1,
+    verify_timeout_s=60.0,
+    measure_timeout_s=60.0,
+    seeds=2,
+)
 
 
 @cache

@@ -8,6 +8,7 @@ import pytest
 from evo.job import Sanitized
 from workers.compile.cc import find_compiler
 from workers.devices import Argument
+from workers.protocol import KernelFile
 from workers.sanitizers import Subject
 from workers.sanitizers.c import CSanitizer
 
@@ -34,11 +35,11 @@ def examined(folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str,
     (folder / "x.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
     subject = Subject(
         source=SOURCE.replace("FAULT", fault),
-        entry="scaled",
+        kernel=KernelFile(path="unused", entry="scaled", arguments=ARGUMENTS),
         flags=("-pthread",),
-        arguments=ARGUMENTS,
         inputs=folder,
         threads=threads,
+        device_uuid="cpu",
     )
     return CSanitizer(compiler or find_compiler()).examine(subject, timeout_s=30.0)
 

@@ -25,7 +25,7 @@ def test_a_whole_policy_survives_the_round_trip() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("defualt", "policy: there is no `defualt`, did you mean `default`? Policies: default, l4-notes"),
+        ("defualt", "policy: there is no `defualt`, did you mean `default`? Policies: default, l4-final, l4-notes"),
         ({"base": "l4"}, "policy: there is no `l4`."),
         ({"minimal_gain": 0.1}, "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?"),
         ({"quick_samples": "forty"}, "policy.quick_samples: expected a whole number, not 'forty'"),

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport, Sanitized
+from evo.job import ConfirmReport, Repeat, Sanitized
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
-from evo.promotion import Rule, Verdict, judge
+from evo.promotion import Rule, Verdict, judge, promising
 from evo.timing import Timing
 
 POLICY = Policy()
@@ -68,18 +68,18 @@ def test_a_clear_gain_meets_every_rule() -> None:
     assert all(rule.passed for rule in result.rules)
     assert result.speedup is not None
     assert result.speedup.low < 1.25 < result.speedup.high
-    assert result.summary.startswith("Promoted: 20.")
+    assert result.summary.startswith("Promoted: 19.9% less time")
 
 
 def test_a_slower_challenger_fails_every_rule_of_time_and_the_texts_say_so() -> None:
     result = verdict(confirmation(np.random.default_rng(2), challenger_us=110))
     assert not result.promote
     assert [rule.name for rule in result.rules if rule.passed] == ["sanitizers"]
-    assert rule(result, "gain").text.startswith("The challenger takes 9.8% more time")
+    assert rule(result, "gain").text.startswith("The challenger takes 10.0% more time")
     assert "more time; at least 2.0% less is needed" in rule(result, "gain").text
     assert "lie apart, but the incumbent is ahead" in rule(result, "intervals").text
     assert result.summary == (
-        "Not promoted: 9.8% more time than the incumbent; not met: intervals, effect, significance, gain, noise."
+        "Not promoted: 10.0% more time than the incumbent; not met: intervals, effect, significance, gain, noise."
     )
 
 
@@ -92,7 +92,7 @@ def test_the_minimum_gain_is_the_policys() -> None:
 
 def test_intervals_must_lie_apart() -> None:
     assert rule(exactly(97, 100), "intervals").passed
-    overlapping = verdict(confirmation(np.random.default_rng(3), challenger_us=99.9))
+    overlapping = verdict(confirmation(np.random.default_rng(4), challenger_us=100))
     assert not rule(overlapping, "intervals").passed
     assert "intervals overlap" in rule(overlapping, "intervals").text
     assert rule(overlapping, "intervals").figure >= rule(overlapping, "intervals").threshold
@@ -212,3 +212,53 @@ def test_what_a_sanitizer_finds_forbids_promotion_and_one_that_did_not_run_only_
     assert (lenient.promote, strict.promote) == (True, False)
     assert rule(lenient, "sanitizers").text == "No sanitizer ran (address: no such library)."
     assert not verdict(replace(clean, sanitizers=()), policy=Policy(require_sanitizers=True)).promote
+
+
+def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent") -> ConfirmReport:
+    """With further processes in which the challenger is so many times as fast."""
+    one = Timing(samples_us=(100.0,) * 20)
+    repeats = tuple(Repeat(challenger=one, other=Timing(samples_us=(100.0 * speedup,) * 20)) for speedup in speedups)
+    return replace(report, repeats=repeats, repeated_against=against)
+
+
+def test_further_processes_predict_the_next_one() -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
+    result = verdict(report)
+    prediction = result.prediction
+    assert result.promote
+    assert prediction is not None
+    assert (prediction.against, prediction.rounds, len(prediction.found)) == ("incumbent", 20, 5)
+    assert 1.2 < prediction.speedup.low < 1.25 < prediction.speedup.high < 1.3
+    assert rule(result, "processes").text.startswith(
+        "In 5 fresh processes the challenger ran 1.24 to 1.26 times as fast"
+    )
+
+
+def test_what_does_not_hold_up_in_further_processes_is_not_promoted() -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
+    result = verdict(report)
+    assert [each.name for each in result.rules if each.required and not each.passed] == ["processes"]
+    assert not result.promote
+
+
+def test_against_a_baseline_further_processes_are_reported_only() -> None:
+    report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
+    result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
+    assert result.promote
+    assert not rule(result, "processes").required
+    assert result.prediction is not None
+    assert result.prediction.speedup.estimate == pytest.approx(0.89, rel=0.02)
+
+
+def test_tools_are_worth_their_time_only_for_a_winner() -> None:
+    strict = Policy(require_sanitizers=True, require_profile=True)
+    assert promising(replace(confirmation(np.random.default_rng(1), challenger_us=80), sanitizers=()), strict)
+    assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)
+
+
+def test_what_both_suffered_together_hides_no_gain() -> None:
+    rng = np.random.default_rng(14)
+    neighbour = np.where(rng.random(100) < 0.4, 1.4, 1.0)
+    series = [Timing(samples_us=tuple(us * neighbour * rng.lognormal(0, 0.02, 100))) for us in (95, 95, 100)]
+    report = ConfirmReport(challenger=series[0], challenger_again=series[1], incumbent=series[2], sanitizers=CLEAN)
+    assert verdict(report).promote

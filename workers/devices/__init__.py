@@ -15,6 +15,7 @@ from evo.objective import Objective
 from workers.compile import Compiler, Launch
 
 if TYPE_CHECKING:
+    from workers.profilers import Profiler
     from workers.sanitizers import Sanitizer
 
 POISON = 0xFF
@@ -184,6 +185,10 @@ class Driver(Protocol):
 
     def sanitizer(self) -> "Sanitizer | None":
         """What watches candidates for forbidden behaviour, or None where there is nothing of the kind."""
+        ...
+
+    def profiler(self) -> "Profiler | None":
+        """What counts how a kernel uses the device, or None where there is nothing of the kind."""
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:

@@ -164,6 +164,9 @@ class CpuDriver:
     def sanitizer(self) -> CSanitizer:
         return CSanitizer(self.compiler().command)
 
+    def profiler(self) -> None:
+        """None: counters of a CPU are seldom readable, least of all in a container."""
+
     @cached_property
     def _compiler(self) -> CCompiler:
         return CCompiler(find_compiler())

@@ -29,8 +29,10 @@ from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Timer, nvml
 from workers.devices.cuda_buffers import MOST_BUFFERS, DeviceBuffers, GuardedBuffer, Span
 from workers.devices.cuda_graph import GraphTimer
-from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed
+from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_limits import ATTRIBUTES
+from workers.profilers.ncu import NcuProfiler
+from workers.sanitizers.cuda import CudaSanitizer
 
 NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
 
@@ -94,6 +96,7 @@ class CudaSession:
         return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._checksums)
 
     def call(self, kernel: Kernel, buffers: Buffers) -> None:
+        self._poison_shared(kernel)
         self._bind(kernel, buffers)()
         self._wait()
 
@@ -134,6 +137,28 @@ class CudaSession:
     def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
         pointers = cast(DeviceBuffers, buffers).pointers
         return BoundKernel(kernel.function, kernel.launch, kernel.arguments, dict(pointers), self._stream.ptr)
+
+    def _poison_shared(self, kernel: Kernel) -> None:
+        """Leave NaN in all shared memory, which keeps what the last block wrote: reading it unwritten then shows.
+
+        Once in all there is, and once in blocks as large as the kernel's own, which are laid out as its own are.
+        """
+        own_bytes = kernel.launch.shared_memory_bytes + static_shared_bytes(kernel.function)
+        if own_bytes == 0:
+            return
+        everywhere = int(self._device.limits["sm_count"]) * int(self._device.limits["max_blocks_per_sm"])
+        for size in (int(self._device.limits["shared_memory_bytes"]), own_bytes):
+            words = Argument(name="words", role="scalar", dtype="int32", value=size // 4)
+            launch = Launch(grid=(everywhere, 1, 1), block=(256, 1, 1), shared_memory_bytes=size)
+            BoundKernel(self._poisoner, launch, (words,), {}, self._stream.ptr)()
+
+    @cached_property
+    def _poisoner(self) -> int:
+        with cuda_errors():
+            function: int = self._support.get_function("poison_shared").ptr
+            attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._cuda.driver.funcSetAttribute(function, attribute, int(self._device.limits["shared_memory_bytes"]))
+        return function
 
     def _own(self, entry: str, blocks: int, threads: int, *arguments: Argument, **pointers: int) -> BoundKernel:
         launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
@@ -240,8 +265,11 @@ class CudaDriver:
     def _compiler(self) -> NvrtcCompiler:
         return NvrtcCompiler()
 
-    def sanitizer(self) -> None:
-        """None yet: confirmations say that no sanitizer ran."""
+    def sanitizer(self) -> CudaSanitizer:
+        return CudaSanitizer.here()
+
+    def profiler(self) -> NcuProfiler:
+        return NcuProfiler.here()
 
     def open(self, device: Device, objective: Objective, folder: Path) -> CudaSession:
         return CudaSession(device, folder, self.compiler())

@@ -14,6 +14,9 @@ STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 
 """Errors after which the context is dead: illegal address, misaligned access, launch failure, time-out, ECC …"""
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
+_SHARED_SIZE_BYTES = 1
+"""CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES."""
+
 _SCALARS: dict[str, type[Any]] = {
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
@@ -72,7 +75,7 @@ class BoundKernel:
         )
 
     def __call__(self) -> None:
-        status = _driver().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None)
+        status = library().cuLaunchKernelEx(ctypes.byref(self._config), self._function, self._parameters, None)
         if status:
             raise translated(status, error_name(status))
 
@@ -99,8 +102,17 @@ def cuda_errors() -> Iterator[None]:
 def error_name(status: int) -> str:
     """E.g. ``CUDA_ERROR_ILLEGAL_ADDRESS``."""
     name = ctypes.c_char_p()
-    _driver().cuGetErrorName(status, ctypes.byref(name))
+    library().cuGetErrorName(status, ctypes.byref(name))
     return name.value.decode() if name.value else f"CUDA error {status}"
+
+
+def static_shared_bytes(function: int) -> int:
+    """What a loaded kernel takes of shared memory before any is asked for at its launch."""
+    size = ctypes.c_int()
+    status = library().cuFuncGetAttribute(ctypes.byref(size), _SHARED_SIZE_BYTES, ctypes.c_void_p(function))
+    if status:
+        raise translated(status, error_name(status))
+    return size.value
 
 
 def _value(argument: Argument, pointers: dict[str, int]) -> Any:
@@ -114,12 +126,13 @@ def _value(argument: Argument, pointers: dict[str, int]) -> Any:
 def driver_installed() -> bool:
     """Whether there is a driver at all; asking opens nothing."""
     try:
-        _driver()
+        library()
     except OSError:
         return False
     return True
 
 
 @lru_cache(maxsize=1)
-def _driver() -> Any:
+def library() -> Any:
+    """The driver's own interface."""
     return ctypes.CDLL("libcuda.so.1")

@@ -32,6 +32,9 @@ class ReplayDriver:
     def sanitizer(self) -> None:
         """None: nothing runs."""
 
+    def profiler(self) -> None:
+        """None likewise."""
+
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("a recorded space has nothing to run; choose another --device to measure for real")
 

@@ -26,3 +26,9 @@ extern "C" __global__ void checksum(const unsigned char* bytes, unsigned long lo
         mine += mix(i * 256 + bytes[i] + 1);
     atomicAdd(sum, mine);
 }
+
+// Fills a block's shared memory with NaN, so that whoever comes next and reads it unwritten computes nothing useful.
+extern "C" __global__ void poison_shared(int words) {
+    extern __shared__ volatile unsigned shared[];
+    for (int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = 0xffffffffu;
+}

@@ -6,26 +6,27 @@ from pathlib import Path
 from typing import Protocol
 
 from evo.job import Sanitized
-from workers.devices import Argument
+from workers.protocol import KernelFile
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate, ready to be built anew and called.
+    """One case of a candidate, ready to be called, or to be built anew and called.
 
     Attributes:
         source: rendered for this case's problem.
         flags: those of the family.
         inputs: a folder with the bytes of each input, ``NAME.bin``.
         threads: what the kernel may use.
+        device_uuid: of the device it was timed on.
     """
 
+    kernel: KernelFile
     source: str
-    entry: str
     flags: tuple[str, ...]
-    arguments: tuple[Argument, ...]
     inputs: Path
     threads: int
+    device_uuid: str
 
 
 class Sanitizer(Protocol):

@@ -66,7 +66,7 @@ class CSanitizer:
             return Sanitized(tool=tool.name, skipped=reason)
         with scratch() as folder:
             (folder / "kernel.c").write_text(subject.source)
-            (folder / "main.c").write_text(program(subject.entry, subject.arguments))
+            (folder / "main.c").write_text(program(subject.kernel.entry, subject.kernel.arguments))
             status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s)
             if status != 0:
                 said = log.strip().partition("\n")[0] or "the compiler says nothing"

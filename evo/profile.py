@@ -1,0 +1,133 @@
+"""What a profiler counts of a kernel: our names for it, what a policy may ask of it, and a table of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from evo.job import Profiled
+from evo.policy import Policy
+from evo.wording import percent_text, significant, time_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One thing that is counted.
+
+    Attributes:
+        unit: ``fraction`` (of 1), ``us``, ``bytes`` or a bare ``number``.
+    """
+
+    title: str
+    unit: Literal["fraction", "us", "bytes", "number"] = "number"
+
+    def text(self, value: float) -> str:
+        match self.unit:
+            case "fraction":
+                return percent_text(value)
+            case "us":
+                return time_text(value)
+            case "bytes":
+                return f"{value:,.0f} B"
+            case "number":
+                return f"{value:,.0f}" if value >= 1000 else significant(value)
+
+
+FIGURES: Mapping[str, Figure] = {
+    "time_us": Figure(title="time under the profiler", unit="us"),
+    "l2_hit_rate": Figure(title="L2 hit rate", unit="fraction"),
+    "dram_share": Figure(title="DRAM throughput, of its peak", unit="fraction"),
+    "dram_read_bytes": Figure(title="DRAM read", unit="bytes"),
+    "dram_written_bytes": Figure(title="DRAM written", unit="bytes"),
+    "tensor_active": Figure(title="tensor pipe active", unit="fraction"),
+    "achieved_occupancy": Figure(title="achieved occupancy", unit="fraction"),
+    "eligible_warps": Figure(title="eligible warps per scheduler and cycle"),
+    "sector_efficiency": Figure(title="bytes used of each sector loaded", unit="fraction"),
+    "sectors_per_load": Figure(title="sectors per load request"),
+    "fp8_operations": Figure(title="FP8 tensor operations"),
+    "fp16_instructions": Figure(title="FP16 instructions, by thread"),
+    "fp32_instructions": Figure(title="FP32 instructions, by thread"),
+    "registers": Figure(title="registers per thread"),
+    "shared_memory_bytes": Figure(title="shared memory per block", unit="bytes"),
+    "stall_long_scoreboard": Figure(title="stalled on global or local memory, cycles per instruction"),
+    "stall_short_scoreboard": Figure(title="stalled on shared memory, cycles per instruction"),
+    "stall_barrier": Figure(title="stalled at a barrier, cycles per instruction"),
+    "stall_math": Figure(title="stalled on a busy arithmetic pipe, cycles per instruction"),
+    "stall_wait": Figure(title="stalled on a fixed latency, cycles per instruction"),
+    "stall_not_selected": Figure(title="ready but not selected, cycles per instruction"),
+}
+"""In the order of a summary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """A policy's least value of a figure, or of its change against the incumbent.
+
+    Attributes:
+        better: +1 or −1: which change counts as a gain; 0: the value itself is meant.
+    """
+
+    field: str
+    figure: str
+    better: int = 0
+
+
+GATES = (
+    Gate(field="min_tensor_active", figure="tensor_active"),
+    Gate(field="min_achieved_occupancy", figure="achieved_occupancy"),
+    Gate(field="min_sector_efficiency", figure="sector_efficiency"),
+    Gate(field="min_fp8_operations", figure="fp8_operations"),
+    Gate(field="min_l2_hit_gain", figure="l2_hit_rate", better=1),
+    Gate(field="min_dram_drop", figure="dram_share", better=-1),
+)
+
+
+def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
+    """What of the policy's demands the challenger's profile does not meet; None where it demands nothing.
+
+    A change is demanded only where there is an incumbent to change from; a figure that was not counted is not met.
+    """
+    demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
+    if not demands:
+        return None
+    challenger, incumbent = (profiles.get(side) for side in ("challenger", "incumbent"))
+    unmet = (
+        _miss(gate, least, challenger, incumbent) for gate, least in demands if not gate.better or incumbent is not None
+    )
+    return tuple(miss for miss in unmet if miss is not None)
+
+
+def _miss(gate: Gate, least: float, challenger: Profiled | None, incumbent: Profiled | None) -> str | None:
+    figure = FIGURES[gate.figure]
+    value = None if challenger is None else challenger.figures.get(gate.figure)
+    if gate.better and value is not None:
+        before = None if incumbent is None else incumbent.figures.get(gate.figure)
+        value = None if before is None else gate.better * (value - before)
+    wanted = figure.text(least)
+    what = f"{figure.title} {'lower' if gate.better < 0 else 'higher'} by" if gate.better else figure.title
+    if value is None:
+        return f"{what} at least {wanted} (not counted)"
+    return None if value >= least else f"{what} at least {wanted} (found {figure.text(value)})"
+
+
+def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
+    """Title, challenger, incumbent and change of every figure that either of them has."""
+    sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
+    rows = []
+    for name, figure in FIGURES.items():
+        new, old = (side.get(name) for side in sides)
+        if new is None and old is None:
+            continue
+        rows.append((figure.title, _text(figure, new), _text(figure, old), _change(figure, new, old)))
+    return rows
+
+
+def _text(figure: Figure, value: float | None) -> str:
+    return "–" if value is None else figure.text(value)
+
+
+def _change(figure: Figure, new: float | None, old: float | None) -> str:
+    if new is None or old is None:
+        return ""
+    if figure.unit == "fraction":
+        return f"{100 * (new - old):+.1f} points"
+    return f"{new / old - 1:+.1%}" if old else ""

@@ -1,0 +1,145 @@
+"""What compute-sanitizer and Nsight Compute say, word for word: ``python -m tests.gpu.record --to FOLDER``.
+
+The unit tests of our readers rest on such recordings: sanitizers on a correct kernel and on planted faults, and the raw
+pages of two attention kernels, warm and cold.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from evo.device import Device
+from evo.job import FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.policy import Policy
+from evo.trial import Config
+from templates.registry import find
+from workers.build import Builder
+from workers.cache import Cache
+from workers.cuda_tools import find_tool
+from workers.devices.cuda import DRIVER
+from workers.families import Assignment, Families
+from workers.profilers.ncu import NcuProfiler
+from workers.profilers.ncu import read as read_page
+from workers.protocol import Save, Saved
+from workers.runners import Runners, ask
+from workers.sanitizers import Subject
+from workers.sanitizers.cuda import TOOLS, CudaSanitizer
+from workers.sanitizers.cuda import read as read_log
+from workers.scratch import scratch
+
+FAULTY = Path(__file__).parent.parent / "data" / "families" / "faulty_cuda"
+FAULTS = {
+    "none": TOOLS,
+    "out_of_bounds_read": ("memcheck",),
+    "out_of_bounds_write": ("memcheck",),
+    "illegal": ("memcheck",),
+    "race": ("racecheck",),
+    "uninitialised_workspace": ("initcheck",),
+    "barrier": ("synccheck",),
+}
+ATTENTION = "B=2,H=8,S=512,D=64"
+LIMIT_S = 60.0
+
+
+class Recorder:
+    """Runs candidates below a tool and keeps what it says."""
+
+    def __init__(self, gpu: Device, folder: Path, place: Path) -> None:
+        self._gpu, self._folder, self._place = gpu, folder, place
+        self._builder = Builder(DRIVER.compiler(), Cache(place / "cache"), place)
+        self._runners = Runners(place / "cache")
+
+    @contextmanager
+    def subject(self, family: str, problem: str, config: Config | None) -> Iterator[Subject]:
+        """A candidate with its inputs saved; None: the family's default config."""
+        package = find(family)
+        terms = SearchTerms(
+            search_id=0,
+            family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
+            problem=package.family.problem(problem, "cuda"),
+            device=self._gpu,
+            objective=Objective(),
+            policy=Policy(seeds=1),
+            seed=0,
+        )
+        work = Assignment(terms=terms, copy=Families(self._place / "families").add(package))
+        chosen = config or package.family.space(terms.problem, self._gpu, terms.objective).default()
+        built = self._builder.build(work, chosen)
+        assert built.refusal is None, built.refusal
+        case = work.cases[0].case.name
+        child = self._runners.fresh(work)
+        with scratch() as inputs:
+            ask(child, Save(case=case, folder=str(inputs)), Saved, stage="verify", limit_s=LIMIT_S)
+            child.kill()
+            yield Subject(
+                kernel=built.kernels[case],
+                source=built.sources[case],
+                flags=(),
+                inputs=inputs,
+                threads=1,
+                device_uuid=self._gpu.uuid,
+            )
+
+    def sanitize(self) -> None:
+        for fault, tools in FAULTS.items():
+            with self.subject(str(FAULTY), "N=256", {"FAULT": fault, "REPEAT": 1}) as subject:
+                for tool in tools:
+                    status, log = CudaSanitizer.here().said(tool, subject, timeout_s=LIMIT_S)
+                    self._keep(f"{tool}-{fault}.log", f"{log}\n[status {status}]\n")
+                    print(fault, read_log(tool, log), flush=True)
+
+    def profile(self) -> None:
+        for place, config in enumerate(self._attention()):
+            with self.subject("sdpa", ATTENTION, config) as subject:
+                for cold in (False, True):
+                    status, log = NcuProfiler.here().said(subject, cold=cold, timeout_s=LIMIT_S)
+                    self._keep(f"ncu-{place}-{'cold' if cold else 'hot'}.csv", f"{log}\n[status {status}]\n")
+                    print(config, read_page(log), flush=True)
+
+    def known(self) -> None:
+        """Which metrics this GPU has, of those somebody may want."""
+        tool = find_tool("ncu")
+        done = subprocess.run([str(tool), "--query-metrics"], capture_output=True, text=True, timeout=60, check=False)
+        wanted = re.compile("fp8|pipe_tensor|sectors_per_request|bytes_per_sector|hit_rate|eligible|stalled", re.I)
+        self._keep("metrics.txt", "\n".join(line for line in done.stdout.splitlines() if wanted.search(line)))
+
+    def _attention(self) -> list[Config]:
+        package = find("sdpa")
+        space = package.family.space(package.family.problem(ATTENTION, "cuda"), self._gpu, Objective())
+        return [space.default(), *space.sample(np.random.default_rng(1), 1, ())]
+
+    def _keep(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    options.to.mkdir(parents=True, exist_ok=True)
+    devices, obstacle = DRIVER.look()
+    if not devices:
+        print(f"no GPU: {obstacle}", file=sys.stderr)
+        return 2
+    with scratch() as place:
+        recorder = Recorder(devices[0], options.to, place)
+        for step in (recorder.sanitize, recorder.profile, recorder.known):
+            begun = time.monotonic()
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - the other steps are worth recording all the same
+                print(f"{step.__name__}: {type(error).__name__}: {error}", flush=True)
+            print(f"{step.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+"""Planted faults on a GPU: each is caught, by the answers or by a sanitizer, and none is ever promoted."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.device import Ceilings, Device
+from evo.job import Confirm, ConfirmReport, Evaluate, FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.outcome import Crashed, Impossible, Measured, Outcome, OverResources, TimedOut, WrongAnswer
+from evo.policy import Policy
+from evo.promotion import Verdict, judge
+from templates.registry import find
+from workers.cuda_tools import find_tool
+from workers.families import Assignment, Families
+from workers.ladder import Ladder
+
+pytestmark = pytest.mark.gpu
+
+FAMILY = Path(__file__).parent.parent / "data" / "families" / "faulty_cuda"
+POLICY = Policy(
+    quick_samples=10,
+    confirm_samples=20,
+    confirm_processes=2,
+    process_samples=10,
+    verify_timeout_s=60.0,
+    measure_timeout_s=60.0,
+    seeds=2,
+)
+
+
+class Workshop:
+    """A ladder on this GPU, and how any fault ends."""
+
+    def __init__(self, gpu: Device, folder: Path) -> None:
+        self.gpu = gpu
+        self.package = find(str(FAMILY))
+        self.ladder = Ladder("cuda", folder / "cache", folder)
+        self.copy = Families(folder / "families").add(self.package)
+
+    def outcome(self, fault: str, **changes: object) -> Outcome:
+        work, config = self._work(**changes), {"FAULT": fault, "REPEAT": 1}
+        return self.ladder.evaluate(work, Evaluate(number=0, config=config), self.ladder.build(work, config)).outcome
+
+    def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
+        """Challenging a correct kernel that does everything eight times."""
+        work = self._work()
+        slow = {"FAULT": "none", "REPEAT": 8}
+        job = Confirm(challenger={"FAULT": fault, "REPEAT": 1}, incumbent=slow, seed=5)
+        report = self.ladder.confirm(work, job, self.ladder.prepare(work, job))
+        return report, judge(report, POLICY, 1, np.random.default_rng(0))
+
+    def _work(self, **changes: object) -> Assignment:
+        family = self.package.family
+        terms = SearchTerms(
+            search_id=1,
+            family=FamilyRef(name=family.name, digest=self.package.digest, location=self.package.location),
+            problem=family.problem("N=256", "cuda"),
+            device=self.gpu,
+            objective=Objective(),
+            policy=POLICY,
+            seed=7,
+        )
+        return Assignment(terms=replace(terms, **changes), copy=self.copy)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    made = Workshop(gpu, tmp_path_factory.mktemp("workshop"))
+    yield made
+    made.ladder.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "reason"),
+    [
+        ("out_of_bounds_write", WrongAnswer, "writes out of bounds: 4 bytes of the guard band after `y`"),
+        ("uninitialised_shared", WrongAnswer, "`y` holds 256 NaN"),
+        ("unwritten", WrongAnswer, "`y` has 3 of 256 elements never written, the first at [7]"),
+        ("stale", WrongAnswer, "`y` has 256 of 256 elements never written"),
+        ("input", WrongAnswer, "modifies its input `x`"),
+        ("tail", WrongAnswer, "case tail: `y` is off the reference"),
+        ("peaked", WrongAnswer, "case peaked: `y` is off the reference"),
+        ("second", WrongAnswer, "launch 2 on the same input: `y` is off the reference"),
+        ("random", WrongAnswer, "not deterministic"),
+        ("rounded", WrongAnswer, "`y` is off the reference"),
+        ("too_much_shared", OverResources, "shared"),
+        ("illegal", Crashed, "llegal"),
+    ],
+)
+def test_a_planted_fault_is_caught_before_anything_is_timed(
+    workshop: Workshop, fault: str, kind: type[Outcome], reason: str
+) -> None:
+    outcome = workshop.outcome(fault)
+    assert isinstance(outcome, kind), outcome
+    assert reason in str(outcome)
+
+
+def test_an_endless_kernel_is_stopped(workshop: Workshop) -> None:
+    outcome = workshop.outcome("hang", policy=replace(POLICY, verify_timeout_s=10.0))
+    assert isinstance(outcome, TimedOut)
+
+
+def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None:
+    ceilings = Ceilings(flops_per_s={"float32": 1.0}, bytes_per_s=1.0, source="table")
+    outcome = workshop.outcome("none", device=replace(workshop.gpu, ceilings=ceilings))
+    assert isinstance(outcome, Impossible)
+
+
+@pytest.mark.parametrize(
+    ("fault", "tool", "finding"),
+    [
+        ("out_of_bounds_read", "memcheck", "Invalid __global__ read of size 4 bytes"),
+        ("race", "racecheck", "Race reported"),
+        ("uninitialised_workspace", "initcheck", "Uninitialized __global__ memory read"),
+    ],
+)
+def test_what_leaves_every_result_right_is_found_by_a_sanitizer_and_never_promoted(
+    workshop: Workshop, fault: str, tool: str, finding: str
+) -> None:
+    if find_tool("compute-sanitizer") is None:
+        pytest.skip("compute-sanitizer is not installed here")
+    assert isinstance(workshop.outcome(fault), Measured)
+    report, verdict = workshop.confirmed(fault)
+    found = {each.tool: each for each in report.sanitizers}
+    assert finding in " ".join(found[tool].findings), report.sanitizers
+    assert not verdict.promote
+    assert verdict.summary.startswith("Not promoted. Sanitizers found")
+
+
+def test_a_clean_winner_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
+    report, verdict = workshop.confirmed("none")
+    assert report.failure is None, report.failure
+    assert all(not each.findings for each in report.sanitizers), report.sanitizers
+    assert verdict.promote, verdict.summary
+    assert len(report.repeats) == 1
+    assert verdict.prediction is not None
+    if find_tool("ncu") is not None:
+        assert set(report.profiles) == {"challenger", "incumbent"}
+        figures = report.profiles["challenger"].figures
+        assert report.profiles["challenger"].skipped or figures["registers"] >= 8

@@ -1,0 +1,72 @@
+"""What a policy asks of a profile, and how a profile is told."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from evo.job import ConfirmReport, Profiled
+from evo.policy import POLICIES, Policy, policy_from
+from evo.profile import profile_rows
+from evo.promotion import Rule, judge
+from evo.timing import Timing
+
+GOOD = {
+    "tensor_active": 0.42,
+    "achieved_occupancy": 0.3,
+    "sector_efficiency": 0.9,
+    "l2_hit_rate": 0.7,
+    "dram_share": 0.2,
+}
+BEFORE = {**GOOD, "l2_hit_rate": 0.6, "dram_share": 0.35}
+
+
+def rules(profiles: Mapping[str, Profiled], policy: Policy) -> dict[str, Rule]:
+    fast, slow = (Timing(samples_us=(each,) * 20) for each in (50.0, 100.0))
+    report = ConfirmReport(challenger=fast, challenger_again=fast, incumbent=slow, profiles=profiles)
+    return {rule.name: rule for rule in judge(report, policy, 1, np.random.default_rng(0)).rules}
+
+
+def profiled(**sides: Mapping[str, float]) -> dict[str, Profiled]:
+    return {side: Profiled(tool="ncu", figures=figures) for side, figures in sides.items()}
+
+
+def test_the_notes_gates_are_met_or_named() -> None:
+    final = POLICIES["l4-final"]
+    assert rules(profiled(challenger=GOOD, incumbent=BEFORE), final)["profile"].passed
+    unmet = rules(profiled(challenger={**GOOD, "tensor_active": 0.05}, incumbent=GOOD), final)["profile"]
+    assert not unmet.passed
+    assert unmet.required
+    assert unmet.figure == 3
+    assert "tensor pipe active at least 20% (found 5.0%)" in unmet.text
+    assert "DRAM throughput, of its peak lower by at least 10%" in unmet.text
+
+
+def test_without_an_incumbent_nothing_is_asked_of_a_change() -> None:
+    assert rules(profiled(challenger=GOOD), POLICIES["l4-final"])["profile"].passed
+
+
+def test_a_figure_that_was_not_counted_is_not_met() -> None:
+    policy = policy_from({"min_fp8_operations": 1})
+    text = rules(profiled(challenger=GOOD), policy)["profile"].text
+    assert text == "The profile misses FP8 tensor operations at least 1 (not counted)."
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_whether_a_missing_profile_forbids_is_the_policys(required: bool) -> None:
+    policy = policy_from({"base": "l4-notes", "require_profile": required})
+    skipped = {"challenger": Profiled(tool="ncu", skipped="not installed")}
+    for profiles, reason in ((skipped, "ncu: not installed"), ({}, "this device has no profiler")):
+        rule = rules(profiles, policy)["profile"]
+        assert (rule.passed, rule.required) == (False, required)
+        assert reason in rule.text
+
+
+def test_a_policy_without_gates_says_nothing_of_profiles() -> None:
+    assert "profile" not in rules(profiled(challenger=GOOD), Policy())
+
+
+def test_a_table_of_both_sides() -> None:
+    rows = {title: cells for title, *cells in profile_rows(profiled(challenger=GOOD, incumbent=BEFORE))}
+    assert rows["L2 hit rate"] == ["70%", "60%", "+10.0 points"]
+    assert "registers per thread" not in rows

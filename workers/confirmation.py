@@ -1,0 +1,202 @@
+"""One challenge: interleaved samples in a fresh process, and for a winner sanitizers, a profile, and more processes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from evo.job import Confirm, ConfirmReport, Profiled, Repeat, Sanitized
+from evo.outcome import CaseError, LaunchFailed
+from evo.promotion import promising
+from workers.build import Built
+from workers.child import Child
+from workers.families import Assignment
+from workers.profilers import Profiler
+from workers.protocol import Compare, Compared, Save, Saved, Verified, Verify
+from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.sanitizers import Sanitizer, Subject
+from workers.scratch import scratch
+from workers.stopwatch import Stopwatch
+
+Side: TypeAlias = Literal["challenger", "incumbent"]
+
+NOT_WON = "the samples make no champion of it"
+_BUDGET_SHARE = 0.8
+"""Of the measuring time limit, what interleaved rounds may plan with."""
+
+_PROFILE_SHARE = 4
+"""A profiler replays a launch dozens of times, so it has as many times longer than verifying."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruments:
+    """What a confirmation measures and watches with; None where a kind of device has no such tool."""
+
+    runners: Runners
+    sanitizer: Sanitizer | None
+    profiler: Profiler | None
+
+
+class Confirmation:
+    """Measures one challenge; `report` is called once, by whoever holds the device."""
+
+    def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
+        self._instruments = instruments
+        self._work, self._terms = work, work.terms
+        self._job = job
+        self._built = built
+        self._watch = Stopwatch(*built.values())
+        self._sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
+        self._suspect: Side = "challenger"
+
+    def report(self) -> ConfirmReport:
+        """All of it. A bad candidate is a failure told in the report.
+
+        Raises:
+            UnfitError: the device is at fault.
+        """
+        for side in self._sides:
+            if (refusal := self._built[side].refusal) is not None:
+                return ConfirmReport(failure=refusal, failed=side, stages=self._watch.stages)
+        try:
+            report = self._repeated(self._first())
+        except (CandidateFault, TroubleError) as error:
+            failure = error.outcome if isinstance(error, CandidateFault) else LaunchFailed(reason=str(error))
+            report = ConfirmReport(failure=failure, failed=self._suspect)
+        return replace(report, stages=self._watch.stages)
+
+    def _first(self) -> ConfirmReport:
+        """Challenger, incumbent, challenger again and baselines in turns; the tools come last: they busy the cores."""
+        series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
+        request = Compare(
+            series={name: side for name, side in series.items() if side in self._built},
+            rounds=self._terms.policy.confirm_samples,
+            baselines=True,
+            budget_s=budget_s(self._work),
+        )
+        with self._fresh() as child:
+            cases = {side: self._verify(child, side, launches=3) for side in self._sides}
+            compared = self._compare(child, request)
+            report = _report(cases["challenger"], compared)
+            with self._watch.stage("verify_s"):
+                if not promising(report, self._terms.policy):
+                    return replace(report, sanitizers=self._not_sanitized())
+                report = replace(report, sanitizers=self._sanitized(child))
+                return replace(report, profiles=self._profiles(child)) if _clean(report) else report
+
+    def _repeated(self, report: ConfirmReport) -> ConfirmReport:
+        """The same comparison in further processes, for a winner that nothing speaks against so far."""
+        policy = self._terms.policy
+        against = "incumbent" if report.incumbent is not None else _fastest(report)
+        if against is None or policy.confirm_processes == 1 or not promising(report, policy):
+            return report
+        repeats = tuple(self._repeat(against) for _ in range(policy.confirm_processes - 1))
+        return replace(report, repeats=repeats, repeated_against=against)
+
+    def _repeat(self, against: str) -> Repeat:
+        beside = against == "incumbent"
+        request = Compare(
+            series={side: side for side in self._sides},
+            rounds=self._terms.policy.process_samples,
+            baselines=not beside,
+            only=None if beside else against,
+            budget_s=budget_s(self._work),
+        )
+        with self._fresh() as child:
+            for side in self._sides:
+                self._verify(child, side, launches=1)
+            compared = self._compare(child, request)
+        other = compared.series["incumbent"] if beside else compared.baselines.get(against)
+        if other is None:
+            raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
+        return Repeat(challenger=compared.series["challenger"], other=other)
+
+    @contextmanager
+    def _fresh(self) -> Iterator[Child]:
+        with self._watch.stage("verify_s"):
+            child = self._instruments.runners.fresh(self._work, self._job.seed)
+        try:
+            yield child
+        finally:
+            child.kill()
+
+    def _verify(self, child: Child, side: Side, *, launches: int) -> tuple[CaseError, ...]:
+        self._suspect = side
+        request = Verify(candidate=side, kernels=self._built[side].kernels, launches=launches)
+        with self._watch.stage("verify_s"):
+            return ask(child, request, Verified, stage="verify", limit_s=self._terms.policy.verify_timeout_s).cases
+
+    def _compare(self, child: Child, request: Compare) -> Compared:
+        self._suspect = "challenger"
+        with self._watch.stage("measure_s"):
+            return compare(child, request, self._work)
+
+    def _not_sanitized(self) -> tuple[Sanitized, ...]:
+        return () if self._instruments.sanitizer is None else (Sanitized(tool="sanitizers", skipped=NOT_WON),)
+
+    def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
+        """What the device's sanitizer says of the challenger's smallest case."""
+        if self._instruments.sanitizer is None:
+            return ()
+        kernels, limit_s = self._built["challenger"].kernels, self._terms.policy.verify_timeout_s
+        case = min(kernels, key=lambda name: sum(each.elements for each in kernels[name].arguments))
+        with self._subject(child, "challenger", case) as subject:
+            return tuple(self._instruments.sanitizer.examine(subject, timeout_s=limit_s))
+
+    def _profiles(self, child: Child) -> dict[str, Profiled]:
+        """What the device counts of each side on the searched problem."""
+        profiler = self._instruments.profiler
+        if profiler is None:
+            return {}
+        limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
+        cold = self._terms.objective.cache == "cold"
+        profiles: dict[str, Profiled] = {}
+        for side in self._sides:
+            with self._subject(child, side, self._work.cases[0].case.name) as subject:
+                profiles[side] = profiler.profile(subject, cold=cold, timeout_s=limit_s)
+        return profiles
+
+    @contextmanager
+    def _subject(self, child: Child, side: Side, case: str) -> Iterator[Subject]:
+        built, device = self._built[side], self._terms.device
+        with scratch() as folder:
+            request = Save(case=case, folder=str(folder))
+            ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
+            yield Subject(
+                kernel=built.kernels[case],
+                source=built.sources[case],
+                flags=self._work.copy.family.implementation(device.kind).flags,
+                inputs=folder,
+                threads=self._terms.objective.threads,
+                device_uuid=device.uuid,
+            )
+
+
+def compare(child: Child, request: Compare, work: Assignment) -> Compared:
+    """Setting up the baselines (imports, copies of the inputs) has as long again as the rounds."""
+    return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
+
+
+def budget_s(work: Assignment) -> float:
+    """What interleaved rounds may plan with."""
+    return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
+
+
+def _report(cases: tuple[CaseError, ...], compared: Compared) -> ConfirmReport:
+    left_out = {f"baseline {name}": reason for name, reason in compared.unavailable.items()}
+    return ConfirmReport(
+        challenger=compared.series["challenger"],
+        challenger_again=compared.series["challenger_again"],
+        incumbent=compared.series.get("incumbent"),
+        baselines=compared.baselines,
+        cases=cases,
+        environment={**compared.environment, **left_out},
+    )
+
+
+def _clean(report: ConfirmReport) -> bool:
+    return not any(each.findings for each in report.sanitizers)
+
+
+def _fastest(report: ConfirmReport) -> str | None:
+    return min(report.baselines, key=lambda name: report.baselines[name].median_us, default=None)

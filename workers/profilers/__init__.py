@@ -1,0 +1,14 @@
+"""What counts how a kernel uses a device: one launch on the searched problem, in a process of its own."""
+
+from typing import Protocol
+
+from evo.job import Profiled
+from workers.sanitizers import Subject
+
+
+class Profiler(Protocol):
+    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are told."""
+
+    def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
+        """Count one launch; `cold` empties the caches before it."""
+        ...
