@@ -4,7 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -45,6 +45,9 @@ bench-events: .venv/.test   ## what following a search live costs the service, b
 
 bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)
+
+bench-verdict: .venv/.test  ## how often verdicts are wrong, on recorded noise (ARGS="--confirmations 1000")
+	$(BIN)/python -m tests.bench.verdict $(ARGS)
 
 fuzz: .venv/.test           ## the OpenAPI document against the service at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each operation and role)
 	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py $(ARGS)

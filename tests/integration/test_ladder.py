@@ -342,14 +342,17 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     assert "baseline absent" in report.environment
 
 
-def test_a_winner_is_sanitized_and_compared_again_in_further_processes(workshop: Workshop) -> None:
+def test_a_winner_is_sanitized_and_compared_again_in_further_processes(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.confirmation.promising", lambda *_: True)
     policy = replace(QUICK, confirm_processes=3, process_samples=5)
-    work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=None, seed=5)
+    work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     memory, threads = report.sanitizers
     assert (memory.skipped, memory.findings) == (None, ())
     assert threads.skipped == "the kernel runs on one thread"
-    assert report.repeated_against == "numpy"
+    assert report.repeated_against == "incumbent"
     assert [len(each.challenger.samples_us) for each in report.repeats] == [5, 5]
     prediction = judge(report, policy, 1, np.random.default_rng(0)).prediction
     assert prediction is not None

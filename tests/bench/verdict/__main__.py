@@ -1,0 +1,59 @@
+"""The error rates of verdicts, by device: ``python -m tests.bench.verdict``, or ``make bench-verdict``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from evo.policy import Policy
+from tests.bench.verdict.noise import Noise
+from tests.bench.verdict.simulate import Rate, covered, promoted
+
+RECORDED = Path(__file__).parents[2] / "data" / "noise"
+GAIN = 0.05
+MOST_ALIKE, LEAST_FASTER, LEAST_COVERED = 0.001, 0.95, 0.90
+"""What must hold: promotions of a kernel over itself, of a true gain, and predictions met."""
+
+
+def main(arguments: list[str]) -> int:
+    """Print the rates of each recording; status 1 when one is not as it must be."""
+    options = _parser().parse_args(arguments)
+    held = [_told(path, options.confirmations, options.seed) for path in options.noise]
+    return 0 if held and all(held) else 1
+
+
+def _told(path: Path, confirmations: int, seed: int) -> bool:
+    noise, policy = Noise.load(path), Policy()
+    about = noise.about
+    print(f"\n## {path.name}: {about['family']} {about['problem']}, {about['device']}")
+    print(f"{len(noise.processes)} fresh processes recorded")
+    alike = promoted(noise, 0.0, confirmations, policy, seed)
+    faster = promoted(noise, GAIN, max(1, confirmations // 5), policy, seed + 1)
+    in_order, shuffled = covered(noise, policy, 200, seed)
+    held = [
+        _line("a kernel against itself is promoted", alike, alike.hits <= MOST_ALIKE * alike.tried),
+        _line(f"a true gain of {GAIN:.0%} is promoted", faster, faster.hits >= LEAST_FASTER * faster.tried),
+        _line(
+            "the next process lies in the interval of the five before it",
+            in_order,
+            in_order.bounds[1] >= LEAST_COVERED,
+        ),
+        _line("the same over random orders", shuffled, shuffled.hits >= LEAST_COVERED * shuffled.tried),
+    ]
+    return all(held)
+
+
+def _line(what: str, rate: Rate, holds: bool) -> bool:
+    print(f"- {what}: {rate}{'' if holds else '  DOES NOT HOLD'}", flush=True)
+    return holds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("noise", type=Path, nargs="*", default=sorted(RECORDED.glob("*.json.gz")))
+    parser.add_argument("--confirmations", type=int, default=5000, help="of a kernel against itself")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""Recorded noise: interleaved series of two kernels from many fresh processes, as a confirmation takes them."""
+
+import gzip
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+SERIES = {"a1": "a", "a2": "a", "a3": "a", "b1": "b", "b2": "b"}
+"""Name of the series → kernel: three of one kernel, for what a kernel against itself looks like."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What one device did in process after process.
+
+    Attributes:
+        about: family, problem, the two configs, device and software, in words.
+        processes: of each fresh process the samples in µs by series; sample i of all was taken in round i.
+    """
+
+    about: dict[str, str]
+    processes: tuple[dict[str, list[float]], ...]
+
+    def of(self, process: int, series: str) -> NDArray[np.float64]:
+        return np.asarray(self.processes[process][series])
+
+    def save(self, path: Path) -> None:
+        """Five significant digits are far below the noise itself."""
+        document = asdict(self)
+        document["processes"] = [
+            {name: [float(f"{sample:.5g}") for sample in samples] for name, samples in process.items()}
+            for process in self.processes
+        ]
+        path.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
+
+    @classmethod
+    def load(cls, path: Path) -> "Noise":
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        return cls(about=document["about"], processes=tuple(document["processes"]))

@@ -1,0 +1,140 @@
+"""Record a device's noise: ``python -m tests.bench.verdict.record --to FILE``. Each process is a fresh runner."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from evo.device import Device
+from evo.job import FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.policy import Policy
+from evo.trial import Config
+from evo.wording import settings_text
+from templates.registry import find
+from tests.bench.verdict.noise import SERIES, Noise
+from workers.build import Builder, Built
+from workers.cache import Cache
+from workers.devices import driver
+from workers.families import Assignment, Families
+from workers.lock import exclusive
+from workers.protocol import Compare, Compared, Verified, Verify
+from workers.runners import CandidateFault, Runners, ask
+from workers.scratch import scratch
+
+NEAR = 1.6
+"""The second kernel is the first one drawn that takes at most so many times as long as the default."""
+
+
+class Recorder:
+    """Compares two configs of a family in process after process."""
+
+    def __init__(self, work: Assignment, folder: Path, place: Path) -> None:
+        self._work = work
+        self._runners = Runners(folder)
+        self._builder = Builder(driver(work.terms.device.kind).compiler(), Cache(folder), place)
+
+    @property
+    def device(self) -> Device:
+        return self._work.terms.device
+
+    def pair(self) -> dict[str, tuple[Config, Built]]:
+        """The default config, and another that is about as fast."""
+        terms = self._work.terms
+        space = self._work.copy.family.space(terms.problem, terms.device, terms.objective)
+        first = self._built(space.default())
+        assert first is not None, "the default config compiles"
+        for config in space.sample(np.random.default_rng(terms.seed), 40, ()):
+            if config == space.default() or (other := self._built(config)) is None:
+                continue
+            built = {"a": (space.default(), first), "b": (config, other)}
+            try:
+                samples = self.process(built, rounds=5, series={"a": "a", "b": "b"}, entropy=0)
+            except CandidateFault:
+                continue
+            ratio = np.median(samples["b"]) / np.median(samples["a"])
+            if 1 / NEAR < ratio < NEAR:
+                return built
+        raise SystemExit("no second config is about as fast as the default")
+
+    def process(
+        self, built: dict[str, tuple[Config, Built]], *, rounds: int, series: dict[str, str], entropy: int
+    ) -> dict[str, list[float]]:
+        """Samples of one fresh process."""
+        terms = self._work.terms
+        child = self._runners.fresh(self._work, entropy)
+        try:
+            for name, (_, each) in built.items():
+                request = Verify(candidate=name, kernels=each.kernels, launches=1)
+                ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
+            compare = Compare(series=series, rounds=rounds, baselines=False, budget_s=60.0)
+            compared = ask(child, compare, Compared, stage="measure", limit_s=120.0)
+        finally:
+            child.kill()
+        return {name: list(timing.samples_us) for name, timing in compared.series.items()}
+
+    def _built(self, config: Config) -> Built | None:
+        built = self._builder.build(self._work, config)
+        return built if built.refusal is None else None
+
+
+@contextmanager
+def recorder(family: str, problem: str, kind: str, folder: Path) -> Iterator[Recorder]:
+    package, device = find(family), driver(kind).discover(folder)[0]
+    terms = SearchTerms(
+        search_id=0,
+        family=FamilyRef(name=package.family.name, digest=package.digest),
+        problem=package.family.problem(problem, device.kind),
+        device=device,
+        objective=Objective(),
+        policy=Policy(seeds=1),
+        seed=0,
+    )
+    with scratch() as place:
+        work = Assignment(terms=terms, copy=Families(place / "families").add(package))
+        with exclusive(device.uuid):
+            yield Recorder(work, folder, place)
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    begun = time.monotonic()
+    processes: list[dict[str, list[float]]] = []
+    with recorder(options.family, options.problem, options.device, options.cache) as recording:
+        pair = recording.pair()
+        about = {
+            "family": options.family,
+            "problem": options.problem,
+            "a": settings_text(pair["a"][0]),
+            "b": settings_text(pair["b"][0]),
+        }
+        print(about, flush=True)
+        while len(processes) < options.processes and time.monotonic() - begun < options.seconds:
+            processes.append(recording.process(pair, rounds=options.rounds, series=SERIES, entropy=0))
+            medians = {name: round(float(np.median(samples)), 2) for name, samples in processes[-1].items()}
+            print(len(processes), medians, flush=True)
+        device = recording.device
+    about |= {"device": f"{device.model} ({device.architecture})", **device.software}
+    Noise(about=about, processes=tuple(processes)).save(options.to)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--family", default="sdpa")
+    parser.add_argument("--problem", default="B=1,H=2,S=256,D=64")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--processes", type=int, default=55)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=900.0, help="stop early after so long")
+    parser.add_argument("--cache", type=Path, default=Path("build/verdict-cache"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""Confirmations made of recorded noise, judged by the real rules; and predictions compared with what came later."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.job import ConfirmReport, Repeat
+from evo.policy import Policy
+from evo.promotion import judge, predict
+from evo.timing import Timing
+from tests.bench.verdict.noise import Noise
+
+BLOCK = 10
+"""Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
+
+ALIKE = ("a1", "a2", "a3")
+"""Series of one kernel: which of them plays challenger, challenger again and incumbent is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How many of so many."""
+
+    hits: int
+    tried: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """95 % interval of the probability behind it (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
+        from scipy.stats import beta
+
+        low = beta.ppf(0.025, self.hits, self.tried - self.hits + 1) if self.hits else 0.0
+        high = beta.ppf(0.975, self.hits + 1, self.tried - self.hits) if self.hits < self.tried else 1.0
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        return f"{self.hits:,} of {self.tried:,} ({self.hits / self.tried:.2%}; 95 % interval {low:.2%} to {high:.2%})"
+
+
+def promoted(noise: Noise, gain: float, confirmations: int, policy: Policy, seed: int) -> Rate:
+    """How often a challenger that takes `gain` less time than the incumbent is promoted; 0: a kernel against itself."""
+    rng = np.random.default_rng(seed)
+    reports = (confirmation(noise, gain, policy, rng) for _ in range(confirmations))
+    return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=confirmations)
+
+
+def confirmation(noise: Noise, gain: float, policy: Policy, rng: np.random.Generator) -> ConfirmReport:
+    """One confirmation out of recorded processes: the first in full, the others for the prediction."""
+    processes = rng.choice(len(noise.processes), policy.confirm_processes, replace=False).tolist()
+    challenger, again, incumbent = rng.permutation(ALIKE).tolist()
+    rounds = _rounds(noise.of(processes[0], challenger).size, policy.confirm_samples, rng)
+
+    def timing(process: int, series: str, share: float, chosen: NDArray[np.int64]) -> Timing:
+        return Timing(samples_us=tuple((share * noise.of(process, series)[chosen]).tolist()))
+
+    few = [_rounds(noise.of(each, challenger).size, policy.process_samples, rng) for each in processes[1:]]
+    return ConfirmReport(
+        challenger=timing(processes[0], challenger, 1 - gain, rounds),
+        challenger_again=timing(processes[0], again, 1 - gain, rounds),
+        incumbent=timing(processes[0], incumbent, 1.0, rounds),
+        repeats=tuple(
+            Repeat(challenger=timing(each, challenger, 1 - gain, chosen), other=timing(each, incumbent, 1.0, chosen))
+            for each, chosen in zip(processes[1:], few, strict=True)
+        ),
+        repeated_against="incumbent",
+    )
+
+
+def _rounds(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which rounds are drawn: circular blocks (Politis and Romano, 1992)."""
+    starts = rng.integers(0, recorded, -(-wanted // BLOCK))
+    return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]
+
+
+def covered(noise: Noise, policy: Policy, orders: int, seed: int) -> tuple[Rate, Rate]:
+    """How often the speed-up of b over a, found in a process, lies where earlier processes predicted it.
+
+    Returns:
+        In the order recorded, where each process is predicted once, by those just before it; and over `orders` random
+        orders of all processes, which are many but not independent.
+    """
+    count, rng = len(noise.processes), np.random.default_rng(seed)
+    in_order = _coverage(noise, policy, [range(count)])
+    return in_order, _coverage(noise, policy, [rng.permutation(count).tolist() for _ in range(orders)])
+
+
+def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> Rate:
+    inside = [hit for order in orders for hit in _predicted(noise, policy, order)]
+    return Rate(hits=sum(inside), tried=len(inside))
+
+
+def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
+    """For every process but the first few of an order, whether the interval of those just before it holds it."""
+    known = policy.confirm_processes
+    for place in range(known, len(order)):
+        before = [_repeat(noise, order[place - back], policy.process_samples) for back in range(known, 0, -1)]
+        report = ConfirmReport(
+            challenger=before[0].challenger,
+            incumbent=before[0].other,
+            repeats=tuple(before[1:]),
+            repeated_against="incumbent",
+        )
+        predicted = predict(report, policy)
+        assert predicted is not None
+        later = _repeat(noise, order[place], policy.process_samples)
+        found = later.other.median_us / later.challenger.median_us
+        yield predicted.speedup.low <= found <= predicted.speedup.high
+
+
+def _repeat(noise: Noise, process: int, rounds: int) -> Repeat:
+    timings = (Timing(samples_us=tuple(noise.of(process, series)[:rounds].tolist())) for series in ("a1", "b1"))
+    return Repeat(challenger=next(timings), other=next(timings))
+
+
+def lenient(policy: Policy) -> Policy:
+    """The same rules where recordings cannot say anything: no tool ran."""
+    return replace(policy, require_sanitizers=False, require_profile=False)

@@ -1,0 +1,61 @@
+"""The benchmark of verdicts: recorded noise is read, and its error rates are counted right."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evo.policy import Policy
+from tests.bench.verdict.__main__ import RECORDED, main
+from tests.bench.verdict.noise import SERIES, Noise
+from tests.bench.verdict.simulate import Rate, covered, promoted
+
+
+def quiet(processes: int = 12, spread: float = 0.01) -> Noise:
+    """A machine whose only noise is each sample's own."""
+    rng = np.random.default_rng(0)
+    times = {"a": 100.0, "b": 120.0}
+    made = tuple(
+        {name: (times[kernel] * rng.lognormal(0, spread, 40)).tolist() for name, kernel in SERIES.items()}
+        for _ in range(processes)
+    )
+    return Noise(about={"family": "sdpa", "problem": "S=1", "device": "none"}, processes=made)
+
+
+def test_a_recording_survives_its_file(tmp_path: Path) -> None:
+    noise = quiet(2)
+    noise.save(tmp_path / "noise.json.gz")
+    again = Noise.load(tmp_path / "noise.json.gz")
+    assert again.about == noise.about
+    assert np.allclose(again.of(1, "b2"), noise.of(1, "b2"), rtol=1e-4)
+
+
+def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
+    policy = Policy(confirm_samples=40)
+    assert promoted(quiet(), 0.0, 30, policy, 0).hits == 0
+    assert promoted(quiet(), 0.05, 20, policy, 0).hits == 20
+
+
+def test_predictions_cover_what_comes_later() -> None:
+    in_order, shuffled = covered(quiet(40), Policy(), 20, 0)
+    assert in_order.tried == 35
+    assert shuffled.hits / shuffled.tried == pytest.approx(0.95, abs=0.03)
+
+
+def test_bounds_of_a_rate_are_those_of_the_binomial() -> None:
+    assert Rate(hits=0, tried=1000).bounds == pytest.approx((0, 0.00368), abs=1e-5)
+    assert Rate(hits=50, tried=50).bounds == pytest.approx((0.9289, 1), abs=1e-4)
+    assert str(Rate(hits=1, tried=4)).startswith("1 of 4 (25.00%; 95 % interval ")
+
+
+def test_a_kernel_is_not_promoted_over_itself_on_any_recorded_machine() -> None:
+    recordings = sorted(RECORDED.glob("*.json.gz"))
+    assert recordings
+    for path in recordings:
+        assert promoted(Noise.load(path), 0.0, 20, Policy(), 0).hits == 0
+
+
+def test_what_does_not_hold_is_told_by_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quiet(processes=6, spread=0.5).save(tmp_path / "noisy.json.gz")
+    assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5"]) == 1
+    assert "a true gain of 5% is promoted: 0 of 1" in capsys.readouterr().out
