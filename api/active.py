@@ -14,6 +14,7 @@ from evo import strategy
 from evo.device import Device
 from evo.job import BaselineReport, FamilyRef, SearchTerms
 from evo.lifecycle import State
+from evo.requirements import Requirements
 from evo.search import Search
 from evo.strategy.base import Context
 
@@ -45,6 +46,7 @@ class ActiveSearch:
         self.roofline = row.roofline
         self.has_queued = True
         self.device_uuid = row.device_uuid
+        self.requirements = row.requirements or Requirements()
         self.terms = SearchTerms(
             search_id=row.id,
             family=FamilyRef(name=row.family.name, digest=row.family.digest, location=row.family.location),
@@ -90,13 +92,13 @@ class ActiveSearch:
         clock = (self.started, self._active_s, self._active_since)
         return (*self.search.events, self.state, self.baselines is not None, *clock)
 
-    def serves(self, device: Device) -> bool:
-        """Whether a device may work for this search: times compare only within one model."""
+    def fits(self, device: Device) -> bool:
+        """Whether a device may work for this search, which never changes: times compare only within one model."""
         wanted = self.terms.device
         if self.device_uuid is not None and device.uuid != self.device_uuid:
             return False
         same = (device.kind, device.model, device.architecture) == (wanted.kind, wanted.model, wanted.architecture)
-        return same and self.state in {"running", "stopping"}
+        return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
         """Seconds this search has been running, pauses and times without a service left out."""

@@ -1,4 +1,4 @@
-"""Handing out work: what waits first, else new proposals. All is committed before the worker hears of it."""
+"""What a slot is given of one search: what waits first, else new proposals. All is stored before the worker hears."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class StrategyFailed(EvoError, RuntimeError):
     """A strategy raised instead of proposing: a bug of ours, which ends the search and not the service."""
 
 
-def lease_queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Lease]:
-    """Up to so many jobs that wait."""
+def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[AttemptRow]:
+    """Leases on up to so many jobs that wait."""
     if not turn.active.has_queued or count == 0:
         return []
     waiting = Leases(turn.session).next_queued(turn.active.id, count)
@@ -47,8 +47,8 @@ def lease_queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Leas
     return _granted(turn, slot, now, jobs)
 
 
-def lease_proposals(turn: Turn, slot: Slot, clock: Clock, count: int) -> list[Lease]:
-    """Up to so many new trials, as far as budget and strategy have them; thinking of them is no part of the lease."""
+def proposed(turn: Turn, slot: Slot, clock: Clock, count: int) -> list[AttemptRow]:
+    """Leases on up to so many new trials, as far as budget and strategy have them; thinking is no part of a lease."""
     active = turn.active
     prune_above_us = active.search.prune_above_us()
     rows: list[TrialRow] = []
@@ -58,31 +58,42 @@ def lease_proposals(turn: Turn, slot: Slot, clock: Clock, count: int) -> list[Le
             break
         rows.append(_row(active, trial, clock()))
         payloads.append(Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us))
-    if not rows:
-        return []
     now = clock()
     turn.session.add_all(rows)
     return _granted(turn, slot, now, Leases(turn.session).queue_trials(active.id, rows, payloads, now=now))
 
 
-def lease_again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
+def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
     """A lease that was granted before and still stands, renewed; none when it ended."""
     attempt = Leases(turn.session).live_or_none(attempt_id)
     if attempt is None:
         return []
     attempt.expires_at = now + timedelta(seconds=slot.lease_s)
-    return [_lease(turn.active, attempt, slot)]
+    return leases_on(turn, slot, [attempt])
 
 
-def _granted(turn: Turn, slot: Slot, now: datetime, jobs: Sequence[JobRow]) -> list[Lease]:
+def leases_on(turn: Turn, slot: Slot, attempts: Sequence[AttemptRow]) -> list[Lease]:
+    """What the worker is told of stored attempts."""
+    return [
+        Lease(
+            attempt_id=each.id,
+            token=each.token,
+            lease_s=slot.lease_s,
+            terms=turn.active.terms,
+            job=each.job.payload,
+        )
+        for each in attempts
+    ]
+
+
+def _granted(turn: Turn, slot: Slot, now: datetime, jobs: Sequence[JobRow]) -> list[AttemptRow]:
     if not jobs:
         return []
     if not turn.active.started:  # the first lease is handed out: from now on the search takes time
         turn.active.start(Archive(turn.session).search(turn.active.id), now)
-    attempts = Leases(turn.session).grant(
+    return Leases(turn.session).grant(
         jobs, worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s
     )
-    return [_lease(turn.active, attempt, slot) for attempt in attempts]
 
 
 def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
@@ -93,7 +104,8 @@ def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> boo
         return False
     if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
-    return Fleet(turn.session).has_other_unit(slot.device, slot.connected_since)
+    others = Fleet(turn.session).other_units(slot.device, slot.connected_since)
+    return any(turn.active.fits(other) for other in others)
 
 
 def _row(active: ActiveSearch, trial: Trial, now: datetime) -> TrialRow:
@@ -112,9 +124,3 @@ def _ask(active: ActiveSearch) -> Trial | None:
         return active.search.ask()
     except Exception as error:
         raise StrategyFailed(f"the strategy failed: {type(error).__name__}: {error}") from error
-
-
-def _lease(active: ActiveSearch, attempt: AttemptRow, slot: Slot) -> Lease:
-    return Lease(
-        attempt_id=attempt.id, token=attempt.token, lease_s=slot.lease_s, terms=active.terms, job=attempt.job.payload
-    )

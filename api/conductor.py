@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy.exc import IntegrityError
 
 from api import endgame
 from api.active import Clock, utc_now
 from api.catalogue import Catalogue
-from api.claims import OTHER_UNIT_S, Slot, StrategyFailed, lease_again, lease_proposals, lease_queued
+from api.claims import OTHER_UNIT_S
+from api.dispatch import Dispatch
 from api.intake import Intake, Taken, answer
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
@@ -30,17 +30,14 @@ from db.session import Database
 from db.signals import WORK, announce
 from evo.device import Device
 from evo.errors import EvoError
-from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Lease, Report, SlotReport
-from evo.lifecycle import TERMINAL, Command, transition
+from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Report, SlotReport
+from evo.lifecycle import Command, transition
 from evo.outcome import Abandoned
 
 log = structlog.get_logger("conductor")
 
 CONNECTED_LEASES = 3
 """A worker that was silent for as many leases no longer offers its devices to new searches."""
-
-MAX_RACES = 3
-"""How often a claim that lost a race is tried again with a fresh view of the search."""
 
 
 class Conductor:
@@ -65,6 +62,7 @@ class Conductor:
         self.clock = clock
         self.roster = Roster(database, self.catalogue, clock)
         self._intake = Intake(database, self.roster, clock)
+        self._dispatch = Dispatch(database, self.roster, clock, lease_s=lease_s, connected_since=self._connected_since)
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
@@ -125,7 +123,7 @@ class Conductor:
         endgame.change_state(turn, command, self.clock(), reason=reason)
         announce(turn.session, WORK)
         log.info("search commanded", search=turn.active.id, command=command)
-        self._advance(turn)
+        endgame.follow(turn, self.clock())
 
     # Workers
 
@@ -183,22 +181,7 @@ class Conductor:
         Raises:
             NotFound: the worker, or this device of it, is not registered.
         """
-        with self.database.read() as session:
-            standing = Fleet(session).slot(worker_id, device_uuid)
-            if standing.drain or standing.quarantined:
-                return LeaseReply(leases=[], drain=standing.drain)
-            unheard = [] if holding is None else Leases(session).unheard(worker_id, device_uuid, holding)
-            searches = Archive(session).unfinished()
-        slot = Slot(
-            worker_id=worker_id, device=standing.device, lease_s=self.lease_s, connected_since=self._connected_since()
-        )
-        leases = [
-            lease for attempt_id, search_id in unheard[:count] for lease in self._again(search_id, slot, attempt_id)
-        ]
-        for search_id in searches:
-            if len(leases) < count and search_id not in unable:
-                leases += self._claim(search_id, slot, count - len(leases))
-        return LeaseReply(leases=leases, drain=False)
+        return self._dispatch.claim(worker_id, device_uuid, count, holding, unable)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
         """Take in the result of an attempt: once, the same answer when it is repeated.
@@ -257,32 +240,6 @@ class Conductor:
             self._advance_one(search_id)
         return taken
 
-    def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """A lease that was granted by an answer which never arrived: the same one."""
-        with self.roster.turn(search_id) as turn:
-            return [] if turn is None else lease_again(turn, slot, attempt_id, self.clock())
-
-    def _claim(self, search_id: int, slot: Slot, count: int) -> list[Lease]:
-        for _ in range(MAX_RACES):
-            try:
-                with self.roster.turn(search_id) as turn:
-                    return [] if turn is None else self._lease(turn, slot, count)
-            except StrategyFailed as error:
-                self.roster.fail(search_id, str(error))
-            except IntegrityError:
-                log.warning("claim lost a race", search=search_id)
-        return []
-
-    def _lease(self, turn: Turn, slot: Slot, count: int) -> list[Lease]:
-        if not turn.active.serves(slot.device):
-            return []
-        self._advance(turn)
-        leases = lease_queued(turn, slot, self.clock(), count)
-        if turn.active.state == "running" and len(leases) < count:
-            leases += lease_proposals(turn, slot, self.clock, count - len(leases))
-            self._advance(turn)  # its budget may be used up now
-        return leases
-
     def _lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
         """A worker is gone: its job goes back to the queue, or is given up when that happened too often."""
         with self.roster.turn(search_id) as turn:
@@ -313,13 +270,7 @@ class Conductor:
     def _advance_one(self, search_id: int) -> None:
         with self.roster.turn(search_id) as turn:
             if turn is not None:
-                self._advance(turn)
-
-    def _advance(self, turn: Turn) -> None:
-        if endgame.is_due(turn.active, self.clock()):
-            endgame.advance(turn, self.clock())
-        if turn.active.state in TERMINAL:
-            log.info("search ended", search=turn.active.id, state=turn.active.state)
+                endgame.follow(turn, self.clock())
 
 
 def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:

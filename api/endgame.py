@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import datetime
 
+import structlog
 from sqlalchemy.orm import Session
 
 from api.active import ActiveSearch
@@ -18,6 +19,8 @@ from evo.search import CHALLENGERS
 from evo.trial import Trial
 from evo.wording import outcome_text
 
+log = structlog.get_logger("conductor")
+
 STOPPED = "stopped"
 """Reason of a search that someone stopped before its budget was used up."""
 
@@ -28,6 +31,14 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
         return not active.search.history.pending
     stops = active.search.stop_reason(active.elapsed_s(now)) is not None
     return active.state == "running" and (stops or _may_challenge(active, ended=False))
+
+
+def follow(turn: Turn, now: datetime) -> None:
+    """Do whatever is due, if anything is."""
+    if is_due(turn.active, now):
+        advance(turn, now)
+    if turn.active.state in TERMINAL:
+        log.info("search ended", search=turn.active.id, state=turn.active.state)
 
 
 def advance(turn: Turn, now: datetime) -> None:

@@ -1,7 +1,8 @@
-"""Taking in results: each once, the same answer when it is repeated, and those of one search in one step."""
+"""Taking in results: each once, the same answer when it is repeated, and all that wait for one search in one turn."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypeAlias
 
 from api.active import Clock
@@ -10,7 +11,10 @@ from api.plausibility import check
 from api.roster import Roster
 from api.schemas import Receipt
 from api.settlement import judged, settle
+from api.together import Together
+from api.turn import Turn
 from db.leases import Leases, StaleLease, check_live, check_token
+from db.models import AttemptRow
 from db.session import Database
 from evo import promotion
 from evo.errors import InvalidInput, NotFound
@@ -18,6 +22,7 @@ from evo.job import Answer, ConfirmReport, Delivery
 
 Refusal: TypeAlias = StaleLease | NotFound | InvalidInput
 Taken: TypeAlias = Receipt | Refusal
+Judged: TypeAlias = tuple[Delivery, promotion.Verdict | None]
 REPEATED = Receipt(repeated=True)
 
 
@@ -28,16 +33,18 @@ class Intake:
         self._database = database
         self._roster = roster
         self._clock = clock
+        self._together = Together(self._serve)
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Taken], list[int]]:
         """What became of each, and the searches that something should follow for (`api.endgame.advance`)."""
         taken: dict[int, Taken] = {}
-        waiting = self._sorted(deliveries, taken)
-        due = [
-            search_id
-            for search_id, places in waiting.items()
-            if self._settle(search_id, {place: deliveries[place] for place in places}, taken)
-        ]
+        due: list[int] = []
+        for search_id, places in self._sorted(deliveries, taken).items():
+            settled, is_due = self._together.ask(
+                search_id, self._judged(search_id, [deliveries[each] for each in places])
+            )
+            taken.update(zip(places, settled, strict=True))
+            due += [search_id] if is_due else []
         return [taken[place] for place in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery], taken: dict[int, Taken]) -> dict[int, list[int]]:
@@ -59,34 +66,41 @@ class Intake:
                 taken[place] = error
         return places
 
-    def _settle(self, search_id: int, deliveries: dict[int, Delivery], taken: dict[int, Taken]) -> bool:
-        verdicts = self._verdicts(search_id, deliveries)
+    def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> list[Judged]:
+        """With their verdicts, which are reached outside of any turn: resampling takes a while."""
+        return [
+            (each, judged(self._database, search_id, each.attempt_id, each.report))
+            if isinstance(each.report, ConfirmReport)
+            else (each, None)
+            for each in deliveries
+        ]
+
+    def _serve(self, search_id: int, requests: Sequence[Sequence[Judged]]) -> list[tuple[list[Taken], bool]]:
+        """What became of each result of each request, and whether something should follow for the search."""
         with self._roster.turn(search_id) as turn:
             if turn is None:
-                taken.update(dict.fromkeys(deliveries, _ended(search_id)))
-                return False
-            attempts = Leases(turn.session).together({delivery.attempt_id for delivery in deliveries.values()})
-            now = self._clock()
-            for place, delivery in deliveries.items():
-                attempt = attempts[delivery.attempt_id]
-                if attempt.state == "done":
-                    taken[place] = REPEATED
-                    continue
-                try:
-                    check_live(attempt.id, attempt.state)
-                    settle(turn, attempt, delivery.report, verdicts.get(place), now)
-                    taken[place] = Receipt()
-                except (StaleLease, InvalidInput) as error:
-                    taken[place] = error
-            return is_due(turn.active, now)
+                return [([_ended(search_id)] * len(request), False) for request in requests]
+            ids = {delivery.attempt_id for request in requests for delivery, _ in request}
+            attempts, now = Leases(turn.session).together(ids), self._clock()
+            taken = [
+                [_settled(turn, attempts[delivery.attempt_id], delivery, verdict, now) for delivery, verdict in request]
+                for request in requests
+            ]
+            due = is_due(turn.active, now)
+            return [(each, due and place == 0) for place, each in enumerate(taken)]
 
-    def _verdicts(self, search_id: int, deliveries: dict[int, Delivery]) -> dict[int, promotion.Verdict]:
-        """Reached outside the turn: resampling takes a while."""
-        return {
-            place: judged(self._database, search_id, delivery.attempt_id, delivery.report)
-            for place, delivery in deliveries.items()
-            if isinstance(delivery.report, ConfirmReport)
-        }
+
+def _settled(
+    turn: Turn, attempt: AttemptRow, delivery: Delivery, verdict: promotion.Verdict | None, now: datetime
+) -> Taken:
+    if attempt.state == "done":
+        return REPEATED
+    try:
+        check_live(attempt.id, attempt.state)
+        settle(turn, attempt, delivery.report, verdict, now)
+    except (StaleLease, InvalidInput) as error:
+        return error
+    return Receipt()
 
 
 def answer(delivery: Delivery, taken: Taken) -> Answer:

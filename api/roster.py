@@ -10,12 +10,15 @@ from api.active import ActiveSearch, Clock
 from api.catalogue import Catalogue
 from api.endgame import drop_open
 from api.turn import Turn
-from db.archive import Archive
+from db.archive import Archive, Busy
 from db.events import Events
 from db.leases import StaleLease
 from db.session import Database, StoreUnavailable
+from evo.device import Device
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.lifecycle import TERMINAL, transition
+
+__all__ = ["Busy", "Roster"]
 
 log = structlog.get_logger("conductor")
 
@@ -37,11 +40,17 @@ class Roster:
             return Archive(session).unfinished()
 
     @contextmanager
-    def turn(self, search_id: int) -> Iterator[Turn | None]:
+    def turn(self, search_id: int, *, patient: bool = True) -> Iterator[Turn | None]:
         """This thread's turn at an unfinished search; None when it has ended or does not exist.
 
         All that is done in it is stored together when it ends. An error within undoes it, and leaves what is in memory
         in doubt: that is dropped, and rebuilt when next needed.
+
+        Args:
+            patient: wait for another process that is busy with this search.
+
+        Raises:
+            Busy: one is, and the caller is not patient.
         """
         while True:
             active = self._loaded(search_id)
@@ -54,11 +63,11 @@ class Roster:
                 try:
                     with ExitStack() as stack:
                         turn = Turn(self._database, active, stack)
-                        standing = not self._database.shared or turn.lock()
+                        standing = not self._database.shared or turn.lock(patient=patient)
                         yield turn if standing else None
                         if standing:
                             turn.end()
-                except (InvalidInput, StaleLease):
+                except (InvalidInput, StaleLease, Busy):
                     raise  # refused before anything was changed
                 except BaseException:
                     self._drop(active)
@@ -66,6 +75,11 @@ class Roster:
                 if not standing or active.state in TERMINAL:
                     self._drop(active)
                 return
+
+    def fits(self, search_id: int, device: Device) -> bool:
+        """Whether a device may work for an unfinished search, as far as that needs no turn."""
+        active = self._loaded(search_id)
+        return active is not None and active.fits(device)
 
     def fail(self, search_id: int, reason: str) -> None:
         """End a search that cannot go on."""

@@ -11,6 +11,7 @@ from evo.device import Device
 from evo.errors import InvalidInput
 from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, SlotReport
 from evo.objective import Objective
+from evo.requirements import Requirements
 from evo.search import Budget
 from evo.trial import Value
 
@@ -129,6 +130,7 @@ class SearchRequest(Body):
     notes: str = Field(default="", max_length=MAX_NOTES)
     warm_start: WarmStart | None = None
     webhook: Webhook | None = None
+    requirements: Annotated[Requirements, _only_known(Requirements)] = Requirements()
 
 
 class SearchPatch(Body):

@@ -48,7 +48,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     """
     family_row = Archive(session).family(request.family_digest)
     family = catalogue.family(family_row)
-    device = choose_device(family, request.device, request.device_uuid, Fleet(session).devices(connected_since))
+    device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
     objective = aimed(request.objective, device)
     problem = family.problem(request.problem, aimed_at(device, objective).kind)
@@ -69,6 +69,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         active_s=0.0,
         priority=request.priority,
         notes=request.notes,
+        requirements=request.requirements,
     )
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
@@ -84,13 +85,14 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     return row
 
 
-def choose_device(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> Device:
+def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:
     """The device to search on, among those that connected workers offer.
 
     Raises:
         InvalidInput: the family does not run on that kind.
-        Conflict: nobody offers it.
+        Conflict: nobody offers it, or nobody's has what is required.
     """
+    wanted, uuid = request.device, request.device_uuid
     if wanted in (*PREFERENCE, "estimate"):
         family.implementation(_runs_as(wanted))  # type: ignore[arg-type]
     mine = [row.device for row in offered if uuid in {None, row.uuid}]
@@ -101,7 +103,11 @@ def choose_device(family: Family, wanted: str, uuid: str | None, offered: Sequen
         fitting = [device for device in fitting if device.kind != "estimate"]
     if not fitting:
         raise Conflict(_nobody(family, wanted, uuid, offered))
-    return min(fitting, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
+    able = [device for device in fitting if request.requirements.lacking(device) is None]
+    if not able:
+        lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
+        raise Conflict(f"no connected device has what is required: {lacking}")
+    return min(able, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
 
 
 def _runs_as(kind: str) -> str:

@@ -38,15 +38,23 @@ class Turn:
             self._session = self._stack.enter_context(self._database.write())
         return self._session
 
-    def lock(self) -> bool:
-        """Keep other processes away and learn what they did; False if they ended the search."""
-        standing = Archive(self.session).lock(self.active.id)
+    def lock(self, *, patient: bool) -> bool:
+        """Keep other processes away and learn what they did; False if they ended the search.
+
+        Raises:
+            Busy: it is another process's turn, which only who is patient waits for.
+        """
+        standing = Archive(self.session).lock(self.active.id, patient=patient)
         if standing is None:
             return False
         if standing.revision != self.active.revision:
             self.active.follow(self.session, standing)
             self._before = self.active.fingerprint
         return True
+
+    def store(self) -> None:
+        """Write what was done so far, in this transaction: new rows have their ids then."""
+        self.session.flush()
 
     def queued(self) -> None:
         """A job waits now: whoever waits for work should look."""

@@ -24,6 +24,7 @@ from db.models import (
     WorkerRow,
 )
 from evo.job import EvaluateReport
+from evo.requirements import Requirements
 from evo.roofline import Roofline
 from evo.target import place_text
 from evo.view import (
@@ -98,6 +99,7 @@ def _search_view(
         cost=row.budget.spent(elapsed_s(row, now)),
         warm_start=row.warm_start,
         webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
+        requirements=row.requirements or Requirements(),
     )
 
 

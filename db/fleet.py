@@ -91,16 +91,16 @@ class Fleet:
         )
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 
-    def has_other_unit(self, device: Device, seen_since: datetime) -> bool:
-        """Whether another unit of the same model may be counted on."""
+    def other_units(self, device: Device, seen_since: datetime) -> Sequence[Device]:
+        """Other units of the same model that may be counted on."""
         query = (
-            select(DeviceRow.uuid)
+            select(DeviceRow.device)
             .join(WorkerRow)
             .where(DeviceRow.kind == device.kind, DeviceRow.model == device.model, DeviceRow.uuid != device.uuid)
             .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), WorkerRow.drain.is_(False))
             .where(DeviceRow.quarantined_at.is_(None))
         )
-        return self.session.scalars(query.limit(1)).first() is not None
+        return self.session.scalars(query).all()
 
     def slot(self, worker_id: str, uuid: str) -> "Standing":
         """What handing out work to a device of a worker depends on."""

@@ -133,7 +133,7 @@ class Leases:
     def grant(
         self, jobs: Collection[JobRow], *, worker_id: str, device_uuid: str, now: datetime, lease_s: float
     ) -> list[AttemptRow]:
-        """Lease queued jobs; the unique index on live attempts settles a race."""
+        """Lease queued jobs, stored with the next flush; the unique index on live attempts settles a race."""
         attempts = []
         for job in jobs:
             job.state = "leased"
@@ -148,7 +148,6 @@ class Leases:
             )
             attempts.append(attempt)
         self.session.add_all(attempts)
-        self.session.flush()
         return attempts
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:

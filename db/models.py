@@ -17,6 +17,7 @@ from evo.objective import Objective
 from evo.outcome import Outcome
 from evo.policy import Policy
 from evo.promotion import Verdict
+from evo.requirements import Requirements
 from evo.roofline import Roofline
 from evo.search import Budget
 from evo.trial import Config, Proposal, Value
@@ -109,6 +110,7 @@ class SearchRow(Base):
     archived_at: Mapped[datetime | None]
     warm_start: Mapped[WarmStartView | None] = mapped_column(Document(WarmStartView))
     webhook: Mapped[Webhook | None] = mapped_column(Document(Webhook))
+    requirements: Mapped[Requirements | None] = mapped_column(Document(Requirements))
 
     family: Mapped[FamilyRow] = relationship(lazy="raise")
 

@@ -39,7 +39,7 @@ RECONNECT_S = 1.0
 class PostgreSQL:
     """See `db.store.Store`. Readers see one state, that of their first statement."""
 
-    reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ"}  # noqa: RUF012 — the protocol's plain attribute
+    reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012 — the protocol's plain attribute
     writes: dict[str, Any] = {}  # noqa: RUF012
     one_writer = False
 

@@ -73,6 +73,8 @@ class Database:
             if self._store.reads:
                 session.connection(execution_options=self._store.reads)
             yield session
+            session.expunge_all()
+            session.commit()  # nothing; a rollback would make the driver forget all statements that it prepared
 
     @contextmanager
     def write(self) -> Iterator[Session]:

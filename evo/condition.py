@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from evo.device import Device
+from evo.requirements import Requirements
 from evo.view import SlotView, WorkerView
 from evo.wording import duration_text
 
+NOTHING = Requirements()
 SILENT_S = 45.0
 """A worker not heard of for longer is taken to be gone."""
 
@@ -31,7 +33,13 @@ def slot_text(slot: SlotView) -> str:
     return slot.activity if slot.detail is None else f"{slot.activity}: {slot.detail}"
 
 
-def hindrance(workers: Sequence[WorkerView], device: Device, now: datetime | None = None) -> str | None:
+def hindrance(
+    workers: Sequence[WorkerView],
+    device: Device,
+    requirements: Requirements = NOTHING,
+    *,
+    now: datetime | None = None,
+) -> str | None:
     """Why a search on this device does not get on, or None when somebody works for it.
 
     Workers without such a device do not count; nor does a search for which there was never a worker.
@@ -46,7 +54,11 @@ def hindrance(workers: Sequence[WorkerView], device: Device, now: datetime | Non
     silence_s = min((now - worker.seen_at).total_seconds() for worker in there)
     if silence_s > SILENT_S:
         return f"No worker has been heard of for {silence_s:.0f} s: nothing is measured until one is back."
-    reasons = [_obstacle(worker, device) for worker in there if (now - worker.seen_at).total_seconds() <= SILENT_S]
+    heard = [worker for worker in there if (now - worker.seen_at).total_seconds() <= SILENT_S]
+    lacking = [requirements.lacking(each) for worker in heard for each in worker.devices if _same(each, device)]
+    if None not in lacking:
+        return f"No connected {device.model} has what the search requires: one {lacking[0]}."
+    reasons = [_obstacle(worker, device) for worker in heard]
     return None if None in reasons else reasons[0]
 
 

@@ -34,6 +34,7 @@ class Device:
         limits: numbers that constraints may name, all in base units: ``cores``, ``simd_bytes``, ``l1_bytes``,
             ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         software: compiler, driver and library versions, recorded with every measurement.
+        memory_bytes: all of the device's own memory; None where it does not say.
     """
 
     kind: DeviceKind
@@ -43,3 +44,4 @@ class Device:
     limits: Mapping[str, float] = field(default_factory=dict)
     ceilings: Ceilings | None = None
     software: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int | None = None

@@ -12,6 +12,7 @@ from evo.objective import Objective
 from evo.outcome import Outcome
 from evo.policy import Policy
 from evo.promotion import Verdict
+from evo.requirements import Requirements
 from evo.search import Budget
 from evo.target import place_text
 from evo.timing import Timing
@@ -131,6 +132,7 @@ class SearchView:
         cost: of running so far, where the budget gives a rate.
         warm_start: what of recorded results it was given to begin with.
         webhook: who is told when it ends, and whether that worked.
+        requirements: what a device must have to be given work of it.
     """
 
     id: int
@@ -169,6 +171,7 @@ class SearchView:
     cost: float | None = None
     warm_start: WarmStartView | None = None
     webhook: WebhookView | None = None
+    requirements: Requirements = field(default_factory=Requirements)
 
     @property
     def place(self) -> str:

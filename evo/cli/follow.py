@@ -64,7 +64,7 @@ def follow(connection: Connection, search_id: int, screen: Screen, interrupts: I
             return view
         if time.monotonic() - looked_at >= LOOK_S:
             looked_at = time.monotonic()
-            found = hindrance(connection.ask(lambda client: client.workers().items), view.device)
+            found = hindrance(connection.ask(lambda client: client.workers().items), view.device, view.requirements)
             if found is not None and known is None:
                 screen.note(found)
             known = found

@@ -11,7 +11,7 @@ from evo.cli.place import Where
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from evo.view import SearchView, TrialView
 
@@ -23,6 +23,7 @@ MINUTES = 2.0
 MOST = 10**9
 """Trials, or minutes, that a budget may name."""
 
+_DEVICE = "Which devices may work for it"
 _BUDGET = "Budget: the first limit reached ends the search"
 
 
@@ -36,6 +37,7 @@ def register(app: typer.Typer) -> None:
             "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
             "kernel-evo search sdpa --target sm_89 --minutes 5",
             "kernel-evo search sdpa --target sm_89 --compile-only --trials 200",
+            'kernel-evo search sdpa --device cuda --device-memory 22 --toolkit "cuda>=12.4"',
             "kernel-evo search --resume 12",
         )
     )(search)
@@ -117,6 +119,37 @@ def search(
             "sqlite:///FILE#STUDY.",
         ),
     ] = None,
+    device_uuid: Annotated[
+        str | None, typer.Option(metavar="UUID", help="Only on this very unit.", rich_help_panel=_DEVICE)
+    ] = None,
+    device_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="GB",
+            help="Only on devices with so much memory of their own, as they report it.",
+            rich_help_panel=_DEVICE,
+        ),
+    ] = None,
+    toolkit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME>=VERSION",
+            help="Only where this software is as new: cuda, cuda_driver, gcc, clang; may be repeated.",
+            rich_help_panel=_DEVICE,
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told when it ends; must be reachable from the service.")
+    ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECRET",
+            help="Signs that message; without it, the service's own.",
+            envvar="KERNEL_EVO_WEBHOOK_SECRET",
+        ),
+    ] = None,
     priority: Annotated[
         int, typer.Option(min=-1000, max=1000, metavar="N", help="Of several searches the highest is served first.")
     ] = 0,
@@ -161,6 +194,9 @@ def search(
             budget=_budget(trials, minutes, stagnation, max_cost, cost_per_hour),
             priority=priority,
             notes=notes,
+            device_uuid=device_uuid,
+            requirements=_requirements(device_memory, toolkit or []),
+            **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
             **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
         )
     else:
@@ -256,6 +292,14 @@ def _budget(
     given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
     limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
     return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}
+
+
+def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
+    """What the devices must have, checked before anything is asked."""
+    from evo.requirements import Requirements, parse_toolkit
+
+    required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))
+    return {"memory_gb": required.memory_gb, "toolkit": dict(required.toolkit)}
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:

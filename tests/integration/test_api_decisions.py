@@ -224,7 +224,8 @@ def test_money_ends_a_search_as_time_does(rest: Local, monkeypatch: pytest.Monke
     search = rest.submit(budget={"cost": 1.0, "cost_per_hour": 3600.0})["id"]
     rest.report(rest.claim()[0])
     clock = rest.service.conductor.clock
-    monkeypatch.setattr(rest.service.conductor, "clock", lambda: clock() + timedelta(seconds=2))
+    later = lambda: clock() + timedelta(seconds=2)  # noqa: E731
+    monkeypatch.setattr(rest.service.conductor._dispatch, "_clock", later)
     rest.play()
     view = rest.http.get(f"/searches/{search}").json()
     assert view["reason"] == "cost"

@@ -1,6 +1,7 @@
 """Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -8,14 +9,17 @@ from sqlalchemy.exc import IntegrityError
 
 from api import claims
 from api.schemas import SearchRequest
+from db.archive import Archive
 from db.leases import StaleLease
 from db.location import Location
-from db.session import StoreUnavailable
-from evo.errors import NotFound
-from evo.job import Confirm, Evaluate
+from db.session import Database, StoreUnavailable
+from evo.errors import Conflict, NotFound
+from evo.job import Baseline, Confirm, Evaluate
 from evo.outcome import Abandoned, Measured
+from evo.requirements import GB
 from evo.trial import Config
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
+from tests.postgresql import Server
 
 
 def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
@@ -149,6 +153,32 @@ def test_a_released_lease_blames_no_one(stage: Stage) -> None:
     stage.hand_in(again)
 
 
+def test_of_equal_searches_one_that_nobody_is_busy_with_is_served(postgresql: Server) -> None:
+    """Else all processes would queue for the oldest. Alone of its priority it is waited for."""
+    location = postgresql.lend()
+    stage, other = Stage(location), Database.open(location)
+    try:
+        first, second = stage.submit(), stage.submit(seed=1)
+        urgent = stage.submit(seed=2, priority=1)
+        for _ in range(3):
+            stage.hand_in(stage.one())
+        with other.write() as session:
+            Archive(session).lock(first)
+            stage.conductor.command(urgent, "pause")
+            assert {stage.one().terms.search_id for _ in range(3)} == {second}
+        stage.conductor.command(urgent, "resume")
+        with ThreadPoolExecutor(1) as pool:
+            with other.write() as session:
+                Archive(session).lock(urgent)
+                waiting = pool.submit(stage.one)
+                assert not wait([waiting], 0.2).done
+            assert waiting.result(10).terms.search_id == urgent
+    finally:
+        stage.database.close()
+        other.close()
+        postgresql.take_back(location)
+
+
 def test_several_slots_never_share_a_job(stage: Stage) -> None:
     stage.submit()
     stage.register_worker("w2")
@@ -184,6 +214,28 @@ def test_a_confirmation_prefers_another_unit_of_the_same_model_and_does_not_wait
     stage.conductor.release(lease.attempt_id, lease.token)
     (other,) = stage.conductor.claim("w2", "cpu-1").leases
     assert other.job == lease.job
+
+
+def test_only_devices_that_have_what_is_required_get_work(stage: Stage) -> None:
+    """Memory and toolkit, beside the model; one that lacks them is no other unit to wait for either."""
+    large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})
+    small, old = replace(large, uuid="cpu-1", memory_bytes=8 * GB), replace(large, uuid="cpu-2", software={"gcc": "9"})
+    stage.register_family()
+    stage.register_worker("w1", small, old)
+    required = {"memory_gb": 16, "toolkit": {"gcc": "12"}}
+    terms = {"family_digest": DIGEST, "strategy": "random", "policy": policy(), "budget": {"trials": 1}}
+    request = SearchRequest.model_validate({**terms, "requirements": required})
+    with pytest.raises(Conflict, match=r"has 8\.0 GB of memory, not 16; Toy CPU has gcc 9, not 12"):
+        stage.conductor.submit(request)
+    stage.register_worker("w2", large)
+    search = stage.conductor.submit(request)
+    for unable in (small, old):
+        assert stage.conductor.claim("w1", unable.uuid).leases == []
+    for kind in (Baseline, Evaluate, Confirm):
+        (lease,) = stage.conductor.claim("w2", large.uuid).leases
+        assert isinstance(lease.job, kind)
+        stage.hand_in(lease)
+    assert stage.view(search).requirements.memory_gb == 16
 
 
 def test_a_confirmation_does_not_wait_where_there_is_no_other_unit(stage: Stage) -> None:
@@ -317,14 +369,14 @@ def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkey
     """Another process stored the same config first: this one's view is dropped, and rebuilt with it."""
     search = stage.submit()
     stage.hand_in(stage.one())
-    lose, real = [True], claims.lease_proposals
+    lose, real = [True], claims.proposed
 
     def racing(*args: object) -> object:
         if lose and lose.pop():
             raise IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: trials.config_key"))
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("api.conductor.lease_proposals", racing)
+    monkeypatch.setattr("api.claims.proposed", racing)
     list(stage.play())
     assert stage.view(search).finished == VALID
 

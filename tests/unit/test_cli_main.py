@@ -154,6 +154,21 @@ def test_a_budget_without_end_is_wrong_input(limit: list[str], capsys: pytest.Ca
     assert limit[0] in capsys.readouterr().err
 
 
+def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("evo.cli.session.run", lambda request, *_, **__: asked.append(request.terms) or 0)
+    devices = ["--device-uuid", "GPU-1", "--device-memory", "22", "--toolkit", "cuda>=12.4", "--toolkit", "gcc>=12"]
+    told = ["--webhook", "https://example.org/ended", "--webhook-secret", "a secret of some length"]
+    assert entry.main(["search", "softmax", *devices, *told]) == Exit.DONE
+    assert asked[0]["device_uuid"] == "GPU-1"
+    assert asked[0]["requirements"] == {"memory_gb": 22, "toolkit": {"cuda": "12.4", "gcc": "12"}}
+    assert asked[0]["webhook"] == {"url": "https://example.org/ended", "secret": "a secret of some length"}
+    assert entry.main(["search", "softmax", "--toolkit", "cuda 13"]) == Exit.WRONG_INPUT
+    assert "NAME>=VERSION" in capsys.readouterr().err
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--version"]) == Exit.DONE
     assert capsys.readouterr().out == f"kernel-evo {version('kernel-evo')}\n"

@@ -59,7 +59,7 @@ def test_a_slot_in_words() -> None:
     ],
 )
 def test_why_a_search_does_not_get_on(workers: list[WorkerView], after_s: float, said: str | None) -> None:
-    found = hindrance(workers, DEVICE, at(after_s))
+    found = hindrance(workers, DEVICE, now=at(after_s))
     assert found is None if said is None else found is not None and said in found
 
 

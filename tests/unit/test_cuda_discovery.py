@@ -24,7 +24,11 @@ def fake_cupy(driver: int, names: tuple[str, ...] = (), error: str | None = None
         CUDARuntimeError=CUDARuntimeError,
         driverGetVersion=lambda: driver,
         getDeviceCount=count,
-        getDeviceProperties=lambda index: {"name": names[index].encode(), "uuid": bytes(range(16))},
+        getDeviceProperties=lambda index: {
+            "name": names[index].encode(),
+            "uuid": bytes(range(16)),
+            "totalGlobalMem": 24 << 30,
+        },
         deviceGetAttribute=lambda number, index: number,
     )
     module = ModuleType("cupy")
@@ -59,6 +63,7 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
     assert report["gpus"][0]["uuid"] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert report["gpus"][1]["attributes"] == dict(ATTRIBUTES)
+    assert report["gpus"][1]["memory_bytes"] == 24 << 30
 
 
 def test_a_machine_without_a_driver_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

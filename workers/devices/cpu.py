@@ -155,6 +155,7 @@ class CpuDriver:
                     "python": platform.python_version(),
                     "numpy": np.__version__,
                 },
+                memory_bytes=psutil.virtual_memory().total,
             )
         ]
 

@@ -285,7 +285,8 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
         uuid=gpu["uuid"],
         limits=limits(attributes),
         ceilings=Ceilings(flops_per_s=rates.flops_per_s, bytes_per_s=rates.bytes_per_s, source="table"),
-        software={**gpu["software"], "compiler": compiler},
+        software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
+        memory_bytes=gpu["memory_bytes"],
     )
 
 
@@ -316,6 +317,7 @@ def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
         {
             "name": runtime.getDeviceProperties(index)["name"].decode(),
             "uuid": _uuid(index),
+            "memory_bytes": runtime.getDeviceProperties(index)["totalGlobalMem"],
             "attributes": {name: runtime.deviceGetAttribute(number, index) for name, number in ATTRIBUTES.items()},
             "software": {"cuda_driver": _version(runtime.driverGetVersion()), "cupy": cupy.__version__},
         }

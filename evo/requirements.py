@@ -1,0 +1,75 @@
+"""What a device must have, beyond being of a search's model, to be given work of it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evo.device import Device
+from evo.errors import InvalidInput
+
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_TERM = re.compile(r"\s*([A-Za-z][A-Za-z0-9_+-]*)\s*>=\s*(\S+)\s*")
+GB = 10**9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirements:
+    """None and nothing require nothing.
+
+    Attributes:
+        memory_gb: of the device's own memory, at least; gigabytes of 10^9 bytes, as the device itself reports it.
+        toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
+
+    Raises:
+        InvalidInput: a version is none, or the memory is not above 0.
+    """
+
+    memory_gb: float | None = None
+    toolkit: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
+            raise InvalidInput("requirements.memory_gb", f"{self.memory_gb} is not above 0; leave it out for any")
+        for name, version in self.toolkit.items():
+            if not _VERSION.fullmatch(version) or len(version) > 40:
+                raise InvalidInput(f"requirements.toolkit.{name}", f"{version!r} is no version such as 12 or 12.4")
+
+    def lacking(self, device: Device) -> str | None:
+        """What a device lacks, in words; None when it has everything."""
+        if self.memory_gb is not None:
+            if device.memory_bytes is None:
+                return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"
+            if device.memory_bytes < self.memory_gb * GB:
+                return f"has {device.memory_bytes / GB:.1f} GB of memory, not {self.memory_gb:g}"
+        for name, least in self.toolkit.items():
+            found = version_of(device, name)
+            if found is None:
+                return f"has no {name}"
+            if _numbers(found) < _numbers(least):
+                return f"has {name} {found}, not {least}"
+        return None
+
+
+def version_of(device: Device, name: str) -> str | None:
+    """The version of one of a device's pieces of software; a compiler goes by its own name: ``gcc``, ``clang``."""
+    given = device.software.get(name, "")
+    compiler, _, version = device.software.get("compiler", "").partition(" ")
+    if not given and compiler.lower() == name.lower():
+        given = version
+    found = _VERSION.search(given)
+    return None if found is None else found.group()
+
+
+def parse_toolkit(text: str) -> tuple[str, str]:
+    """Name and least version of ``cuda>=13``.
+
+    Raises:
+        InvalidInput: it is written otherwise.
+    """
+    if (found := _TERM.fullmatch(text)) is None:
+        raise InvalidInput("--toolkit", f"{text!r} is not of the form NAME>=VERSION, e.g. cuda>=13")
+    return found[1], found[2]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

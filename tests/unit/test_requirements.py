@@ -1,0 +1,45 @@
+"""What a search requires of its devices."""
+
+import pytest
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.requirements import GB, Requirements, parse_toolkit
+
+L4 = Device(
+    kind="cuda",
+    model="NVIDIA L4",
+    architecture="sm_89",
+    uuid="GPU-0",
+    software={"cuda": "12.9", "cuda_driver": "12.2", "compiler": "NVRTC 12.9"},
+    memory_bytes=int(23.6 * GB),
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "lacking"),
+    [
+        (Requirements(), None),
+        (Requirements(memory_gb=22, toolkit={"cuda": "12.4", "cuda_driver": "12", "nvrtc": "12.9"}), None),
+        (Requirements(memory_gb=24), "has 23.6 GB of memory, not 24"),
+        (Requirements(toolkit={"cuda": "12.10"}), "has cuda 12.9, not 12.10"),
+        (Requirements(toolkit={"cuda_driver": "13"}), "has cuda_driver 12.2, not 13"),
+        (Requirements(toolkit={"gcc": "1"}), "has no gcc"),
+    ],
+)
+def test_what_a_device_lacks(required: Requirements, lacking: str | None) -> None:
+    assert required.lacking(L4) == lacking
+
+
+def test_a_device_that_does_not_say_is_not_trusted_to_have_it() -> None:
+    silent = Device(kind="replay", model="recording", architecture="recording", uuid="replay-0")
+    assert "does not say" in str(Requirements(memory_gb=1).lacking(silent))
+
+
+def test_versions_and_memory_are_checked() -> None:
+    for wrong in ({"toolkit": {"cuda": "new"}}, {"memory_gb": 0.0}, {"memory_gb": float("nan")}):
+        with pytest.raises(InvalidInput):
+            Requirements(**wrong)  # type: ignore[arg-type]
+    assert parse_toolkit(" cuda >= 13.0 ") == ("cuda", "13.0")
+    with pytest.raises(InvalidInput, match="NAME>=VERSION"):
+        parse_toolkit("cuda 13")

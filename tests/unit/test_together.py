@@ -1,0 +1,88 @@
+"""Who waits for the same search is served in one turn, and one bad request is nobody else's misfortune."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from api.together import MOST, Together
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class Serving:
+    """Adds up what is asked; the first turn lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[int]] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, search_id: int, asked: Sequence[int]) -> Sequence[int]:
+        self.turns.append(list(asked))
+        self.begun.set()
+        assert self.go_on.wait(10)
+        if -1 in asked:
+            raise ValueError("minus one")
+        return [search_id + each for each in asked]
+
+
+def served(together: Together[int, int], serving: Serving, asked: Sequence[int]) -> list[int | str]:
+    """The answers to what is asked while the first turn is under way."""
+
+    def ask(each: int) -> int | str:
+        try:
+            return together.ask(100, each)
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(asked) + 1) as pool:
+        first = pool.submit(ask, 0)
+        assert serving.begun.wait(10)
+        answers = [pool.submit(ask, each) for each in asked]
+        wait_until(lambda: len(together._queues[100].waiting) == len(asked))
+        serving.go_on.set()
+        assert first.result(10) == 100
+        return [answer.result(10) for answer in answers]
+
+
+def test_requests_that_came_meanwhile_share_the_next_turn() -> None:
+    serving = Serving()
+    together = Together(serving)
+    assert served(together, serving, range(1, 9)) == list(range(101, 109))
+    assert [len(turn) for turn in serving.turns] == [1, 8]
+    assert not together._queues, "nothing is kept of those who have left"
+
+
+def test_a_turn_has_its_limit() -> None:
+    serving = Serving()
+    assert len(served(Together(serving), serving, range(1, MOST + 4))) == MOST + 3
+    assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
+
+
+def test_one_that_cannot_be_served_fails_alone() -> None:
+    serving = Serving()
+    assert sorted(map(str, served(Together(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
+
+
+def test_searches_do_not_wait_for_each_other() -> None:
+    serving = Serving()
+    together = Together(serving)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(together.ask, search_id, 1) for search_id in (100, 200)]
+        wait_until(lambda: len(serving.turns) == 2)
+        serving.go_on.set()
+        assert [answer.result(10) for answer in answers] == [101, 201]
+
+
+def test_an_error_is_raised_to_whoever_asked() -> None:
+    serving = Serving()
+    serving.go_on.set()
+    with pytest.raises(ValueError, match="minus one"):
+        Together(serving).ask(1, -1)
