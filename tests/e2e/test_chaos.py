@@ -1,13 +1,52 @@
 """A short chaos: one fault of each kind at a small fleet. `make chaos` does a hundred and more."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
-from tests.e2e.chaos import run
+from tests.e2e.chaos.run import run
+from tests.e2e.chaos.worker import Machine, built_shim
+
+TRY = """
+import time
+print(time.time())
+try:
+    open({path!r}, "w").write("x")
+except OSError as error:
+    print(error.strerror)
+"""
 
 
 @pytest.mark.timeout(600)
 def test_every_trial_ends_once_whatever_dies() -> None:
-    faults, answers = run(6, services=2, workers=3, seed=7)
-    assert len(faults) == 5
-    assert answers["trials"] > 0
+    faults, answers = run(11, services=2, workers=2, seed=7)
+    assert len(faults) == 10
+    assert answers["trial measured"] > 0
     assert answers["accepted"] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is tampered with is loaded in Linux' way")
+def test_clock_and_disk_of_a_worker_can_be_tampered_with(tmp_path: Path) -> None:
+    """Else that chaos would prove nothing."""
+    machine = Machine(tmp_path / "machine", built_shim(tmp_path))
+
+    def tried(path: Path) -> list[str]:
+        command = [sys.executable, "-c", TRY.format(path=str(path))]
+        environment = {**os.environ, **machine.environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
+
+    machine.jump(-3600)
+    machine.fill_disk()
+    now, full, _ = tried(machine.data / "result")
+    assert abs(float(now) - time.time() + 3600) < 60
+    assert full == "No space left on device"
+    assert tried(tmp_path / "elsewhere")[1:] == [""], "another disk has room"
+    machine.free_disk()
+    machine.jump(0)
+    now, *rest = tried(machine.data / "result")
+    assert abs(float(now) - time.time()) < 60
+    assert rest == [""]

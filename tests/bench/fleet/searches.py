@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.bench.fleet.wire import Wire
+from tests.bench.fleet.workers import DEVICE
 from tests.integration.stage import TOY
 
 DIGEST = "f1" * 32
@@ -32,6 +33,7 @@ async def begin(
     for seed in range(count):
         terms: dict[str, Any] = {
             "family_digest": DIGEST,
+            "device": DEVICE["model"],
             "strategy": strategy,
             "seed": seed,
             "budget": {"trials": trials},

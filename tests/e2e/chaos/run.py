@@ -1,0 +1,63 @@
+"""One run: begin, hurt, let end, and look into the books."""
+
+import json
+import random
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from evo.recording import config_key
+from templates import registry
+from tests import postgresql
+from tests.bench.fleet.ledger import wrong
+from tests.e2e.chaos.faults import Faults
+from tests.e2e.chaos.fleet import RECORDING, Fleet
+
+SETTINGS = {"fsync": "off"}
+"""Killing processes loses nothing that was written; only a power cut would."""
+_ENDED = """
+SELECT name, proposal, outcome_kind FROM trials
+JOIN searches ON searches.id = search_id JOIN families ON digest = family_digest"""
+
+
+def run(faults: int, *, services: int, workers: int, seed: int) -> tuple[Counter[str], Counter[str]]:
+    """The faults that were done, and what came of it; raises when something does not add up."""
+    with postgresql.server(SETTINGS) as server, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        fleet = Fleet(server, Path(folder), stack, services=services, seed=seed)
+        fleet.begin(workers)
+        done = Faults(fleet, random.Random(seed)).do(faults)
+        fleet.finish()
+        return done, audited(fleet)
+
+
+def audited(fleet: Fleet) -> Counter[str]:
+    """Fail unless every trial ended exactly once; what workers were answered, by status, and how trials ended."""
+    answers = [json.loads(line) for line in (fleet.folder / "answers").read_text().splitlines()]
+    accepted = [attempt for attempt, status in answers if status == "accepted"]
+    assert len(set(accepted)) == len(accepted), "a report was taken twice"
+    done = {row.id for row in fleet.rows("SELECT id FROM attempts WHERE state = 'done'")}
+    assert set(accepted) <= done, "a report that was taken is gone"
+    contradictions = fleet.asked(wrong)
+    assert not contradictions, contradictions
+    assert not fleet.rows("SELECT id FROM attempts WHERE state = 'live'")
+    kinds = Counter(row.outcome_kind for row in fleet.rows("SELECT outcome_kind FROM trials"))
+    mistaken = [(row.name, row.outcome_kind) for row in fleet.rows(_ENDED) if row.outcome_kind not in _rightful(row)]
+    assert not mistaken, f"a fault was taken for a config's: {mistaken}"
+    refused = [path.name for path in fleet.folder.rglob("*.refused")]
+    assert not refused, f"results of real workers were set aside: {refused}"
+    logs = "".join(worker.machine.log.read_text(errors="replace") for worker in fleet.real)
+    met = {"in_memory_only": logs.count("result.only_in_memory"), "stale_of_real": logs.count("result.stale")}
+    return Counter(status for _, status in answers) + Counter({f"trial {kind}": n for kind, n in kinds.items()} | met)
+
+
+def _rightful(trial: Any) -> tuple[str, ...]:
+    """How a trial may end when nothing but its config decides: as it was recorded, or measured."""
+    if trial.name == "softmax":
+        return ("measured", "pruned")
+    if trial.name == "simulated":
+        return ("measured",)
+    recording = registry.find(str(RECORDING)).recording
+    assert recording is not None
+    return (recording.outcome(config_key(trial.proposal["config"])).kind,)

@@ -1,0 +1,110 @@
+"""The real worker program, on a machine whose disk and clock can be tampered with (`shim.c`)."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+SHIM = Path(__file__).with_name("shim.c")
+NS = 10**9
+
+
+def built_shim(folder: Path) -> Path:
+    """The shim as a library."""
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    assert compiler is not None, "chaos needs a C compiler"
+    library = folder / "shim.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SHIM, "-ldl"], check=True)
+    return library
+
+
+class Machine:
+    """Where one worker lives: its folders outlive it, as a machine's do."""
+
+    def __init__(self, folder: Path, shim: Path | None) -> None:
+        self.data = folder / "data"
+        self.log = folder / "worker.log"
+        self._folder = folder
+        self._shim = shim
+        self._clock = folder / "clock"
+        self.data.mkdir(parents=True)
+        self.jump(0.0)
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock so far from the true time."""
+        if not self._clock.exists():
+            self._clock.write_bytes(bytes(8))
+        with self._clock.open("r+b") as file:
+            file.write(struct.pack("q", int(seconds * NS)))
+
+    def fill_disk(self) -> None:
+        """Nothing fits into the folder of results any more."""
+        (self.data / "full").touch()
+
+    def free_disk(self) -> None:
+        (self.data / "full").unlink(missing_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"HOME": str(self._folder), "XDG_CACHE_HOME": str(self._folder / "cache")}
+        if self._shim is not None:
+            own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}
+        return {**os.environ, **own}
+
+
+class RealWorker:
+    """``kernel-evo worker`` on a machine; whoever kills it starts its successor.
+
+    Args:
+        kind: of device it offers: `cpu` compiles, proves and times in runners; `replay` answers from a recording.
+    """
+
+    def __init__(self, url: str, machine: Machine, kind: str) -> None:
+        self.machine = machine
+        self.kind = kind
+        self._url = url
+        self.process = self._started()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        data = str(self.machine.data)
+        command = [sys.executable, "-m", "evo", "worker", "--url", self._url, "--kind", self.kind, "--data", data]
+        with self.machine.log.open("ab") as log:
+            environment = self.machine.environment
+            return subprocess.Popen([*command, "--cache", f"{data}-cache"], env=environment, stdout=log, stderr=log)
+
+    @property
+    def runners(self) -> list[psutil.Process]:
+        """Its disposable children, which touch the device."""
+        try:
+            below = psutil.Process(self.process.pid).children(recursive=True)
+            return [each for each in below if "workers.guardian" in each.cmdline()]
+        except psutil.Error:
+            return []
+
+    def restart(self) -> None:
+        """kill -9, and whatever looks after the machine starts it again."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self._started()
+
+    def look_after(self) -> None:
+        """Start it again if it ended by itself."""
+        if self.process.poll() is not None:
+            self.process = self._started()
+
+    def end(self) -> None:
+        """With everything below it."""
+        below = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        for each in below:
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                continue
