@@ -92,7 +92,9 @@ class FamilyBody(Body):
 
 
 class WorkerBody(Body):
-    name: Name
+    """`name` is what people read; by default the name of the worker's token, or else its host."""
+
+    name: Name | None = None
     host: Name
     devices: tuple[Device, ...]
 

@@ -112,8 +112,11 @@ class Tokens:
             self.revoke(token_id, now)
         return self.issue(terms, by=by, now=now)
 
-    def admit(self, join: TokenRow, *, worker_id: str, name: str, now: datetime) -> tuple[str, TokenRow]:
+    def admit(self, join: TokenRow, *, worker_id: str, name: str | None, now: datetime) -> tuple[str, TokenRow]:
         """Exchange a join token for the token of this worker, whose earlier ones are refused from now on.
+
+        Args:
+            name: of the new token; by default the join token's own.
 
         Raises:
             Conflict: it was used meanwhile, or is for another worker.
@@ -130,7 +133,7 @@ class Tokens:
             raise Conflict("this join token was used before: ask for a new one (`kernel-evo token join`)")
         for earlier in self._of_worker(worker_id, now):
             self.revoke(earlier.id, now)
-        terms = Terms(name=name, roles=("worker",), worker_id=worker_id)
+        terms = Terms(name=name or join.name, roles=("worker",), worker_id=worker_id)
         return self.issue(terms, by=f"join token {join.id} ({join.name})", now=now)
 
     def bind(self, token_id: str, worker_id: str, now: datetime) -> None:

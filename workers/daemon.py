@@ -95,7 +95,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
     while True:
         with Client(settings.url, token=settings.token) as first:
             try:
-                token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name or worker_id))
+                token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
                 return Client(settings.url, token=token, sleep=pause)  # which ends with the worker
             except ServiceUnreachable as error:
                 if stopping.wait(AWAY_S):
@@ -199,7 +199,7 @@ class Worker:
     def _register(self) -> None:
         host = socket.gethostname()
         self._office.client.register_worker(
-            self._office.worker_id, name=self._settings.name or host, host=host, devices=self._devices
+            self._office.worker_id, name=self._settings.name, host=host, devices=self._devices
         )
         _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
 

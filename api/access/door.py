@@ -7,7 +7,7 @@ import structlog
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import ANYBODY, STRANGER, Caller, enter
 from api.access.gate import Gate
@@ -27,7 +27,7 @@ BEARER = "bearer "
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Wrong tokens and attempts to sign in from one address: ten at once, and then one each ten seconds."""
+"""Wrong tokens from one address, also typed to sign in: ten at once, and then one each ten seconds."""
 
 
 class Door:
@@ -51,11 +51,30 @@ class Door:
             refused = await self._refused(request)
         except EvoError as error:  # the database cannot be read
             refused = refusal(request, error)
-        await (refused or self.app)(scope, receive, send)
+        if refused is None and (request.method, request.url.path) == ("POST", SIGN_IN):
+            await self._signing_in(request, receive, send)
+        else:
+            await (refused or self.app)(scope, receive, send)
+
+    async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
+        """A valid token is let in however many wrong ones came from the same address; a wrong one may have to wait."""
+        refused: Response | None = None
+
+        async def watched(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                wait_s = self._throttle.wait_s("failure", _address(request))
+                refused = _too_many(request, wait_s) if wait_s > 0 else None
+            if refused is None:
+                await send(message)
+
+        await self.app(request.scope, receive, watched)
+        if refused is not None:
+            await refused(request.scope, receive, send)
 
     async def _refused(self, request: Request) -> Response | None:
         """Why this request is not let in, or None, once its caller is known."""
-        address = request.client.host if request.client else "?"
+        address = _address(request)
         who = await _identified(request, request.app.state.service.gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
@@ -68,7 +87,7 @@ class Door:
         return None
 
     def _wait_s(self, request: Request, who: Caller | None, address: str) -> float:
-        if who is None or (request.method, request.url.path) == ("POST", SIGN_IN):
+        if who is None:
             return self._throttle.wait_s("failure", address)
         if who is STRANGER:
             return self._throttle.wait_s("address", address)
@@ -78,6 +97,10 @@ class Door:
         if self._public is None:
             self._public = frozenset((method, path) for method, path, rule in rules(request.app) if rule == PUBLIC)
         return request.url.path.startswith(STATIC) or (request.method, request.url.path) in self._public
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "?"
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:

@@ -54,8 +54,10 @@ class RotationBody(Body):
 
 
 class JoinBody(Body):
+    """`name` is what people read; by default what the join token was made for."""
+
     worker_id: Name
-    name: Name
+    name: Name | None = None
 
 
 @router.get("/tokens")

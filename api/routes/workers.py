@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
+from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import SORTED, PageQuery, page_of, place_of
@@ -34,8 +35,16 @@ class WorkerQuery(PageQuery):
 @allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
-    service.conductor.register_worker(worker_id, name=body.name, host=body.host, devices=body.devices)
+    service.conductor.register_worker(
+        worker_id, name=body.name or _usual_name(body), host=body.host, devices=body.devices
+    )
     return _view(service, worker_id)
+
+
+def _usual_name(body: WorkerBody) -> str:
+    """A joined worker is called what its token was made for; one that came without a token, as its host."""
+    who = caller()
+    return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
 
 
 @router.get("")

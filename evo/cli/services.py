@@ -71,7 +71,10 @@ def worker(
     kind: Annotated[
         list[str] | None, typer.Option(metavar="KIND", help="Devices to offer: cpu, cuda or replay; may be repeated.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What people read; by default the host's name.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What people read; by default what its join token was made for, or the host's name."),
+    ] = None,
     id_: Annotated[
         str | None, typer.Option("--id", help="Identity, to be kept from run to run; by default one kept in --data.")
     ] = None,

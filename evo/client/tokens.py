@@ -35,6 +35,6 @@ class Tokens(Calls):
     def revoke_token(self, token_id: str) -> TokenView:
         return parse(self._send("DELETE", f"/tokens/{quote(token_id, safe='')}"), TokenView)
 
-    def join(self, worker_id: str, *, name: str) -> IssuedToken:
+    def join(self, worker_id: str, *, name: str | None = None) -> IssuedToken:
         """Exchange this client's join token for the worker's own."""
         return parse(self._send("POST", "/join", {"worker_id": worker_id, "name": name}, repeat=False), IssuedToken)

@@ -13,7 +13,7 @@ from evo.view import Page, WorkerView
 class Workers(Calls):
     """Requests about workers."""
 
-    def register_worker(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device]) -> None:
+    def register_worker(self, worker_id: str, *, name: str | None, host: str, devices: Sequence[Device]) -> None:
         body = {"name": name, "host": host, "devices": to_json(list(devices), list[Device])}
         self._send("PUT", f"/workers/{worker_id}", body)
 

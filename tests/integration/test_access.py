@@ -131,6 +131,15 @@ def test_a_join_token_is_exchanged_once(house: House) -> None:
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier one is over"
 
 
+def test_a_joined_worker_is_called_what_its_token_was_made_for(house: House) -> None:
+    secret = house.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
+    issued = house.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
+    worker, unnamed = house.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
+    assert issued["token"]["name"] == "l4-vm"
+    assert worker.put(f"{API}/workers/joined-1", json=unnamed).json()["name"] == "l4-vm"
+    assert worker.put(f"{API}/workers/joined-1", json={**unnamed, "name": "mine"}).json()["name"] == "mine"
+
+
 def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
     secret = house.token("viewer", expires_in_s=1000)
     old = house.service.client(secret)
@@ -245,7 +254,9 @@ def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:
     assert guesser.get(f"{API}/searches", headers={"Authorization": "Bearer guess"}).status_code == 429
     late = guesser.post("/sign-in", data={"token": "guess"})
     assert 0 < int(late.headers["retry-after"]) <= 10
-    good = house.service.client(house.token("viewer"), address="10.2.0.1")
+    secret = house.token("viewer")
+    assert guesser.post("/sign-in", data={"token": secret}).status_code == 303, "who has a valid one is let in"
+    good = house.service.client(secret, address="10.2.0.1")
     assert good.get(f"{API}/searches").status_code == 200
     assert house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"}).status_code == 401
 
