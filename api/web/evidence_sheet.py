@@ -16,20 +16,16 @@ from db.champions import Champions
 from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.family import Family
-from evo.promotion import Rule
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
-from evo.wording import significant, time_text
+from evo.wording import time_text
 
 FAR_SLOWER = 3.0
 """A baseline that takes this many times as long as the champion has a drawing of its own: it would flatten this one."""
 
 ROW = 34.0
 HISTORY = 50
-
-MICROSECONDS, FRACTIONS = {"intervals"}, {"gain", "noise"}
-"""What the figure of a rule is; of the others it is a bare number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +113,6 @@ def samples_of(champion: ChampionView) -> dict[str, Timing]:
         **report.baselines,
     }
     return {name: timing for name, timing in named.items() if timing is not None}
-
-
-def figure_text(rule: Rule, value: float) -> str:
-    """A rule's figure or threshold in its unit."""
-    if rule.name in MICROSECONDS:
-        return time_text(value)
-    return (
-        f"{value:.2%}" if rule.name in FRACTIONS else f"{value:.2g}" if 0 < abs(value) < 0.001 else significant(value)
-    )
 
 
 def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetime) -> Bundle:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from api.web import rule_figures
 from evo import wording
 
 SIGNS: Mapping[str, str] = {
@@ -40,6 +41,11 @@ def moment(at: datetime | None) -> str:
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def bound(name: str) -> str:
+    """What holds a kernel back at best, as people say it."""
+    return {"compute": "arithmetic"}.get(name, name)
+
+
 def count(number: int) -> str:
     return f"{number:,}"
 
@@ -54,8 +60,11 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "spaced": wording.spaced_text,
     "value": wording.value_text,
     "outcome": wording.outcome_text,
+    "bound": bound,
     "sign": sign,
     "tone": tone,
+    "figure_of": rule_figures.figure_text,
+    "threshold_of": rule_figures.threshold_text,
     "moment": moment,
     "count": count,
 }

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from api.schemas import SearchRequest
-from api.web.evidence_sheet import figure_text
+from api.web.rule_figures import figure_text, threshold_text
 from db.artefacts import Artefacts
 from evo.job import Evaluate, Lease
 from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
@@ -214,10 +214,15 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
 
 def test_figures_of_rules_have_their_units() -> None:
     rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
-    assert figure_text(rule, rule.figure) == "3.10%"
-    assert figure_text(replace(rule, name="intervals"), 812.3) == "812.3 µs"
-    assert figure_text(replace(rule, name="significance"), 3e-9) == "3e-09"
-    assert figure_text(replace(rule, name="correct"), 0.0) == "0"
+    assert (figure_text(rule), threshold_text(rule)) == ("3.10%", "≥ 2.00%")
+    assert figure_text(replace(rule, name="intervals", figure=812.3)) == "812.3 µs"
+    assert threshold_text(replace(rule, name="noise", required=False)) == "≤ 2.00%"
+    nothing = replace(rule, name="sanitizers", figure=0.0, threshold=0.0)
+    assert (figure_text(nothing), threshold_text(nothing)) == ("0 faults", "none")
+    assert figure_text(replace(nothing, passed=False)) == "–", "no sanitizer ran"
+    assert (figure_text(replace(nothing, name="first")), threshold_text(replace(nothing, name="first"))) == ("–", "–")
+    assert figure_text(replace(rule, name="significance", figure=3e-9)) == "3e-09"
+    assert figure_text(replace(rule, name="correct", figure=1.0)) == "1 failure"
 
 
 def test_a_confirmation_counts_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, Response
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.schemas import Id
-from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet, figure_text
+from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet
 from api.web.rendering import render
 from evo.export.bundle import evidence_json
 from evo.export.report import evidence_markdown
@@ -75,7 +75,6 @@ def _page(request: Request, sheet: EvidenceSheet, template: str) -> HTMLResponse
         champion=champion,
         search=search,
         verdict=champion.verdict,
-        figure_text=figure_text,
     )
 
 
