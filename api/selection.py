@@ -76,7 +76,7 @@ def _order(sort: str, known: dict[str, Tunable]) -> Order:
         return Order(key=key, descending=descending)
     if key not in known:
         raise InvalidInput("sort", unknown(key, [*KEYS, *known], "orders"))
-    return Order(key=key, descending=descending, sample=known[key].values[0])
+    return Order(key=key, descending=descending, values=tuple(known[key].values))
 
 
 def _condition(piece: str, known: dict[str, Tunable]) -> Condition:

@@ -6,14 +6,18 @@ from an index only as far as it must, and never sorts the whole search.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, and_, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
 from db.selection import Order, Selection, conditions_of, key_of, ranked_only
 from evo.trial import Value
+
+NEARBY = 5_000
+"""Trials that are looked through before a search is sorted by a tunable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,8 @@ class Leaderboard:
 
     def page(self, selection: Selection, *, offset: int = 0, limit: int) -> Sequence[TrialRow]:
         """The trials from one place on."""
+        if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
+            return self._rows(ids)
         keyed, unkeyed = _halves(selection)
         ids = list(self.session.scalars(keyed.offset(offset).limit(limit)))
         if len(ids) < limit and unkeyed is not None:
@@ -72,12 +78,26 @@ class Leaderboard:
         return Place(key=key, number=row.number, id=row.id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """The rank of each of these trials that has one, among all of the searches."""
-        rank = func.row_number().over(order_by=(TrialRow.time_us, TrialRow.number, TrialRow.id)).label("rank")
-        measured = select(TrialRow.id, rank).where(TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
-        ranked = measured.subquery()
-        rows = self.session.execute(select(ranked.c.id, ranked.c.rank).where(ranked.c.id.in_(trials)))
-        return {trial_id: rank for trial_id, rank in rows}  # noqa: C416 — a row is no pair to the type checker
+        """The rank of each of these trials that has one, among all of the searches.
+
+        What lies between two of their times is counted in an index; no rank of another trial is worked out.
+        """
+        competing = (TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
+        wanted = select(TrialRow.time_us).where(*competing, TrialRow.id.in_(trials)).distinct()
+        times_us = list(self.session.scalars(wanted.order_by(TrialRow.time_us)))
+        if not times_us:
+            return {}
+        since = [TrialRow.time_us >= low for low in times_us[:-1]]
+        below = [TrialRow.time_us < times_us[0], *map(and_, since, (TrialRow.time_us < high for high in times_us[1:]))]
+        steps = [select(func.count(TrialRow.number)).where(*competing, part).scalar_subquery() for part in below]
+        ahead = accumulate(self.session.execute(select(*steps)).one())
+        tied = select(TrialRow.time_us, TrialRow.id).where(*competing, TrialRow.time_us.in_(times_us))
+        places: dict[float | None, list[int]] = {time_us: [] for time_us in times_us}
+        for time_us, trial_id in self.session.execute(tied.order_by(TrialRow.time_us, TrialRow.number, TrialRow.id)):
+            places[time_us].append(trial_id)
+        ranked = zip(ahead, places.values(), strict=True)
+        every = {trial_id: first + place for first, tie in ranked for place, trial_id in enumerate(tie, 1)}
+        return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
 
     def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:
         """Who evaluated each trial, as far as somebody did."""
@@ -100,6 +120,20 @@ class Leaderboard:
         rows = self.session.scalars(query.where(SearchRow.family.has(name=family)).order_by(SearchRow.id))
         terms = (objective_key, device_model)
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
+
+    def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
+        """The page where it is full of one value: the trials with a tunable's foremost value come first, by number.
+
+        Mostly they are found among the first `NEARBY` trials, so that the settings of the others need not be read.
+        """
+        order = selection.order
+        if order.foremost is None or len(selection.searches) != 1:
+            return []
+        number = TrialRow.number.desc() if order.descending else TrialRow.number
+        window = select(TrialRow.id).where(TrialRow.search_id == selection.searches[0]).order_by(number).limit(NEARBY)
+        query = select(TrialRow.id).where(TrialRow.id.in_(window), *conditions_of(selection))
+        query = query.where(key_of(order) == order.foremost).order_by(number)
+        return list(self.session.scalars(query.offset(offset).limit(limit)))
 
     def _count(self, ids: Select[int]) -> int:
         return self.session.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0

@@ -29,11 +29,28 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """By a key of every trial, or by a tunable; `sample` is any value of that tunable, for its type."""
+    """By a key of every trial, or by a tunable.
+
+    Attributes:
+        values: of the tunable; none for a key.
+    """
 
     key: str = "rank"
     descending: bool = False
-    sample: Value | None = None
+    values: tuple[Value, ...] = ()
+
+    @property
+    def sample(self) -> Value | None:
+        """Any value of the tunable, for its type."""
+        return self.values[0] if self.values else None
+
+    @property
+    def foremost(self) -> Value | None:
+        """The value whose trials come first; None where only the database knows (of texts) or there is no tunable."""
+        numbers = [value for value in self.values if not isinstance(value, str)]
+        if not numbers:
+            return None
+        return max(numbers) if self.descending else min(numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import pytest
 
 from api.schemas import SearchRequest
 from api.selection import selection_of, tunables_of
+from db import leaderboard
 from db.leaderboard import Leaderboard
 from db.selection import KEYS, Selection
 from evo.errors import InvalidInput
@@ -104,6 +105,19 @@ def test_every_order_is_what_sorting_gives(stage: Stage, key: str) -> None:
     for sign, reverse in (("", False), ("-", True)):
         expected = sorted(keyed, key=lambda trial: (key_of(trial), trial.number), reverse=reverse)
         assert numbers(stage, selected(stage, sort=sign + key)) == [trial.number for trial in expected] + rest
+
+
+@pytest.mark.parametrize("nearby", [2, 7, 1000])
+@pytest.mark.parametrize("limit", [1, 3])
+def test_pages_by_a_tunable_are_the_same_however_few_trials_are_looked_through(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, nearby: int, limit: int
+) -> None:
+    monkeypatch.setattr(leaderboard, "NEARBY", nearby)
+    for sort in ("BLOCK", "-BLOCK", "WIDE", "-WIDE", "-LAYOUT"):
+        whole = numbers(stage, selected(stage, sort=sort), limit=limit)
+        measured = numbers(stage, selected(stage, sort=sort, outcomes=("measured",)), limit=limit)
+        kept = {trial.number for trial in stage.trials(SEARCH) if trial.time_us is not None}
+        assert measured == [number for number in whole if number in kept]
 
 
 def rowed(trial: TrialView) -> bool:
