@@ -31,8 +31,7 @@ bench-ladder: .venv/.bench  ## the steps of a hand's work on attention beside ea
 	$(BIN)/python -m tests.bench.ladder $(ARGS)
 
 bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a watched page while 100 trials end every second
-	$(BIN)/python -m tests.bench.pages $(ARGS)
-	$(BIN)/python -m tests.bench.web_stream
+	$(BIN)/python -m tests.bench.web $(ARGS)
 
 screenshots: .venv/.test    ## every page as a picture in build/screenshots (ARGS=--whole: from top to bottom)
 	$(BIN)/python -m tests.e2e.web.screenshots build/screenshots $(ARGS)

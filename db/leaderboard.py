@@ -60,6 +60,23 @@ class Leaderboard:
             ids += self.session.scalars(unkeyed.offset(skipped).limit(limit - len(ids)))
         return self._rows(ids)
 
+    def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
+        """A page and how many trials there are, counted no further than `most`.
+
+        A text is looked for once: what contains it, if it is rare, is sorted here.
+        """
+        order = selection.order
+        if not selection.text or order.texts:
+            return self.page(selection, offset=offset, limit=limit), self.count(selection, most=most)
+        query = select(key_of(order), TrialRow.number, TrialRow.id).where(*conditions_of(selection))
+        found = [tuple(row) for row in self.session.execute(query.limit(most))]
+        if len(found) == most:
+            return self.page(selection, offset=offset, limit=limit), most
+        keyed = sorted((row for row in found if row[0] is not None), reverse=order.descending)
+        rest = sorted(row[1:] for row in found if row[0] is None)
+        ids = [row[-1] for row in [*keyed, *rest][offset : offset + limit]]
+        return self._rows(ids), len(found)
+
     def after(self, selection: Selection, place: Place | None, *, limit: int) -> Sequence[TrialRow]:
         """The trials behind a place, which stays right while more are added."""
         keyed, unkeyed = _halves(selection)

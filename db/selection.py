@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import JSON, ColumnElement, String, and_, case, cast, func, or_, type_coerce
 
+from db.matching import occurs
 from db.models import TrialRow
 from evo.trial import Value
 
@@ -43,6 +44,11 @@ class Order:
     def sample(self) -> Value | None:
         """Any value of the tunable, for its type."""
         return self.values[0] if self.values else None
+
+    @property
+    def texts(self) -> bool:
+        """Whether it is by texts: each database sorts them in its own way."""
+        return self.key in ("outcome", "origin") or isinstance(self.sample, str)
 
     @property
     def foremost(self) -> Value | None:
@@ -139,8 +145,8 @@ def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
 
 def _mentions(text: str) -> ColumnElement[bool]:
     words = case((TrialRow.outcome_kind.in_(WORDLESS), ""), else_=func.coalesce(_stored(TrialRow.outcome), ""))
-    places = (_stored(TrialRow.proposal), TrialRow.outcome_kind, words)
-    return or_(*(place.icontains(text, autoescape=True) for place in places))
+    places = (_stored(TrialRow.proposal), TrialRow.outcome_kind.expression, words)
+    return or_(*(occurs(text, place) for place in places))
 
 
 def _stored(column: Any) -> ColumnElement[str]:

@@ -163,7 +163,7 @@ def listing_of(
     except InvalidInput as error:
         return Listing(address=address, tunables=tunables, wrong={error.field: error.reason})
     board, offset = Leaderboard(session), (address.page - 1) * PAGE
-    found = board.page(selection, offset=offset, limit=PAGE)
+    found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
     trials = trial_views(session, found)
     places = {row.id: offset + place for place, row in enumerate(found, 1) if row.time_us is not None}
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
@@ -177,7 +177,7 @@ def listing_of(
         tunables=tunables,
         rows=tuple(rows),
         shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
-        found=board.count(selection, most=COUNTED),
+        found=counted,
         wrong={},
     )
 

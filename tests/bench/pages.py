@@ -107,7 +107,9 @@ def main() -> int:
     if options.append:
         with options.append.open("a") as file:
             file.write("\n" + text)
-    return int(any(row.wall_ms > LIMIT_MS for row in rows))
+    slow = [f"{row.path} ({row.wall_ms:.0f} ms)" for row in rows if row.wall_ms > LIMIT_MS]
+    print(f"over {LIMIT_MS:g} ms: {', '.join(slow) or 'no page'}")
+    return int(bool(slow))
 
 
 if __name__ == "__main__":

@@ -75,6 +75,10 @@ def numbers(stage: Stage, selection: Selection, limit: int = 5) -> list[int]:
             after = board.after(selection, place, limit=limit)
             paged += [row.number for row in rows]
             followed += [row.number for row in after]
+            looked, counted = board.look(selection, offset=offset, limit=limit, most=100)
+            assert [row.number for row in looked] == [row.number for row in rows]
+            assert counted == board.count(selection, most=100)
+            assert board.look(selection, offset=offset, limit=limit, most=2)[0] == looked
             if not rows:
                 break
             place = board.place(selection, after[-1])
@@ -145,6 +149,9 @@ def rowed(trial: TrialView) -> bool:
         ({"outcomes": ("pending", "wrong_answer")}, lambda trial: trial.outcome is None or trial.number % 5 == 3),
         ({"text": "unknown pragma"}, lambda trial: trial.number % 5 == 1),
         ({"text": "100%"}, lambda trial: trial.number % 5 == 3),
+        ({"text": "WRONG", "sort": "-BLOCK"}, lambda trial: trial.number % 5 == 3 and trial.outcome is not None),
+        ({"text": "%"}, lambda trial: trial.number % 5 == 3 and trial.outcome is not None),
+        ({"text": "a", "sort": "-rank"}, lambda trial: True),
         ({"text": "wrong_"}, lambda trial: trial.number % 5 == 3 and trial.outcome is not None),
         ({"text": "samples_us"}, lambda trial: False),
     ],
