@@ -45,15 +45,16 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     from evo.cli.place import Place
 
     devices = local_devices()
-    findings = list(_findings(Place.of(db), devices))
+    findings = list(look_around(Place.of(db), devices))
     if as_json:
         print_json({"devices": devices, "findings": findings})
     else:
-        _print(devices, findings)
+        print_findings(devices, findings)
     raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
 
 
-def _findings(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
+def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
+    """Everything a search may need, found or not."""
     from evo.cli.devices import cache_folder
 
     yield _compiler()
@@ -148,7 +149,8 @@ def _service(place: "Place") -> Finding:
     return Finding(what="service", found=True, detail=detail)
 
 
-def _print(devices: "list[Device]", findings: list[Finding]) -> None:
+def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
+    """The devices, and what was looked for."""
     from rich.text import Text
 
     from evo.cli.output import console, table

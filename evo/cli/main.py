@@ -12,7 +12,20 @@ from typing import Annotated
 
 import typer
 
-from evo.cli import champions, control, doctor, families, keeping, ladder, record, searches, services, tokens, workers
+from evo.cli import (
+    champions,
+    control,
+    doctor,
+    families,
+    keeping,
+    ladder,
+    mission,
+    record,
+    searches,
+    services,
+    tokens,
+    workers,
+)
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError
 
@@ -51,7 +64,20 @@ def _program(
     """The options of the program itself; the commands do the work."""
 
 
-for group in (searches, control, keeping, champions, families, ladder, record, services, workers, tokens, doctor):
+for group in (
+    searches,
+    mission,
+    control,
+    keeping,
+    champions,
+    families,
+    ladder,
+    record,
+    services,
+    workers,
+    tokens,
+    doctor,
+):
     group.register(app)
 
 

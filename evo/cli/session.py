@@ -48,11 +48,11 @@ def run(
     """
     out, interrupts = _progress(as_json), Interrupts()
     with (
-        _ended_by_signals(),
-        _reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
+        ended_by_signals(),
+        reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
         interrupts.listen(),
     ):
-        view = _taken_up(asked, connection) if isinstance(asked, int) else _begun(asked, connection, where)
+        view = _taken_up(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
         page = f"{connection.client.url}/searches/{view.id}"
         if announce is not None:
             announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
@@ -74,7 +74,7 @@ def run(
 def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
     """Follow a search that somebody else runs; leaving it changes nothing."""
     out = _progress(as_json)
-    with _ended_by_signals(), _reached(out, where, measuring=False) as connection:
+    with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
         out.print(head(view, f"{connection.client.url}/searches/{view.id}"))
         if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
@@ -110,7 +110,7 @@ def _report(
 
 
 @contextmanager
-def _reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
+def reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
     """A connection, and a sign of life on the terminal for the seconds that starting a service takes."""
     status = out.status("Starting …")
     if out.is_terminal:
@@ -124,7 +124,7 @@ def _reached(out: Console, where: Where, *, measuring: bool, beginning: bool = F
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Let a request to end, or a closed terminal, unwind the program, so that its children end before it does."""
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -158,7 +158,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
         )
 
 
-def _begun(request: Request, connection: Connection, where: Where) -> SearchView:
+def begun(request: Request, connection: Connection, where: Where) -> SearchView:
     try:
         return request.submit(connection.client)
     except Conflict as error:  # no worker offers a fitting device

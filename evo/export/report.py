@@ -37,7 +37,7 @@ def _identity(champion: ChampionView, search: SearchView) -> str:
         "promoted": f"{champion.promoted_at:%Y-%m-%d %H:%M} UTC",
         "software": ", ".join(f"{name} {version}" for name, version in search.device.software.items()) or "unknown",
     }
-    return _table(("", ""), list(rows.items()))
+    return table(("", ""), list(rows.items()))
 
 
 def _times(champion: ChampionView, search: SearchView) -> str:
@@ -46,8 +46,8 @@ def _times(champion: ChampionView, search: SearchView) -> str:
     if report is not None:
         timings = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
     rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
-    table = _table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
-    return f"{table}\n\n{_interval(champion)}{_limit(search)}"
+    times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
+    return f"{times}\n\n{_interval(champion)}{_limit(search)}"
 
 
 def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _verdict(champion: ChampionView) -> str:
     if champion.verdict is None:
         return "Promoted by hand."
     rows = [(rule.name, _met(rule.passed, rule.required), rule.text) for rule in champion.verdict.rules]
-    return f"{champion.verdict.summary}\n\n{_table(('rule', 'met', ''), rows)}"
+    return f"{champion.verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
 
 
 def _met(passed: bool, required: bool) -> str:
@@ -102,7 +102,8 @@ def _use(build: str) -> str:
     )
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table of Markdown, every cell on one line."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 

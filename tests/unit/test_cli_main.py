@@ -38,7 +38,14 @@ def test_all_commands_are_there() -> None:
     champion = [f"champion {each}" for each in ("show", "export", "rollback")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
-    assert {" ".join(command) for command in commands()} == {"record", *wanted.split(), *champion, *workers, *tokens}
+    assert {" ".join(command) for command in commands()} == {
+        "record",
+        "mission",
+        *wanted.split(),
+        *champion,
+        *workers,
+        *tokens,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+"""The report of a mission as Markdown: what was found on which GPU, against the goals and against what is possible."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evo.device import Device
+from evo.export.report import table
+from evo.family import Work
+from evo.mission import Goal, Mission, Result
+from evo.objective import Objective
+from evo.outcome import Measured
+from evo.roofline import device_roofline
+from evo.target import known
+from evo.timing import Timing
+from evo.view import SearchView
+from evo.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
+
+CACHES = ("hot", "cold")
+
+
+def mission_report(
+    mission: Mission, results: Sequence[Result], works: Sequence[Work | None], missing: Sequence[str]
+) -> str:
+    """The whole document.
+
+    Args:
+        works: what each result's problem needs at least.
+        missing: what `doctor` did not find, one line each.
+    """
+    parts = ["# Mission report", *_warnings(mission, results)]
+    if results:
+        parts += ["## Where", _where(results), _calibration(results)]
+    if missing:
+        parts += ["Missing here:", "\n".join(f"- {line}" for line in missing)]
+    for result, work in zip(results, works, strict=True):
+        parts += [f"## {result.search.problem_key}", *_shape(mission, result, work)]
+    parts += ["## Effort", _effort(results)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _warnings(mission: Mission, results: Sequence[Result]) -> Iterator[str]:
+    if mission.rehearsal:
+        yield "**A rehearsal: small problems, few trials, to walk the whole way once. Its figures mean nothing else.**"
+    for model in dict.fromkeys(result.search.device.model for result in results):
+        if model != mission.model:
+            yield (
+                f"**Timed on {model}, not on {mission.model}: the goals are for the latter, and no time below says "
+                "anything about it.**"
+            )
+    for users in dict.fromkeys(_environment(result).get("shared_with") for result in results):
+        if users:
+            yield f"**The device was in use by {users} as well: the times are not to trust.**"
+
+
+def _where(results: Sequence[Result]) -> str:
+    device = results[0].search.device
+    told = {"device": f"{device.model} ({device.kind}, {device.architecture})", "uuid": device.uuid, **device.software}
+    told |= {name: value for name, value in _environment(results[0]).items() if name not in told and " " not in name}
+    return table(("", ""), list(told.items()))
+
+
+def _calibration(results: Sequence[Result]) -> str:
+    """What the device can do, and how steady it was."""
+    device, rows = results[0].search.device, []
+    if device.ceilings is not None:
+        source = "measured here" if device.ceilings.source == "measured" else "from its datasheet"
+        rows = [
+            (f"{name}, {source}", f"{rate / 1e12:.3g} TFLOP/s") for name, rate in device.ceilings.flops_per_s.items()
+        ]
+        rows.append((f"memory, {source}", f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s"))
+    for result in results:
+        if (timing := _timing(result)) is not None:
+            rows += [(f"{what}, search {result.search.id}", text) for what, text in _steadiness(timing)]
+    return table(("calibration", ""), rows)
+
+
+def _steadiness(timing: Timing) -> Iterator[tuple[str, str]]:
+    if timing.floor_us is not None:
+        yield "empty call", time_text(timing.floor_us)
+    if timing.anchor_us is not None:
+        yield "anchor kernel", time_text(timing.anchor_us)
+    yield "interquartile range of the best", percent_text(timing.iqr_us / timing.median_us)
+
+
+def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]:
+    search = result.search
+    reached_us = _reached(result)
+    if reached_us is None:
+        yield f"Nothing was measured: search {search.id} is {search.state} ({search.reason})."
+        return
+    yield _times(result)
+    yield f"Config: `{settings_text(result.best.config)}`" if search.champion is None and result.best else ""
+    yield _champion(search)
+    limits = _limits(search.device, work, search.objective)
+    if limits:
+        reached = percent_text(_least(limits) / reached_us)
+        yield f"The least it can take here is {_listed(limits)}: {reached} is reached."
+    yield _goals(mission, search, work, reached_us)
+    yield _decision(search)
+
+
+def _times(result: Result) -> str:
+    search, timing = result.search, _timing(result)
+    rows = []
+    if timing is not None and result.best is not None:
+        rows.append((f"best trial, {result.best.number}", _time(timing), _against(search, timing.median_us)))
+        other = result.best.outcome.other if isinstance(result.best.outcome, Measured) else None
+        if other is not None:
+            cache = "cold" if search.objective.cache == "hot" else "hot"
+            rows.append((f"the same, {cache}", _time(other), ""))
+    if search.champion is not None:
+        name, time_us = f"champion {search.champion.id}, confirmed", search.champion.time_us
+        rows.insert(0, (name, time_text(time_us), _against(search, time_us)))
+    baselines = sorted(search.baselines.items(), key=lambda item: item[1].median_us)
+    rows += [(f"baseline {name}", _time(timing), "") for name, timing in baselines]
+    return table(("", search.objective.cache, "beside the fastest baseline"), rows)
+
+
+def _time(timing: Timing) -> str:
+    return f"{time_text(timing.median_us)} (interquartile range {time_text(timing.iqr_us)})"
+
+
+def _against(search: SearchView, time_us: float) -> str:
+    if search.fastest_baseline is None:
+        return "no baseline ran"
+    return f"{factor_text(search.baselines[search.fastest_baseline].median_us / time_us)} as fast"
+
+
+def _champion(search: SearchView) -> str:
+    champion = search.champion
+    if champion is None:
+        why = search.challenges[-1].verdict.summary if search.challenges else "nothing was confirmed."
+        return f"No champion: {why}"
+    found = "" if champion.search_id == search.id else f", found by search {champion.search_id} before"
+    verdict, interval = champion.verdict, ""
+    if verdict is not None and verdict.challenger is not None:
+        low, high = verdict.challenger.low, verdict.challenger.high
+        interval = f" Interval of its median: {time_text(low)} to {time_text(high)}."
+    return f"Champion {champion.id}{found}: `{settings_text(champion.config)}`.{interval}"
+
+
+def _goals(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
+    """Each goal with what became of it; a rehearsal's problem is not the one they are for."""
+    if mission.rehearsal:
+        rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
+        return table((f"goal on {mission.model}", "from", "in this rehearsal"), rows)
+    limits = _limits(known(mission.model), work, search.objective)
+    bound = f"\n\nThe least it can take on {mission.model} is {_listed(limits)}, by its datasheet." if limits else ""
+    same = search.device.model == mission.model
+    words = ("reached", "open") if same else ("a shorter time here", "a longer time here")
+    rows = [
+        (time_text(goal.time_us), goal.source, _met(goal, reached_us, _least(limits), words)) for goal in mission.goals
+    ]
+    here = "here" if same else f"on {search.device.model}, which says nothing about it"
+    return table((f"goal on {mission.model}", "from", here), rows) + bound
+
+
+def _met(goal: Goal, reached_us: float, least_us: float, words: tuple[str, str]) -> str:
+    if goal.time_us < least_us:
+        return f"impossible in this dtype: it takes {time_text(least_us)} at least"
+    met, missed = words
+    return met if reached_us <= goal.time_us else f"{missed}: {factor_text(reached_us / goal.time_us)} of it"
+
+
+def _limits(device: Device, work: Work | None, objective: Objective) -> Mapping[str, float]:
+    """The roofline's floor in µs, with everything in the cache and with nothing there."""
+    limits = {
+        cache: device_roofline(device, work, Objective(**{**vars(objective), "cache": cache})) for cache in CACHES
+    }
+    return {cache: limit.floor_us for cache, limit in limits.items() if limit is not None and limit.floor_us > 0}
+
+
+def _least(limits: Mapping[str, float]) -> float:
+    return min(limits.values(), default=0.0)
+
+
+def _listed(limits: Mapping[str, float]) -> str:
+    return " and ".join(f"{time_text(floor_us)} {cache}" for cache, floor_us in limits.items())
+
+
+def _decision(search: SearchView) -> str:
+    """Keep it, fall back, or try further."""
+    champion, fastest = search.champion, search.fastest_baseline
+    if champion is None:
+        return "Decision: nothing to keep yet; search longer, or look at what failed (`kernel-evo trials`)."
+    if fastest is None:
+        return "Decision: open; no baseline ran beside it, so nothing says whether it is worth keeping."
+    saved_us = search.baselines[fastest].median_us - champion.time_us
+    if saved_us <= 0:
+        return f"Decision: fall back to {fastest}, which is faster."
+    return f"Decision: keep champion {champion.id}; it saves {time_text(saved_us)} a call beside {fastest}."
+
+
+def _effort(results: Sequence[Result]) -> str:
+    rows = []
+    for search in (result.search for result in results):
+        cost = "–" if search.cost is None else significant(search.cost)
+        done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}"
+        counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in search.counts.items())
+        rows.append((str(search.id), search.state, done, counts, cost))
+    total = sum(result.search.cost or 0.0 for result in results)
+    paid = f"\n\nThe searches cost {significant(total)} together." if total else ""
+    return table(("search", "state", "effort", "outcomes", "cost"), rows) + paid
+
+
+def _reached(result: Result) -> float | None:
+    """The confirmed time where there is one; else the best trial's."""
+    if result.search.champion is not None:
+        return result.search.champion.time_us
+    return None if result.search.best is None else result.search.best.time_us
+
+
+def _timing(result: Result) -> Timing | None:
+    outcome = None if result.best is None else result.best.outcome
+    return outcome.timing if isinstance(outcome, Measured) else None
+
+
+def _environment(result: Result) -> Mapping[str, str]:
+    return {} if result.best is None else result.best.environment

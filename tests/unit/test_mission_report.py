@@ -1,0 +1,86 @@
+"""What the report of a mission claims, and above all what it does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from evo.device import Device
+from evo.family import Work
+from evo.mission import MISSION, REHEARSAL, Result
+from evo.mission.report import mission_report
+from evo.target import known
+from evo.timing import Timing
+from evo.view import BestView
+from tests.unit.views import CHAMPION, CONFIG, finished, trial, view
+
+L4 = Device(**{**vars(known("NVIDIA L4")), "uuid": "GPU-1", "software": {"cuda_driver": "12.2"}})
+WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="float16")
+"""B=2, H=8, S=512, D=64: at least 8.9 µs on an L4, 14 µs with nothing in its cache."""
+
+
+def result(time_us: float, device: Device = L4, baseline_us: float = 41.0) -> Result:
+    search = finished(
+        device=device,
+        best=BestView(number=12, config=CONFIG, time_us=time_us),
+        champion=replace(CHAMPION, device_model=device.model, time_us=time_us),
+        baselines={"torch FLASH": Timing(samples_us=(baseline_us,) * 5)},
+        fastest_baseline="torch FLASH",
+        cost=0.34,
+    )
+    return Result(search=search, best=replace(trial(12, time_us), environment={"sm_mhz": "2040"}))
+
+
+def report(*results: Result) -> str:
+    return " ".join(mission_report(MISSION, results, [WORK] * len(results), ["ncu, for profiles: install it"]).split())
+
+
+def test_goals_are_reached_open_or_impossible() -> None:
+    text = report(result(18.0))
+    for part in (
+        "| 47 µs | PyTorch's attention, as noted before | reached |",
+        "| 24.2 µs | xFormers (CUTLASS), as noted before | reached |",
+        "| 16 µs | first target | open: 1.12× of it |",
+        "| 8 µs | FP8 hoped for, lower end | impossible in this dtype: it takes 8.862 µs at least |",
+        "| 5 µs | last target | impossible",
+        "The least it can take here is 8.862 µs hot and 13.98 µs cold: 49% is reached.",
+        "| champion 5, confirmed | 18 µs | 2.28× as fast |",
+        "Decision: keep champion 5; it saves 23 µs a call beside torch FLASH.",
+        "| sm_mhz | 2040 |",
+        "The searches cost 0.34 together.",
+        "ncu, for profiles: install it",
+    ):
+        assert part in text
+    assert "not on NVIDIA L4" not in text
+
+
+def test_a_faster_baseline_is_what_to_keep() -> None:
+    assert "Decision: fall back to torch FLASH, which is faster." in report(result(50.0))
+
+
+def test_another_gpu_reaches_no_goal_of_the_missions() -> None:
+    text = report(result(4.0, known("sm_90")))
+    assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
+    assert "which says nothing about it" in text
+    assert "| 16 µs | first target | a shorter time here |" in text
+    assert "| 5 µs | last target | impossible in this dtype: it takes 8.862 µs at least |" in text
+    assert "reached |" not in text
+
+
+def test_a_rehearsal_compares_nothing() -> None:
+    text = mission_report(REHEARSAL, [result(1.0)], [WORK], [])
+    assert "**A rehearsal" in text
+    assert text.count("not compared") == 6
+    assert "reached |" not in text
+
+
+def test_a_search_that_measured_nothing_says_so() -> None:
+    empty = Result(search=view(state="failed", reason="not one could be measured", best=None, device=L4), best=None)
+    assert "Nothing was measured: search 3 is failed (not one could be measured)." in report(empty)
+
+
+@pytest.mark.parametrize("users", ["process 41 (python3)"])
+def test_a_shared_gpu_spoils_the_report(users: str) -> None:
+    shared = result(18.0)
+    assert shared.best is not None
+    spoilt = replace(shared, best=replace(shared.best, environment={"shared_with": users}))
+    assert f"in use by {users} as well: the times are not to trust" in report(spoilt)
