@@ -15,6 +15,7 @@ class Exit(IntEnum):
     CONFLICT = 4
     BUG = 70
     INTERRUPTED = 130
+    UNHEARD = 141
 
 
 MEANING = {
@@ -29,6 +30,7 @@ MEANING = {
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
     Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once where nothing was running yet; ended by another signal N: "
     "128 + N",
+    Exit.UNHEARD: "whoever read standard output closed it, as `| head` does; what could not be written is not said",
 }
 
 

@@ -27,7 +27,9 @@ from evo.cli import (
     workers,
 )
 from evo.cli.exits import Exit, code_of
+from evo.cli.saying import said, typed
 from evo.errors import EvoError
+from evo.masking import masked
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """What the system says, without a name, where standard output takes nothing more."""
@@ -96,7 +98,7 @@ def main(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         if "--json" in arguments:
-            _complain_to_script(error)
+            _complain_to_script(said(str(error)), code_of(error))
         else:
             complain(str(error))
         return code_of(error)
@@ -125,9 +127,14 @@ def _carried_out(arguments: list[str]) -> int:
         app(arguments, prog_name="kernel-evo")
         code = 0
     except SystemExit as ending:
-        code = int(ending.code or 0)
+        code = Exit.UNHEARD if _unheard() else int(ending.code or 0)
     sys.stdout.flush()
     return code
+
+
+def _unheard() -> bool:
+    """Whether typer noticed that nobody reads standard output any more: all it leaves is this wrapper."""
+    return type(sys.stdout).__name__ == "PacifyFlushWrapper"
 
 
 def _system_refusal(error: OSError) -> int | None:
@@ -138,14 +145,14 @@ def _system_refusal(error: OSError) -> int | None:
             return None
         _drop_output()
         if isinstance(error, BrokenPipeError):  # whoever read the output has enough
-            return Exit.NOTHING_FOUND
+            return Exit.UNHEARD
         where = "standard output"
     complain(f"{where} cannot be read or written: {error.strerror or error}")
     return Exit.UNAVAILABLE
 
 
-def _complain_to_script(error: EvoError) -> None:
-    sys.stderr.write(json.dumps({"error": str(error), "code": int(code_of(error))}) + "\n")
+def _complain_to_script(message: str, code: Exit) -> None:
+    sys.stderr.write(json.dumps({"error": message, "code": int(code)}) + "\n")
 
 
 def _drop_output() -> None:
@@ -160,7 +167,7 @@ def complain(message: str) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True)
-    console.print(Text.assemble(("Error: ", "bold red"), message))
+    console.print(Text.assemble(("Error: ", "bold red"), said(message)))
 
 
 def _keep(error: BaseException) -> Path:
@@ -171,5 +178,5 @@ def _keep(error: BaseException) -> Path:
         for old in earlier[KEPT_CRASHES - 1 :]:
             old.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile("w", prefix="kernel-evo-crash-", suffix=".log", delete=False) as log:
-        log.write(" ".join(sys.argv) + "\n\n" + "".join(traceback.format_exception(error)))
+        log.write(typed(sys.argv) + "\n\n" + masked("".join(traceback.format_exception(error))))
     return Path(log.name)

@@ -13,8 +13,14 @@ def console() -> "Console":
     """Standard output as Rich sees it; tables and prose do not wrap where it is not a terminal."""
     from rich.console import Console
 
+    class Heard(Console):
+        """Ends the program in our way when nobody reads any more; Rich's own status is that of a search in vain."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 — within Rich's handler
+
     plain = not sys.stdout.isatty()
-    return Console(highlight=False, soft_wrap=plain, width=200 if plain else None)
+    return Heard(highlight=False, soft_wrap=plain, width=200 if plain else None)
 
 
 def table(*columns: str, title: str | None = None) -> "Table":

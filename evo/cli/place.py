@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
+from evo.masking import masked
 
 SQLITE = b"SQLite format 3\0"
 """What every such file begins with; an empty one may become a database."""
@@ -19,9 +20,9 @@ class Where:
 
     @property
     def options(self) -> str:
-        """What a further command needs to reach the same service, with a space in front."""
+        """What a further command needs to reach the same service, with a space in front; a password is not repeated."""
         if self.url is not None:
-            return f" --url {self.url}"
+            return f" --url {masked(self.url)}"
         return "" if self.database is None else f" --db {self.database}"
 
 

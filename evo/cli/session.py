@@ -23,6 +23,7 @@ from evo.cli.request import Request
 from evo.device import Device
 from evo.errors import Conflict, NotFound
 from evo.lifecycle import TERMINAL
+from evo.masking import masked
 from evo.view import SearchView
 
 RANKS = 10
@@ -53,7 +54,7 @@ def run(
         interrupts.listen(),
     ):
         view = _taken_up(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
-        page = f"{connection.client.url}/searches/{view.id}"
+        page = masked(f"{connection.client.url}/searches/{view.id}")
         if announce is not None:
             announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
         out.print(head(view, page))
@@ -76,7 +77,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
     out = _progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
-        out.print(head(view, f"{connection.client.url}/searches/{view.id}"))
+        out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
         if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
             out.print(f"[yellow]No worker is connected. kernel-evo search --resume {search_id} goes on with it.[/]\n")
         with screen(out) as shown:

@@ -10,6 +10,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.masking import masked
 
 T = TypeVar("T")
 
@@ -108,9 +109,10 @@ class Transport:
         return longest * self._jitter.uniform(0.5, 1.0)
 
     def _unreachable(self, error: httpx.TransportError) -> ServiceUnreachable:
-        reason = str(error) or type(error).__name__
+        reason = masked(str(error)) or type(error).__name__
         return ServiceUnreachable(
-            f"no service answers at {self.url} ({reason}): is it running (`kernel-evo serve`), and is --url right?"
+            f"no service answers at {masked(self.url)} ({reason}): "
+            "is it running (`kernel-evo serve`), and is --url right?"
         )
 
 

@@ -16,6 +16,7 @@ from typer.main import get_command
 from evo.cli import main as entry
 from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
+from evo.cli.saying import said, typed
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 
 
@@ -88,6 +89,29 @@ def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
     assert len(list(tmp_path.glob("kernel-evo-*.log"))) == entry.KEPT_CRASHES
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("there is no search 7: GET /searches lists them", "there is no search 7: `kernel-evo searches` lists them"),
+        ("no trial 3: GET /searches/7/trials", "no trial 3: `kernel-evo trials 7`"),
+        ("GET /workers lists what each has", "`kernel-evo workers` lists what each has"),
+        (
+            "no service answers at https://me:se%20cret@far:8/x: (why)",
+            "no service answers at https://me:***@far:8/x: (why)",
+        ),
+        ("no database at /here/postgresqll:/me:secret@db/evo", "no database at /here/postgresqll:/me:***@db/evo"),
+        ("http://127.0.0.1:8000 said that me@home is out", "http://127.0.0.1:8000 said that me@home is out"),
+    ],
+)
+def test_errors_name_commands_and_no_passwords(message: str, shown: str) -> None:
+    assert said(message) == shown
+
+
+def test_what_is_kept_of_a_command_line_holds_no_secret() -> None:
+    given = ["kernel-evo", "workers", "--token", "t0k", "--token=t0k", "--url", "http://me:secret@far"]
+    assert typed(given) == "kernel-evo workers --token *** --token=*** --url http://me:***@far"
+
+
 def test_a_script_reads_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["families", "sdpb", "--json"]) == Exit.WRONG_INPUT
     said = json.loads(capsys.readouterr().err)
@@ -113,7 +137,7 @@ def test_a_reader_that_has_enough_is_told_nothing() -> None:
     os.close(reading)
     ended = _families(stdout=writing)
     os.close(writing)
-    assert (ended.returncode, ended.stderr) == (Exit.NOTHING_FOUND, b"")
+    assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
 
 
 def test_a_closed_output_is_no_error() -> None:
