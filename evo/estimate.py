@@ -24,11 +24,13 @@ class Footprint:
 
     Attributes:
         blocks, threads: of the grid; of a block.
+        items: pieces of work that the blocks share out; as many as blocks where each is one.
         blocks_per_sm: that fit a multiprocessor of the target at once, at least 1.
         spill_bytes: stored and loaded by each thread.
     """
 
     blocks: int
+    items: int
     threads: int
     blocks_per_sm: int
     spill_bytes: int = 0
@@ -72,10 +74,12 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
         raise InvalidInput("device", "the family states no [work]: there is nothing to estimate its time from")
     multiprocessors = int(target.limits["sm_count"])
     busiest = math.ceil(used.blocks / multiprocessors)
+    each, left = divmod(used.items, used.blocks)
+    most_items = busiest * each + math.ceil(left / multiprocessors)
     warps = min(busiest, used.blocks_per_sm) * math.ceil(used.threads / target.limits["warp_size"]) / SCHEDULERS
     return Estimate(
         floor_us=limit.floor_us,
-        balance=used.blocks / (multiprocessors * busiest),
+        balance=used.items / (multiprocessors * most_items),
         hiding=warps / (warps + 1.0),
         spill_us=used.blocks * used.threads * used.spill_bytes / target.ceilings.bytes_per_s * 1e6,
     )

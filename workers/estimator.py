@@ -9,6 +9,7 @@ from evo.estimate import Footprint, estimate
 from evo.job import Baseline, BaselineReport, Confirm, Evaluate, EvaluateReport, Job, Report, Stages
 from evo.outcome import Estimated
 from evo.target import aimed_at
+from evo.trial import Config
 from workers.build import Builder, Built
 from workers.cache import Cache
 from workers.compile import Compiler
@@ -36,7 +37,7 @@ class Estimator:
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         match job:
             case Evaluate():
-                return _evaluate(aimed(work), built["candidate"])
+                return _evaluate(aimed(work), job.config, built["candidate"])
             case Baseline():
                 return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
             case Confirm():
@@ -58,25 +59,30 @@ def aimed(work: Assignment) -> Assignment:
     return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
 
 
-def _evaluate(work: Assignment, built: Built) -> EvaluateReport:
+def _evaluate(work: Assignment, config: Config, built: Built) -> EvaluateReport:
     stages = Stages(render_s=built.render_s, compile_s=built.compile_s)
     if built.refusal is not None:
         return EvaluateReport(outcome=built.refusal, stages=stages)
     terms = work.terms
-    guess = estimate(work.copy.family.work(terms.problem), terms.device, _footprint(work, built), terms.objective)
+    guess = estimate(
+        work.copy.family.work(terms.problem), terms.device, _footprint(work, config, built), terms.objective
+    )
     outcome = Estimated(time_us=guess.time_us, resources=built.resources, parts=guess.parts)
     return EvaluateReport(outcome=outcome, stages=stages, binary_digest=built.digest)
 
 
-def _footprint(work: Assignment, built: Built) -> Footprint:
-    launch, used = built.kernels[work.cases[0].case.name].launch, built.resources
+def _footprint(work: Assignment, config: Config, built: Built) -> Footprint:
+    terms = work.terms
+    candidate = work.copy.family.candidate(config, terms.problem, terms.device, terms.objective)
+    launch, used = candidate.launch, built.resources
     if launch is None:
         raise EvoError("a CUDA kernel needs [cuda.launch] in its family.toml")
     threads = math.prod(launch.block)
     registers, shared = int(used.get("registers", 0)), int(used.get("shared_memory_bytes", 0))
     return Footprint(
         blocks=math.prod(launch.grid),
+        items=candidate.items or math.prod(launch.grid),
         threads=threads,
-        blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, work.terms.device.limits)),
+        blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, terms.device.limits)),
         spill_bytes=int(used.get("spill_bytes", 0)),
     )

@@ -28,6 +28,7 @@ class Candidate:
         derived: the implementation's derived values.
         operands: the call's arguments, in order.
         launch: None for a plain function call.
+        items: pieces of work that the blocks share out among themselves; None where each block is one.
     """
 
     config: Config
@@ -35,6 +36,7 @@ class Candidate:
     derived: Mapping[str, Value]
     operands: tuple[Operand, ...]
     launch: Launch | None
+    items: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,6 +165,7 @@ class Family:
             derived=implementation.derive(scope),
             operands=implementation.operands(scope),
             launch=implementation.launch(scope),
+            items=implementation.items(scope),
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:

@@ -35,17 +35,19 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A launch as expressions."""
+    """A launch as expressions; `items`: pieces of work, where blocks share them out among themselves."""
 
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     shared_memory: Expression
+    items: Expression | None = None
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
         return Geometry(
             grid=tuple(each.inline(definitions) for each in self.grid),
             block=tuple(each.inline(definitions) for each in self.block),
             shared_memory=self.shared_memory.inline(definitions),
+            items=None if self.items is None else self.items.inline(definitions),
         )
 
     def resolve(self, scope: Mapping[str, Value]) -> Launch:
@@ -57,7 +59,8 @@ class Geometry:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*self.grid, *self.block, self.shared_memory)
+        items = () if self.items is None else (self.items,)
+        return (*self.grid, *self.block, self.shared_memory, *items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,10 @@ class Implementation:
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
         """How to start the kernel; None for a plain function call."""
         return None if self.geometry is None else self.geometry.resolve(scope)
+
+    def items(self, scope: Mapping[str, Value]) -> int | None:
+        """Pieces of work that the blocks share out among themselves; None where each block is one."""
+        return None if self.geometry is None or self.geometry.items is None else self.geometry.items.whole(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
         """The names that matter through the launch, the arguments, or one of the derived values in `used`."""
@@ -258,6 +265,7 @@ def _read_geometry(table: Table, scope: frozenset[str], derived: Mapping[str, Ex
         grid=tuple(table.expressions("grid")),
         block=tuple(table.expressions("block")),
         shared_memory=table.expression("shared_memory", "0"),
+        items=table.expression("items") if "items" in table else None,
     )
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):

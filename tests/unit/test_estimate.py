@@ -18,19 +18,27 @@ WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="f
 
 @pytest.mark.parametrize(("rows", "balance"), [(128, 0.55), (64, 0.74), (32, 0.88), (16, 0.98)])
 def test_blocks_divide_unevenly_among_58_multiprocessors(rows: int, balance: float) -> None:
-    used = Footprint(blocks=16 * 512 // rows, threads=128, blocks_per_sm=3)
+    used = Footprint(blocks=16 * 512 // rows, items=16 * 512 // rows, threads=128, blocks_per_sm=3)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 
 
+def test_persistent_blocks_are_as_uneven_as_the_work_they_share_out() -> None:
+    used = Footprint(blocks=58 * 2, items=128, threads=128, blocks_per_sm=2)
+    assert estimate(WORK, L4, used, HOT).balance == pytest.approx(128 / (58 * 3))
+    assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
+
+
 def test_the_floor_is_the_roofline_of_the_target() -> None:
-    used = Footprint(blocks=58, threads=128, blocks_per_sm=1)
+    used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     assert estimate(WORK, L4, used, HOT).floor_us == pytest.approx(8.9, abs=0.1)
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
 
 
 def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:
     def hiding(**used: int) -> float:
-        return estimate(WORK, L4, Footprint(**{"blocks": 580, "threads": 128, "blocks_per_sm": 1, **used}), HOT).hiding
+        return estimate(
+            WORK, L4, Footprint(**{"blocks": 580, "items": 580, "threads": 128, "blocks_per_sm": 1, **used}), HOT
+        ).hiding
 
     assert hiding() == 0.5
     assert hiding(blocks_per_sm=3) == 0.75 == hiding(threads=384)
@@ -38,7 +46,7 @@ def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:
 
 
 def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None:
-    used = Footprint(blocks=58 * 12, threads=128, blocks_per_sm=12)
+    used = Footprint(blocks=58 * 12, items=58 * 12, threads=128, blocks_per_sm=12)
     clean = estimate(WORK, L4, used, HOT)
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
     assert clean.floor_us < clean.time_us < 1.1 * clean.floor_us
@@ -48,4 +56,4 @@ def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None
 
 def test_without_work_there_is_nothing_to_estimate() -> None:
     with pytest.raises(InvalidInput, match=r"states no \[work\]"):
-        estimate(None, L4, Footprint(blocks=1, threads=32, blocks_per_sm=1), HOT)
+        estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)

@@ -1,6 +1,7 @@
 """Every CUDA template compiles for every architecture it is meant for. NVRTC needs no GPU and no driver."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from evo.objective import Objective
 from evo.outcome import CompileFailed
 from evo.target import known
 from evo.trial import Config
-from templates.registry import find
+from templates.registry import builtin, find
 from templates.render import render
+from workers.cache import Cache
 from workers.compile import Artefact, Launch, Unit
+from workers.compile.cached import compile_cached
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
 
@@ -73,6 +76,21 @@ def test_defaults_neither_spill_nor_keep_arrays_in_local_memory(compiler: NvrtcC
         assert candidate.launch is not None
         resources = compiler.resources(made, Launch(**vars(candidate.launch)), device)
         assert (resources.stack_bytes, resources.spill_bytes) == (0, 0)
+
+
+def test_every_family_for_gpus_is_sampled() -> None:
+    mine = {package.family.name for package in builtin() if "cuda" in package.family.implementations}
+    for architecture in ("sm_80", "sm_89", "sm_90"):
+        assert mine == {name for name, _, targets in PROBLEMS if architecture in targets}, architecture
+
+
+def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_path: Path) -> None:
+    source = 'extern "C" __global__ void f(int* x) {\n    int unused = 3;\n    *x = 1;\n}'
+    unit, cache = Unit(source=source, architecture="sm_80", entry="f"), Cache(tmp_path)
+    for _ in ("fresh", "from the cache"):
+        made = compile_cached(compiler, cache, unit, timeout_s=60, includes=(), includes_digest="")
+        assert isinstance(made, Artefact)
+        assert "kernel.cu(2): warning" in made.log
 
 
 def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
