@@ -73,6 +73,11 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def bound_text(bound: str) -> str:
+    """What holds a kernel back at best, as people say it: ``arithmetic`` or ``memory``."""
+    return {"compute": "arithmetic"}.get(bound, bound)
+
+
 def outcome_text(kind: str) -> str:
     """``wrong_answer`` as people say it: ``wrong answer``."""
     return kind.replace("_", " ")

@@ -15,7 +15,7 @@ from db.trend import Trends
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView, TrialView
-from evo.wording import outcome_text
+from evo.wording import bound_text, outcome_text
 
 FAILURES = 4
 DRAWN = 500
@@ -110,5 +110,5 @@ def _levels(search: SearchView) -> dict[tuple[str, str], float]:
     if champion is not None and champion.search_id != search.id:
         levels["champion", f"champion {champion.id}"] = champion.time_us
     if roofline is not None and best is not None and roofline.floor_us >= ROOFLINE_SHOWN * best.time_us:
-        levels["roofline", f"{roofline.bound} limit"] = roofline.floor_us
+        levels["roofline", f"{bound_text(roofline.bound)} limit"] = roofline.floor_us
     return levels

@@ -41,11 +41,6 @@ def moment(at: datetime | None) -> str:
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def bound(name: str) -> str:
-    """What holds a kernel back at best, as people say it."""
-    return {"compute": "arithmetic"}.get(name, name)
-
-
 def count(number: int) -> str:
     return f"{number:,}"
 
@@ -60,7 +55,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "spaced": wording.spaced_text,
     "value": wording.value_text,
     "outcome": wording.outcome_text,
-    "bound": bound,
+    "bound": wording.bound_text,
     "sign": sign,
     "tone": tone,
     "figure_of": rule_figures.figure_text,

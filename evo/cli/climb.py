@@ -11,7 +11,7 @@ from evo.job import BaselineReport, Stages
 from evo.outcome import CaseError, Measured, WrongAnswer
 from evo.roofline import Roofline
 from evo.timing import Timing
-from evo.wording import count_text, factor_text, outcome_text, percent_text, significant, time_text
+from evo.wording import bound_text, count_text, factor_text, outcome_text, percent_text, significant, time_text
 from workers.build import Built
 from workers.climb import Climbed
 
@@ -83,10 +83,8 @@ def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline |
         text += f"; {significant(timing.median_us / timing.anchor_us)} times the anchor kernel"
     _step(out, cache, True, text)
     if roofline is not None and roofline.floor_us > 0:
-        share = percent_text(roofline.share(timing.median_us))
-        _step(
-            out, "", None, f"{share} of this device's limit, {time_text(roofline.floor_us)} bound by {roofline.bound}"
-        )
+        share, limit = percent_text(roofline.share(timing.median_us)), time_text(roofline.floor_us)
+        _step(out, "", None, f"{share} of this device's limit, {limit} bound by {bound_text(roofline.bound)}")
 
 
 def _print_environment(out: Console, environment: Mapping[str, str]) -> None:

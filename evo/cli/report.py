@@ -14,6 +14,7 @@ from evo.statistics import Interval
 from evo.trial import Config
 from evo.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.wording import (
+    bound_text,
     count_text,
     duration_text,
     factor_text,
@@ -144,7 +145,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     if view.roofline is not None and view.roofline.floor_us > 0:
         share = view.roofline.floor_us / champion.time_us
         limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
-        grid.add_row("limit", Text(f"{limit}bound by {view.roofline.bound})"))
+        grid.add_row("limit", Text(f"{limit}bound by {bound_text(view.roofline.bound)})"))
     title = Text.assemble(
         (f"Champion {champion.id}", "bold cyan"),
         f"  {champion.family} {champion.problem_key}  ",

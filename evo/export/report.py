@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
-from evo.wording import factor_text, percent_text, settings_text, significant, time_text
+from evo.wording import bound_text, factor_text, percent_text, settings_text, significant, time_text
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
@@ -76,7 +76,8 @@ def _interval(champion: ChampionView) -> str:
 def _limit(search: SearchView) -> str:
     if search.roofline is None or not search.roofline.floor_us:
         return ""
-    return f" The device's limit for this problem is {time_text(search.roofline.floor_us)}, by {search.roofline.bound}."
+    limit = f"{time_text(search.roofline.floor_us)}, bound by {bound_text(search.roofline.bound)}"
+    return f" The device's limit for this problem is {limit}."
 
 
 def _span(interval: Interval) -> str:

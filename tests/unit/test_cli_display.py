@@ -131,7 +131,7 @@ def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None
         "Champion 5 sdpa B=1,causal=false",
         "810 µs (95% interval 805 µs to 815.2 µs)",
         "3.45× (3.41 to 3.5) over numpy, the fastest baseline",
-        "60% of this device's limit (490 µs, bound by compute)",
+        "60% of this device's limit (490 µs, bound by arithmetic)",
         "kernel-evo champion export 5 --db x.db",
         "kernel-evo champion show 5 --db x.db",
         "kernel-evo trials 3 --db x.db",

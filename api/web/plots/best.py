@@ -3,7 +3,7 @@
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
 from db.landscape import Landscape
 from evo.view import SearchView
-from evo.wording import count_text, time_text
+from evo.wording import bound_text, count_text, time_text
 
 DOTS = 2000
 ROOFLINE_SHOWN = 0.02
@@ -63,7 +63,7 @@ def levels(search: SearchView) -> dict[str, float]:
     if champion is not None and champion.search_id != search.id:
         found[f"incumbent, champion {champion.id}"] = champion.time_us
     if roofline is not None and best is not None and roofline.floor_us >= ROOFLINE_SHOWN * best.time_us:
-        found[f"{roofline.bound} limit"] = roofline.floor_us
+        found[f"{bound_text(roofline.bound)} limit"] = roofline.floor_us
     return {name: time_us for name, time_us in found.items() if time_us > 0}
 
 
