@@ -185,7 +185,7 @@ class Worker:
             return Replay(self._settings.replay_scale)
         cache, place = self._settings.cache, self._folder / device.uuid
         if device.kind == "estimate":
-            return Estimator(driver("estimate").compiler(), cache, place)
+            return Estimator(driver("estimate").compiler, cache, place)
         return Ladder(device.kind, cache, place)
 
     def _guard(self, slot: Slot) -> None:

@@ -1,6 +1,8 @@
 """Jobs of a search that runs nothing: each config is compiled for the target and judged by what the compiler tells."""
 
 import math
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,15 +26,20 @@ class Estimator:
     """A `workers.ladder.Performer` without a device.
 
     Args:
+        compiler: made when it is first needed: a worker that offers estimates need not load one.
         folder: the worker's cache.
         place: for files of this process.
     """
 
-    def __init__(self, compiler: Compiler, folder: Path, place: Path) -> None:
-        self._builder = Builder(compiler, Cache(folder), place)
+    def __init__(self, compiler: Callable[[], Compiler], folder: Path, place: Path) -> None:
+        self._compiler = compiler
+        self._folder = folder
+        self._place = place
+        self._making = threading.Lock()
+        self._made: Builder | None = None
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        return {"candidate": self._builder.build(aimed(work), job.config)} if isinstance(job, Evaluate) else {}
+        return {"candidate": self._builder().build(aimed(work), job.config)} if isinstance(job, Evaluate) else {}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         match job:
@@ -42,6 +49,12 @@ class Estimator:
                 return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
             case Confirm():
                 raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
+
+    def _builder(self) -> Builder:
+        with self._making:
+            if self._made is None:
+                self._made = Builder(self._compiler(), Cache(self._folder), self._place)
+            return self._made
 
     def prove(self, work: Assignment) -> None:
         """There is no device to doubt."""

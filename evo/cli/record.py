@@ -11,6 +11,7 @@ import typer
 
 from evo.cli.options import Cache, Db, DeviceName, Problem, Threads, Token, Url, examples
 from evo.cli.place import Where
+from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from evo.client import Client
@@ -100,6 +101,8 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     from evo.recording import cache_document, results_document
     from evo.target import aimed_at
 
+    if view.estimated:
+        raise InvalidInput("SEARCH", f"search {view.id} ran nothing: estimates are no measurements to be recorded")
     device = aimed_at(view.device, view.objective)
     space = Family.from_document(client.family(view.family).document).space(view.problem, device, view.objective)
     recording = recorded(view, space, client.every_trial(view.id))
@@ -146,7 +149,8 @@ def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") 
 def _environment(view: "SearchView") -> dict[str, Any]:
     device, objective = view.device, view.objective
     terms = {"cache": objective.cache, "threads": objective.threads, "protocol": objective.protocol}
-    return {"architecture": device.architecture, **device.software, **terms}
+    aim = {} if objective.target is None else {"gated_for": objective.target}
+    return {"architecture": device.architecture, **device.software, **terms, **aim}
 
 
 def _slug(text: str) -> str:

@@ -1,8 +1,16 @@
 """Aiming at a GPU that is not at hand: whose limits count, and what its figures are called."""
 
+from pathlib import Path
+
+import pytest
+
+from evo.cli.record import _keep
+from evo.client import Client
 from evo.device import Device
+from evo.errors import InvalidInput
 from evo.objective import Objective
 from evo.target import aimed_at, compared_with, known, place_text
+from tests.unit.views import view
 
 L4, H100 = known("sm_89"), known("sm_90")
 STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
@@ -29,3 +37,9 @@ def test_an_estimate_is_compared_with_the_target() -> None:
 def test_a_target_is_part_of_what_is_compared_and_leaves_other_keys_as_they_were() -> None:
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v1"
     assert FOR_L4.key == "hot,threads=1,plain,float32,deterministic,v1,for=NVIDIA L4"
+
+
+def test_estimates_are_not_recorded_as_measurements(tmp_path: Path) -> None:
+    with Client("http://127.0.0.1:9") as nobody, pytest.raises(InvalidInput, match="ran nothing"):
+        _keep(nobody, view(device=STAND_IN, objective=FOR_L4), tmp_path)
+    assert list(tmp_path.iterdir()) == []

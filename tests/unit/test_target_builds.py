@@ -109,7 +109,7 @@ def test_builds_differ_when_either_differs(tmp_path: Path) -> None:
 
 def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path) -> None:
     compiler = Pretending(sm_89=200)
-    estimator, assignment = Estimator(compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
+    estimator, assignment = Estimator(lambda: compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
     job = Evaluate(number=0, config=default(assignment))
     report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
     assert isinstance(report, EvaluateReport)
@@ -126,7 +126,7 @@ def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path
 
 
 def test_an_estimate_respects_the_gates(tmp_path: Path) -> None:
-    estimator = Estimator(Pretending(sm_89=200), tmp_path / "cache", tmp_path)
+    estimator = Estimator(lambda: Pretending(sm_89=200), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
     job = Evaluate(number=0, config=default(assignment))
     report = estimator.perform(assignment, job, estimator.prepare(assignment, job))

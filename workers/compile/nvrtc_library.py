@@ -94,6 +94,14 @@ def _load() -> Any:
     raise NvrtcMissingError("NVRTC is not installed")
 
 
+def installed() -> bool:
+    """Whether it is there; one that came with a Python package is not loaded for this, which takes 90 MB."""
+    try:
+        return any(_in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
+    except NvrtcMissingError:
+        return False
+
+
 def _in_wheels(folder: str, pattern: str) -> Iterator[Path]:
     """In NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib …"""
     spec = find_spec("nvidia")

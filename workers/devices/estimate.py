@@ -7,7 +7,8 @@ from typing import NoReturn
 from evo.device import Device, DeviceKind
 from evo.errors import Conflict
 from evo.objective import Objective
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.compile.nvrtc import NvrtcCompiler
+from workers.compile.nvrtc_library import installed
 from workers.devices import machine
 
 
@@ -19,9 +20,7 @@ class EstimateDriver:
     limits_address_space = False
 
     def discover(self, folder: Path) -> list[Device]:
-        try:
-            version = self.compiler().version
-        except NoNvrtcError:
+        if not installed():
             return []
         return [
             Device(
@@ -29,7 +28,6 @@ class EstimateDriver:
                 model="compiler alone",
                 architecture="any target",
                 uuid=f"estimate-{machine.machine_id()}",
-                software={"compiler": version.partition(" --")[0]},
             )
         ]
 

@@ -1,0 +1,42 @@
+"""A search with a target on a real GPU: the target's build is judged, the GPU's own is proven and timed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.objective import Objective
+from evo.outcome import Measured, OverResources
+from evo.policy import Policy
+from evo.target import aimed_at
+from templates.registry import find
+from workers.climb import Climbed, climb
+
+pytestmark = pytest.mark.gpu
+
+TARGET = Objective(target="NVIDIA L4")
+QUICK = Policy(quick_samples=5, seeds=1)
+
+
+def climbed(gpu: Device, folder: Path, policy: Policy) -> Climbed:
+    package = find("softmax")
+    problem = package.family.problem("rows=512,cols=1024", "cuda")
+    config = package.family.space(problem, aimed_at(gpu, TARGET), TARGET).default()
+    return climb(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
+
+
+def test_the_gpus_own_build_is_timed(gpu: Device, tmp_path: Path) -> None:
+    if gpu.architecture == "sm_89":
+        pytest.skip("this GPU is the target")
+    done = climbed(gpu, tmp_path, QUICK)
+    assert isinstance(done.report.outcome, Measured), done.report.outcome
+    assert {"registers", "native_registers"} <= set(done.report.outcome.resources)
+    assert f"'{gpu.architecture}'" in done.built.log
+    assert "'sm_89'" in done.built.log
+
+
+def test_the_gates_judge_the_targets_build(gpu: Device, tmp_path: Path) -> None:
+    outcome = climbed(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
+    assert isinstance(outcome, OverResources)
+    assert outcome.resource == "registers"
