@@ -64,6 +64,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
 
 def _kernel_tuner(problem_text: str, seconds: float) -> float:
     """Configs a minute of Kernel Tuner's random sampling through its CuPy backend."""
+    from constraint import FunctionConstraint
     from kernel_tuner import tune_kernel
     from kernel_tuner.backends.cupy import CupyFunctions
 
@@ -86,7 +87,7 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
         lambda chosen: (_launch(candidates[chosen["config"]]).grid[0],),
         _arguments(candidates[0]),
         {"config": list(range(DRAWN)), "block_size_x": sorted(set(threads))},
-        restrictions=[lambda chosen: threads[chosen["config"]] == chosen["block_size_x"]],
+        restrictions=[FunctionConstraint(lambda config, block_size_x: threads[config] == block_size_x)],
         smem_args={"size": lambda chosen: _launch(candidates[chosen["config"]]).shared_memory_bytes},
         grid_div_x=[],
         lang="cupy",
