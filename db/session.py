@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -97,8 +98,16 @@ class Database:
         self._stop_listening = self._store.listen(self.signals.tell)
 
     def close(self) -> None:
+        """What a thread still uses is closed as soon as it gives it back."""
         self._stop_listening()
+        event.listen(self.engine.pool, "checkin", _closed)
         self.engine.dispose()
+
+
+def _closed(connection: Any, _entry: object) -> None:
+    """A pool that was disposed of would keep it, open, until it is collected as garbage."""
+    if connection is not None:
+        connection.close()
 
 
 @contextmanager

@@ -99,6 +99,18 @@ def test_many_processes_upgrade_one_database_once(postgresql: Server) -> None:
         database.close()
 
 
+def test_what_is_in_use_when_a_database_is_closed_is_closed_later(locations: Callable[[], Location]) -> None:
+    database = Database.open(locations())
+    with database.read() as session:
+        session.execute(text("SELECT 1"))
+        connection = session.connection().connection.dbapi_connection
+        database.close()
+        assert session.execute(text("SELECT 1")).scalar() == 1
+    assert connection is not None
+    with pytest.raises((psycopg.OperationalError, sqlite3.ProgrammingError), match="closed"):
+        connection.cursor().execute("SELECT 1")
+
+
 def test_what_one_process_announces_the_others_hear_once_it_is_committed(postgresql: Server) -> None:
     location = postgresql.lend()
     one, other = Database.open(location), Database.open(location)

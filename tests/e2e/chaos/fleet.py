@@ -95,8 +95,8 @@ class Fleet:
         urls = [service.url for service in self.services]
         command = [sys.executable, "-m", "tests.bench.fleet.process", str(number), str(self._seed), *urls]
         self._seed += 1
-        with (self.folder / "answers").open("ab") as answers:
-            return subprocess.Popen(command, stdout=answers, stderr=subprocess.DEVNULL)
+        with (self.folder / "answers").open("ab") as answers, (self.folder / "simulated.log").open("ab") as log:
+            return subprocess.Popen(command, stdout=answers, stderr=log)
 
     def replace_service(self, place: int) -> None:
         """kill -9, and another one at the same address."""
@@ -108,6 +108,8 @@ class Fleet:
         """What a person and a machine's own watchdog do: clear devices that were set aside, start what ended."""
         for worker in self.real:
             worker.look_after()
+        ended = [number for number, process in enumerate(self.simulated) if process.poll() is not None]
+        assert not ended, f"simulated workers ended: {(self.folder / 'simulated.log').read_text()[-3000:]}"
         try:
             with Client(self.services[0].url, attempts=1) as client:
                 for seen in client.workers().items:

@@ -46,10 +46,10 @@ class Network:
 
     async def _end(self) -> None:
         self._server.close()
-        connected = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in connected:
-            task.cancel()
-        await asyncio.gather(*connected, return_exceptions=True)
+        self._open.set()
+        while connected := asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._cut()
+            await asyncio.wait(connected, timeout=0.1)
 
     async def _cut(self) -> None:
         for writer in tuple(self._writers):
