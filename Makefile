@@ -10,8 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
-search: .venv/.installed    ## search attention on the best device of this machine (ARGS="--minutes 5" to change)
-	$(BIN)/kernel-evo search sdpa $(ARGS)
+search: .venv/.installed    ## search attention on the best device of this machine, 3 minutes with all confirmations (ARGS="--minutes 5" to change)
+	$(BIN)/kernel-evo search sdpa --minutes 1.5 $(ARGS)
 
 test: .venv/.test           ## every test tier but gpu
 	$(BIN)/python -m pytest -m "not gpu" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.files import write_whole
 from db.models import ArtefactRow
-from db.session import StoreUnavailable
+from db.unavailable import StoreUnavailable
 from evo.errors import InvalidInput, NotFound
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -6,7 +6,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from db.session import StoreUnavailable
+from db.unavailable import StoreUnavailable
 
 KEY_BYTES = 32
 

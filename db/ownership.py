@@ -12,7 +12,7 @@ from typing import IO
 import psutil
 
 from db.files import write_whole
-from db.session import StoreUnavailable
+from db.unavailable import StoreUnavailable
 from evo.errors import Conflict
 
 PATIENCE_S = 1.0

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from db.location import Location
 from db.signals import Topic
 from db.sqlite import refuse_foreign
-from db.store import StoreUnavailable
+from db.unavailable import StoreUnavailable
 from evo.errors import EvoError, InvalidInput
 
 log = structlog.get_logger("database")

@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from db.location import Location
-from db.store import StoreUnavailable
+from db.unavailable import StoreUnavailable
 from evo.errors import EvoError
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from db.location import Location
 from db.schema import upgrade
 from db.signals import Signals, announced
-from db.store import Store, StoreUnavailable, store_of
+from db.store import Store, store_of
+from db.unavailable import StoreUnavailable
 
 __all__ = ["Database", "StoreUnavailable"]
 

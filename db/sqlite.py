@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.location import Location
 from db.signals import Topic
-from db.store import StoreUnavailable
+from db.unavailable import StoreUnavailable
 from evo.errors import EvoError
 
 BUSY_TIMEOUT_S = 5.0

@@ -12,10 +12,6 @@ from db.signals import Topic
 from evo.errors import EvoError
 
 
-class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now; the message names it and the way out."""
-
-
 class Store(Protocol):
     """One engine's ways. `db.sqlite` and `db.postgresql` implement it."""
 

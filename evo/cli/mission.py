@@ -8,6 +8,7 @@ import typer
 from evo.cli.options import Db, examples
 from evo.cli.place import Where
 from evo.errors import NotFound
+from evo.masking import masked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,7 +122,7 @@ def _search(
     from evo.mission import Result
 
     view = begun(asked, connection, where)
-    out.print(head(view, f"{connection.client.url}/searches/{view.id}"))
+    out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
     with screen(out) as shown:
         view = follow(connection, view.id, shown, interrupts)
     ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=1)).items

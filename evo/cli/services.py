@@ -1,5 +1,8 @@
 """``serve`` and ``worker``: the two long-running processes of a fleet."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,12 +46,13 @@ def serve(
 
     A file of SQLite is served by one process at a time; a PostgreSQL database by as many as one likes.
     """
-    from api.server import serve as serve_until_told
-    from api.settings import Settings
-    from db.location import Location
-    from evo.cli.output import console
-    from evo.cli.parent import follow_parent
-    from evo.cli.place import Place
+    with _loading():
+        from api.server import serve as serve_until_told
+        from api.settings import Settings
+        from db.location import Location
+        from evo.cli.output import console
+        from evo.cli.parent import follow_parent
+        from evo.cli.place import Place
 
     follow_parent(parent_pid)
     location = Location.of(db or Place.of(None).database)
@@ -56,6 +60,17 @@ def serve(
         location = Location.of(Place.to_begin(location.file).database)
     settings = Settings(host=host, port=port, db=location)
     serve_until_told(settings, lambda url: console().print(f"kernel-evo serves {settings.db} at [bold]{url}[/]"))
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Imports leave no garbage, and hundreds of thousands of objects that stay: none is looked through."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def worker(

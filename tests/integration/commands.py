@@ -1,5 +1,6 @@
 """The command line as a user has it: real processes, a database and folders of their own."""
 
+import io
 import json
 import os
 import signal
@@ -8,15 +9,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import pytest
 
 from db.ownership import running_service
+from evo.cli.main import main
 
 PATIENCE_S = 200.0
 
@@ -103,8 +106,19 @@ class CommandLine:
         """Wait for a command to end."""
         return self.start(*arguments).wait()
 
+    def run_here(self, *arguments: str) -> Ended:
+        """The same within this process: for commands that end before they start anything."""
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err), chdir(self.home), patch.dict(os.environ, self._own):
+            code = main(list(arguments))
+        return Ended(code=code, out=out.getvalue(), err=err.getvalue())
+
     def start(self, *arguments: str) -> Running:
         """Start a command; the caller ends it."""
+        return Running(arguments, folder=self.home, environment=self._own)
+
+    @property
+    def _own(self) -> dict[str, str]:
         temporary = self.home / "tmp"  # device locks lie there too: these tests wait for nobody else's measurements
         temporary.mkdir(exist_ok=True)
         own = {
@@ -114,7 +128,7 @@ class CommandLine:
             "XDG_CACHE_HOME": str(self.cache),
             "COLUMNS": "200",
         }
-        return Running(arguments, folder=self.home, environment={**own, **self.environment})
+        return {**own, **self.environment}
 
     @contextmanager
     def serving(self) -> Iterator[str]:
