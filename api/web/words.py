@@ -62,4 +62,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "threshold_of": rule_figures.threshold_text,
     "moment": moment,
     "count": count,
+    "counted": wording.count_text,
 }

@@ -111,7 +111,7 @@ def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> 
         "Samples",
         "BLOCK = ",
         "Against trial 1",
-        "1 lines added",
+        "1 line added",
         "17 equal lines",
         "warning: &lt;script&gt;",
         "l2_hit_rate 0.8",
@@ -171,7 +171,7 @@ def test_two_trials_are_compared_with_a_caveat(stage: Stage, page: httpx.Client)
     ordered = sorted(stage.trials(1), key=lambda each: each.time_us or 0)
     fast, slow = ordered[0].id, ordered[-1].id
     text = text_of(shown(page, f"/compare?left={fast}&right={slow}"))
-    for expected in ("The left one looks", "Indicative only", "Hedges", "Mann-Whitney", "differs", "lines added"):
+    for expected in ("The left one looks", "Indicative only", "Hedges", "Mann-Whitney", "differs", "1 line added"):
         assert expected in text, expected
     assert "The reports are equal" in text
     mixed = shown(page, f"/compare?left={fast}&right={trials(stage, 2)[2]}&view=unified")

@@ -6,10 +6,12 @@ from api.web.plots.figure import Figure, Plot, Table, config_label, label, nothi
 from db.landscape import Landscape, Relative
 from evo.trial import Config
 from evo.view import SearchView
-from evo.wording import outcome_text, time_text, value_text
+from evo.wording import count_text, outcome_text, time_text, value_text
 
 MOST, LONGEST = 120, 60
 """Ancestors drawn at most, and how many of them in the line of first parents."""
+
+TICKS = 12
 
 
 def lineage(landscape: Landscape, search: SearchView) -> Plot:
@@ -22,7 +24,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
     head = "Champion" if search.champion is not None and search.champion.search_id == search.id else "Best"
     oldest = family[line[-1]]
     further = " at least" if oldest.parents else ""
-    steps = f"{len(line) - 1} steps{further}"
+    steps = f"{count_text(len(line) - 1, 'step')}{further}"
     summary = f"{head} trial {number} descends from trial {oldest.number} ({oldest.origin}) in {steps}."
     if len(line) == 1:
         summary = f"{head} trial {number} was proposed by {oldest.origin} without a parent."
@@ -105,7 +107,8 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
             "color": ["@good" if each.number in line else "@accent" for each in nodes],
         },
     }
-    layout = {"xaxis": {"title": "Trial"}, "yaxis": time_axis(list(height.values())), "showlegend": False}
+    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no trial stands between two
+    layout = {"xaxis": {"title": "Trial", **few}, "yaxis": time_axis(list(height.values())), "showlegend": False}
     return Figure(data=(between, thick, dots), layout=layout, height=360)
 
 

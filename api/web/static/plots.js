@@ -115,12 +115,14 @@ function drawTable(section, table) {
   details.hidden = !table;
   if (!table) return;
   const made = document.createElement("table");
+  made.className = "cards";
   const head = made.createTHead().insertRow();
   table.head.forEach((name) => head.append(cell("th", name, "col")));
   const body = made.createTBody();
   for (const [first, ...rest] of table.rows) {
     const row = body.insertRow();
     row.append(cell("th", first, "row"), ...rest.map((value) => cell("td", value)));
+    [...row.cells].slice(1).forEach((each, at) => { each.dataset.label = table.head[at + 1]; });
   }
   details.querySelector("div").replaceChildren(made);
 }
