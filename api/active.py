@@ -34,6 +34,7 @@ class ActiveSearch:
         has_queued: a job may be waiting for a worker; False spares the query.
         revision: of the row this copy was last brought up to date with.
         unbeaten: the elites that were not fast enough for a challenge when that was last looked at.
+        challenge_from_s: when, on its own clock, the next confirmation can be afforded; 0 if nobody has looked.
     """
 
     def __init__(self, row: SearchRow, search: Search) -> None:
@@ -58,6 +59,7 @@ class ActiveSearch:
         )
         self.revision = row.revision
         self.unbeaten: tuple[int, ...] | None = None
+        self.challenge_from_s = 0.0
         self._active_s = row.active_s
         self._active_since = row.active_since
 

@@ -21,6 +21,10 @@ from evo.wording import outcome_text
 
 log = structlog.get_logger("conductor")
 
+CONFIRMING_SHARE = 0.1
+"""Of the time a search has been running, what confirmations may take before it ends: a GPU's takes most of a minute, in
+which hundreds of configs could be tried."""
+
 STOPPED = "stopped"
 """Reason of a search that someone stopped before its budget was used up."""
 
@@ -30,7 +34,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
     if active.state == "stopping":
         return not active.search.history.pending
     stops = active.search.stop_reason(active.elapsed_s(now)) is not None
-    return active.state == "running" and (stops or _may_challenge(active, ended=False))
+    return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
 
 
 def follow(turn: Turn, now: datetime) -> None:
@@ -61,11 +65,13 @@ def advance(turn: Turn, now: datetime) -> None:
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     """Queue a confirmation if one is due; whether one is under way now."""
     active = turn.active
-    if not _may_challenge(active, ended=ended):
+    if not _may_challenge(active, now, ended=ended):
         return False
     search = Archive(turn.session).search(active.id)
     if "confirm" in Leases(turn.session).open_jobs(active.id):
         return True
+    if not ended and not _affordable(turn, now):
+        return False
     incumbent = Champions(turn.session).incumbent(search)
     to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
     challenger = active.search.challenge_due(to_beat, ended=ended)
@@ -77,8 +83,19 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     return True
 
 
-def _may_challenge(active: ActiveSearch, *, ended: bool) -> bool:
-    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice.
+def _affordable(turn: Turn, now: datetime) -> bool:
+    """Whether one more confirmation would keep to its share. The next one is taken to last as long as the longest so
+    far, the first as long as the baselines did."""
+    active = turn.active
+    spent_s = Leases(turn.session).confirming_s(active.id)
+    expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
+    active.challenge_from_s = (sum(spent_s) + expected_s) / CONFIRMING_SHARE
+    return active.elapsed_s(now) >= active.challenge_from_s
+
+
+def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
+    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice,
+    nor is it asked before its time whether another can be afforded.
 
     Never among estimates: nothing was run, so there is no evidence.
     """
@@ -86,7 +103,7 @@ def _may_challenge(active: ActiveSearch, *, ended: bool) -> bool:
         return False
     if active.search.challenge_due(None, ended=ended) is None:
         return False
-    return ended or active.unbeaten != _best(active)
+    return ended or (active.unbeaten != _best(active) and active.elapsed_s(now) >= active.challenge_from_s)
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:

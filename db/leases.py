@@ -130,6 +130,12 @@ class Leases:
         rows = self.session.execute(query.where(JobRow.kind == "confirm").order_by(JobRow.id))
         return [(number, seen) for number, seen in rows if seen is not None]
 
+    def confirming_s(self, search_id: int) -> list[float]:
+        """Seconds that each confirmation of a search took, from its lease to its report."""
+        query = select(AttemptRow.granted_at, AttemptRow.ended_at).join(AttemptRow.job)
+        mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm", AttemptRow.state == "done")
+        return [(ended - granted).total_seconds() for granted, ended in self.session.execute(mine) if ended is not None]
+
     def grant(
         self, jobs: Collection[JobRow], *, worker_id: str, device_uuid: str, now: datetime, lease_s: float
     ) -> list[AttemptRow]:

@@ -25,7 +25,8 @@ class Policy:
         minimum_effect: smallest Hedges' g.
         confidence: of the bootstrap intervals.
         significance: of the paired test, before the correction for the number of challengers.
-        challenge_every: trials between two challenges of the incumbent while a search runs (one always ends it).
+        challenge_every: trials between two challenges of the incumbent, at least, while a search runs (one always ends
+            it); confirming takes a tenth of that time at most.
         max_registers, max_shared_memory_bytes, min_occupancy: gates beyond what the target itself enforces; None: none.
         max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no gate.
         compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.

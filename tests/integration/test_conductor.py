@@ -1,13 +1,14 @@
 """A search from its first job to its champion, without HTTP and without a device."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from api.schemas import SearchRequest
 from db.leases import StaleLease
 from evo.errors import Conflict, InvalidInput
-from evo.job import Baseline, Confirm, ConfirmReport, Evaluate, EvaluateReport
+from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Stages
 from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, TimedOut
 from evo.trial import Config
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
@@ -65,6 +66,23 @@ def test_a_confirmation_is_held_within_a_long_search(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
+
+
+def test_confirmations_within_a_search_keep_to_a_tenth_of_its_time(stage: Stage) -> None:
+    search = stage.submit(policy=policy(challenge_every=1), strategy="random")
+    kinds, passing_s = [], {"baseline": 3.0, "evaluate": 1.0, "confirm": 7.0}
+    while leases := stage.claim():
+        kinds.append(leases[0].job.kind)
+        stage.wait(passing_s[leases[0].job.kind])
+        report = answer(leases[0])
+        if isinstance(report, BaselineReport):
+            report = replace(report, stages=Stages(measure_s=1.0))
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    early = kinds.index("confirm")
+    assert early == 8  # after ten seconds, ten times what the baselines took
+    assert kinds[early + 1 :].count("evaluate") == VALID - 7
+    assert "confirm" not in kinds[early + 1 : VALID + 2]  # that one took seven seconds: not before 140
+    assert stage.view(search).state == "finished"
 
 
 def test_a_second_search_challenges_the_champion(stage: Stage) -> None:
