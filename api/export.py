@@ -15,7 +15,7 @@ from evo.wording import value_text
 
 CONFIDENCE = 0.95
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
-BEFORE = ("number", "outcome", "time_us", "low_us", "high_us")
+BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us")
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
@@ -57,9 +57,9 @@ def _before(trial: TrialView) -> list[object]:
     timing = getattr(trial.outcome, "timing", None)
     kind = "pending" if trial.outcome is None else trial.outcome.kind
     if trial.time_us is None or not isinstance(timing, Timing):
-        return [trial.number, kind, None, None, None]
+        return [trial.search_id, trial.number, kind, None, None, None]
     interval = order_interval(timing.samples_us, CONFIDENCE)
-    return [trial.number, kind, trial.time_us, interval.low, interval.high]
+    return [trial.search_id, trial.number, kind, trial.time_us, interval.low, interval.high]
 
 
 def _after(trial: TrialView) -> list[object]:

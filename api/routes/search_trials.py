@@ -1,6 +1,5 @@
 """The trials of a search: in pages, or all of them as a file. The words are those of the leaderboard's address."""
 
-from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -9,22 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
-from api.export import as_csv, as_json, as_ndjson
+from api.download import FORMATS, download
 from api.paging import TRIAL, PageQuery, place_of, to_cursor
 from api.paging import Place as Ordinal
 from api.schemas import Id, TrialState
 from api.selection import fitting, selection_of, tunables_of
 from api.views import trial_view, trial_views
 from db.genealogy import Genealogy
-from db.leaderboard import Leaderboard, Place
+from db.leaderboard import Leaderboard
 from db.selection import KEYS, Selection
 from evo.space import Tunable
 from evo.view import Page, TrialView
 
 router = APIRouter(prefix="/searches/{search_id}", tags=["searches"])
-
-BATCH = 500
-"""Trials read at once for an export: each batch is a transaction of its own, so that none stays open for minutes."""
 
 ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front turns it round"
 
@@ -75,12 +71,6 @@ def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> T
         return trial_view(session, Genealogy(session, search_id).numbered(number).id)
 
 
-Writer = Callable[[tuple[Tunable, ...], Iterator[TrialView]], Iterator[str]]
-FORMATS: dict[str, tuple[Writer, str]] = {
-    "csv": (as_csv, "text/csv; charset=utf-8"),
-    "json": (as_json, "application/json"),
-    "ndjson": (as_ndjson, "application/x-ndjson"),
-}
 _TRIALS = {"type": "array", "items": {"$ref": "#/components/schemas/TrialView"}}
 _CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -102,23 +92,4 @@ def export_trials(
 ) -> StreamingResponse:
     """All trials that match, streamed: a table, one document, or a line for each."""
     tunables, selection = _selected(service, search_id, words)
-    writer, media_type = FORMATS[form]
-    headers = {
-        "Content-Disposition": f'attachment; filename="search-{search_id}-trials.{form}"',
-        "X-Content-Type-Options": "nosniff",
-    }
-    body = writer(tunables, _every(service, selection))
-    return StreamingResponse(body, media_type=media_type, headers=headers)
-
-
-def _every(service: Service, selection: Selection) -> Iterator[TrialView]:
-    place: Place | None = None
-    while True:
-        with service.database.read() as session:
-            board = Leaderboard(session)
-            rows = board.after(selection, place, limit=BATCH)
-            views = trial_views(session, rows)
-            place = board.place(selection, rows[-1]) if rows else None
-        yield from views
-        if len(views) < BATCH:
-            return
+    return download(service.database, tunables, selection, form=form, name=f"search-{search_id}-trials")

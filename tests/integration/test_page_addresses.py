@@ -1,6 +1,10 @@
 """The addresses of the pages: people name trials by their numbers, and what a page does not know it says so."""
 
+import csv
+import io
+import re
 from collections.abc import Iterator
+from html import unescape
 
 import httpx
 import pytest
@@ -32,7 +36,15 @@ def page(stage: Stage) -> Iterator[httpx.Client]:
 def routes() -> list[str]:
     """An address of every page that can be asked for."""
     gets = [route for page in PAGES for route in page.router.routes if isinstance(route, APIRoute)]
-    places = {"search_id": "2", "champion_id": "1", "trial_id": "1", "number": "1", "name": "toy", "version": "1"}
+    places = {
+        "search_id": "2",
+        "champion_id": "1",
+        "trial_id": "1",
+        "number": "1",
+        "name": "toy",
+        "version": "1",
+        "form": "csv",
+    }
     others = {"digest": "0" * 64, "filename": "x"}
     return [route.path.format(**places, **others) for route in gets if route.methods == {"GET"}]
 
@@ -109,3 +121,17 @@ def test_searches_and_champions_are_filtered_as_over_rest(page: httpx.Client) ->
     champions = text_of(page.get("/champions?problem=N%3D64&sort=fastest&family=toy").text)
     assert "N=64" in champions
     assert "N=32" not in champions
+
+
+def test_the_trials_of_every_search_that_competes_are_exported(page: httpx.Client) -> None:
+    contest = unescape(re.findall(r'<th scope="row"><a href="(/leaderboard[^"]*)"', page.get("/champions").text)[0])
+    shown = page.get(contest).text
+    (csv_address,) = re.findall(r'id="csv" href="([^"]*)"', shown)
+    answer = page.get(unescape(csv_address))
+    assert answer.headers["content-disposition"] == 'attachment; filename="toy-trials.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert rows
+    assert {row["outcome"] for row in rows} == {"measured"}
+    assert len({row["search"] for row in rows}) == 1, "one problem, one search here"
+    every = page.get(unescape(csv_address).replace(".csv", ".json") + "&outcome=all")
+    assert len(every.json()) >= len(rows)

@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 from api.web.pages import (
     champions,
     compare,
+    contest,
     evidence,
     families,
     plots,
@@ -24,7 +25,7 @@ from api.web.parameters import known_parameters
 from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
 
-PAGES = (searches, start, search, plots, trial, compare, champions, evidence, workers, families, sign_in)
+PAGES = (searches, start, search, plots, trial, compare, champions, contest, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
 AS_PAGES: Mapping[str, Any] = {
     "dependencies": [Depends(known_parameters)],

@@ -63,6 +63,7 @@ def _leaderboard(session: Session, service: Service, search: SearchView, address
         "search": search,
         "listing": listing_of(session, here, tunables, search=search),
         "rows_path": f"/searches/{search.id}/leaderboard",
+        "files": {form: f"/api/v1/searches/{search.id}/trials.{form}" for form in ("csv", "json")},
         "counts": search.counts,
         "ended": search.finished,
         "live": search.state not in TERMINAL,

@@ -43,8 +43,8 @@ function exported(given) {
   wanted.delete("page");
   wanted.set("sort", given.get("sort") ?? USUAL);
   if (!given.has("outcome")) for (const kind of ["estimated", "measured"]) wanted.append("outcome", kind);
-  if (given.get("outcome") === "all") wanted.delete("outcome");
   for (const link of document.querySelectorAll(".exports a")) {
+    if (given.get("outcome") === "all" && link.pathname.startsWith("/api/")) wanted.delete("outcome"); // what REST takes for all
     link.search = wanted.toString();
   }
 }

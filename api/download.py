@@ -1,0 +1,46 @@
+"""Every trial of a selection as a file, streamed while it is read."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from fastapi.responses import StreamingResponse
+
+from api.export import as_csv, as_json, as_ndjson
+from api.views import trial_views
+from db.leaderboard import Leaderboard, Place
+from db.selection import Selection
+from db.session import Database
+from evo.space import Tunable
+from evo.view import TrialView
+
+BATCH = 500
+"""Trials read at once: each batch is a transaction of its own, so that none stays open for minutes."""
+
+Writer = Callable[[Sequence[Tunable], Iterator[TrialView]], Iterator[str]]
+FORMATS: Mapping[str, tuple[Writer, str]] = {
+    "csv": (as_csv, "text/csv; charset=utf-8"),
+    "json": (as_json, "application/json"),
+    "ndjson": (as_ndjson, "application/x-ndjson"),
+}
+"""What writes a form, and its media type."""
+
+
+def download(
+    database: Database, tunables: Sequence[Tunable], selection: Selection, *, form: str, name: str
+) -> StreamingResponse:
+    """A table, one document, or a line for each trial, as a file of this name."""
+    writer, media_type = FORMATS[form]
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"', "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(writer(tunables, _every(database, selection)), media_type=media_type, headers=headers)
+
+
+def _every(database: Database, selection: Selection) -> Iterator[TrialView]:
+    place: Place | None = None
+    while True:
+        with database.read() as session:
+            board = Leaderboard(session)
+            rows = board.after(selection, place, limit=BATCH)
+            views = trial_views(session, rows)
+            place = board.place(selection, rows[-1]) if rows else None
+        yield from views
+        if len(views) < BATCH:
+            return
