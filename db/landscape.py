@@ -1,7 +1,7 @@
 """What plots of a search need, in as few rows as a drawing has room for, whatever the length of the search."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from db.models import AttemptRow, JobRow, TrialRow
 from evo.job import Stages
 from evo.trial import Config
+
+STAGES = tuple(entry.name for entry in fields(Stages))
 
 MOST_RECORDS = 300
 """Improvements of a search that are told; there are about as many as the logarithm of its trials."""
@@ -46,6 +48,16 @@ class Relative:
     config: Config
     origin: str
     parents: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """An ended trial; `time_us` is None where it has none."""
+
+    number: int
+    config: Config
+    kind: str
+    time_us: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +112,21 @@ class Landscape:
     def fastest(self, most: int) -> list[Point]:
         """The fastest trials, fastest first."""
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
+
+    def ended(self, most: int) -> list[End]:
+        """Ended trials by number: all, or of a longer search the fastest and an even choice of the others."""
+        columns = (TrialRow.number, TrialRow.proposal, TrialRow.outcome_kind, TrialRow.time_us)
+        query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.outcome_kind.is_not(None))
+        queries = [query]
+        if self.extent() > most:
+            fastest = query.where(TrialRow.time_us.is_not(None)).order_by(TrialRow.time_us, TrialRow.number)
+            queries = [fastest.limit(most // 2), query.where(self._even(most - most // 2))]
+        found = {
+            number: End(number=number, config=proposal.config, kind=kind or "", time_us=time_us)
+            for each in queries
+            for number, proposal, kind, time_us in self.session.execute(each)
+        }
+        return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
         """Trials by how they ended, in parts of the search by the order asked.
@@ -156,6 +183,15 @@ class Landscape:
             for row in self.session.execute(query)
         ]
         return sorted(found, key=lambda work: work.ended_at)
+
+    def spent(self) -> list[tuple[str, int, Stages]]:
+        """(kind of job, how many, their stages together) of all attempts that handed in a result."""
+        stages = type_coerce(AttemptRow.result, JSON)["stages"]
+        sums = [func.sum(func.coalesce(stages[name].as_float(), 0.0)).label(name) for name in STAGES]
+        query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)
+        query = query.where(JobRow.search_id == self.search_id, AttemptRow.state == "done").group_by(JobRow.kind)
+        rows = self.session.execute(query.order_by(func.count().desc(), JobRow.kind))
+        return [(kind, count, Stages(**dict(zip(STAGES, found, strict=True)))) for kind, count, *found in rows]
 
     def _read(self) -> Select[Any]:
         resources = type_coerce(TrialRow.outcome, JSON)["resources"].label("resources")

@@ -21,6 +21,7 @@ from evo.cli import (
     ladder,
     mission,
     record,
+    reports,
     searches,
     services,
     tokens,
@@ -68,6 +69,7 @@ def _program(
 
 for group in (
     searches,
+    reports,
     mission,
     control,
     keeping,

@@ -11,6 +11,7 @@ from db.champions import Champions
 from db.genealogy import Genealogy
 from db.landscape import Landscape
 from evo.errors import Conflict
+from evo.job import Stages
 from evo.outcome import CompileFailed, Measured
 from tests.integration.stage import Stage, timing, toy_time_us
 
@@ -71,3 +72,20 @@ def test_a_trial_knows_its_place_and_a_champion_its_history(stage: Stage, tmp_pa
         assert [each.id for each in champions.history(champion, 5)] == [champion.id]
         with pytest.raises(Conflict, match="champion 1 has no stored source"):
             bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
+
+
+def test_what_ended_and_what_it_took(stage: Stage) -> None:
+    """All of a short search; of a longer one the fastest and an even choice. Stages are added up by kind of job."""
+    search = stage.submit(budget={"trials": 14})
+    list(stage.play())
+    with stage.database.read() as session:
+        landscape = Landscape(session, search)
+        ended, few, spent = landscape.ended(100), landscape.ended(6), landscape.spent()
+    assert [each.number for each in ended] == list(range(14))
+    assert {each.kind for each in ended} == {"measured"}
+    assert len(few) < 14
+    assert min(each.time_us or 0.0 for each in few) == min(each.time_us or 0.0 for each in ended)
+    kinds = {kind: (count, stages) for kind, count, stages in spent}
+    assert kinds["evaluate"][0] == 14
+    assert round(kinds["evaluate"][1].compile_s, 6) == 0.014
+    assert kinds["baseline"] == (1, Stages(overhead_s=0.0))

@@ -1,0 +1,63 @@
+"""The report of a search as a page: its document, with drawings where that has pictures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from api.report import Reading
+from api.web.samples import WHOLE, Drawing, drawing
+from evo.report import Document
+
+FAR_SLOWER = 3.0
+"""A series that takes this many times as long as the first has a drawing of its own: it would flatten this one."""
+
+BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A tunable's importance."""
+
+    name: str
+    y: float
+    width: float
+    share: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSheet:
+    """What the template arranges; `samples` and `slower` are drawings of the same rounds on two scales."""
+
+    document: Document
+    samples: Drawing | None
+    slower: Drawing | None
+    bars: tuple[Bar, ...]
+    width: float = WHOLE
+    names: float = NAMES
+    bar_height: float = BAR_HEIGHT
+
+    @property
+    def bars_height(self) -> float:
+        return BAR_HEIGHT * len(self.bars)
+
+
+def report_sheet(document: Document, reading: Reading) -> ReportSheet:
+    """The page's content."""
+    series = reading.material.samples
+    first_us = next((timing.median_us for timing in series.values()), 0.0)
+    drawn = {name: timing for name, timing in series.items() if timing.median_us <= FAR_SLOWER * first_us}
+    rest = {name: timing for name, timing in series.items() if name not in drawn}
+    return ReportSheet(
+        document=document,
+        samples=drawing(drawn, WHOLE),
+        slower=drawing(rest, WHOLE, first=len(drawn)),
+        bars=_bars(reading.material.importances),
+    )
+
+
+def _bars(importances: Mapping[str, float]) -> tuple[Bar, ...]:
+    longest = max(importances.values(), default=0.0) or 1.0
+    room = WHOLE - NAMES - SHARES
+    return tuple(
+        Bar(name=name, y=place * BAR_HEIGHT, width=round(room * share / longest, 1), share=f"{share:.0%}")
+        for place, (name, share) in enumerate(importances.items())
+    )

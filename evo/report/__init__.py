@@ -1,0 +1,25 @@
+"""The report of a search: what it found, what bought nothing, what it cost, and what follows from that."""
+
+from evo.report.assembly import search_report
+from evo.report.document import Code, Document, Listed, Picture, Section, Text
+from evo.report.markdown import to_markdown
+from evo.report.material import Example, Found, Material, Spent
+from evo.report.terms import Goal, Terms, parse_goals
+
+__all__ = [
+    "Code",
+    "Document",
+    "Example",
+    "Found",
+    "Goal",
+    "Listed",
+    "Material",
+    "Picture",
+    "Section",
+    "Spent",
+    "Terms",
+    "Text",
+    "parse_goals",
+    "search_report",
+    "to_markdown",
+]

@@ -1,0 +1,32 @@
+"""The sections of a search's report, in the order in which a reader asks."""
+
+from collections.abc import Iterable
+
+from evo.report.document import Block, Document, Section
+from evo.report.effort import effort_blocks
+from evo.report.findings import importance_blocks, negative_blocks, outcome_blocks
+from evo.report.goals import goal_blocks
+from evo.report.material import Material
+from evo.report.subject import command_blocks, environment_blocks, subject_blocks
+from evo.report.terms import Terms
+from evo.report.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
+
+
+def search_report(material: Material, terms: Terms) -> Document:
+    """The whole report: everything from `material`, held against `terms`."""
+    sections: dict[str, Iterable[Block]] = {
+        "What was searched": subject_blocks(material),
+        "Targets and decision": goal_blocks(material, terms),
+        "Best so far": progress_blocks(material),
+        "Samples": sample_blocks(material),
+        "Verdicts": verdict_blocks(material),
+        "Share of the limit": limit_blocks(material),
+        "What decides the time": importance_blocks(material),
+        "Valid negatives": negative_blocks(material),
+        "Outcomes": outcome_blocks(material),
+        "Time and cost": effort_blocks(material, terms),
+        "Environment": environment_blocks(material),
+        "Again": command_blocks(material),
+    }
+    title = f"{material.search.family}: search {material.search.id}"
+    return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))

@@ -1,0 +1,97 @@
+"""What a search took and what that cost, and when the kernel has paid for it."""
+
+from collections.abc import Iterable, Iterator
+
+from evo.job import Stages
+from evo.report.document import Block, Listed, Text
+from evo.report.material import Material
+from evo.report.terms import Terms
+from evo.wording import count_text, duration_text, percent_text, significant, time_text
+
+STAGES = {
+    "render_s": "rendering",
+    "compile_s": "compiling",
+    "verify_s": "verifying",
+    "measure_s": "measuring",
+    "wait_s": "waiting",
+}
+"""Of `Stages`, those that add up to the work on a job; waiting is for the device or for others of a batch."""
+
+ON_DEVICE = ("verify_s", "measure_s")
+DAY_S = 86_400.0
+
+
+def cost_of(material: Material, terms: Terms) -> float | None:
+    """Of the whole search, in the money of the rate; None without a rate."""
+    if terms.cost_per_hour is None:
+        return material.search.cost
+    return terms.cost_per_hour * material.search.elapsed_s / 3600.0
+
+
+def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
+    """Time by stage and kind of job, and money where a rate is known."""
+    search, cost = material.search, cost_of(material, terms)
+    paid = "" if cost is None else f", which cost {significant(cost)}"
+    done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
+    device_s = sum(_seconds(spent.stages, ON_DEVICE) for spent in material.spent)
+    on_device = f" {significant(device_s)} s of that on the device." if device_s else ""
+    yield Text(f"{done}{on_device}{_overhead(material)}")
+    if material.spent:
+        yield _by_stage(material, cost)
+        yield Text(
+            "Seconds of all workers together, of jobs that came to an end. Money is shared out in proportion to them."
+            if cost is not None
+            else "Seconds of all workers together, of jobs that came to an end."
+        )
+    yield from _worth(material, terms, cost)
+
+
+def _by_stage(material: Material, cost: float | None) -> Listed:
+    whole = sum(_seconds(spent.stages, STAGES) for spent in material.spent) or 1.0
+    kinds = [f"{spent.job} ({spent.count:,})" for spent in material.spent]
+    rows = []
+    for stage, name in STAGES.items():
+        each = [_seconds(spent.stages, [stage]) for spent in material.spent]
+        money = () if cost is None else (significant(cost * sum(each) / whole),)
+        rows.append((name, *map(_figure, each), percent_text(sum(each) / whole), *money))
+    return Listed(("stage, s", *kinds, "share", *(() if cost is None else ("cost",))), tuple(rows), figures=1)
+
+
+def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
+    """What each call saves beside the fastest baseline, and what a saved second cost."""
+    search, calls = material.search, terms.calls_per_second
+    reached_us, baseline = material.reached_us, search.fastest_baseline
+    if reached_us is None or baseline is None or search.estimated:
+        return
+    saved_us = search.baselines[baseline].median_us - reached_us
+    if saved_us <= 0:
+        yield Text(f"Nothing is saved: {baseline} is as fast.")
+        return
+    words = f"Each call saves {time_text(saved_us)} beside {baseline}."
+    if calls is not None:
+        daily_s = saved_us * 1e-6 * calls * DAY_S
+        words += f" At {significant(calls)} calls a second that is {duration_text(daily_s)} of the device a day."
+        if cost is not None:
+            words += f" The search cost {significant(cost / daily_s)} for each second saved in the first day"
+            words += f"; after {_regained(material, saved_us * 1e-6 * calls)} it has saved as long as it ran."
+    elif cost is not None:
+        words += f" It has saved as long as it ran after {search.elapsed_s / (saved_us * 1e-6):,.0f} calls."
+    yield Text(words)
+
+
+def _regained(material: Material, saved_s_per_s: float) -> str:
+    """How long the kernel must be in use until the device time it saved is that of the search."""
+    return duration_text(material.search.elapsed_s / saved_s_per_s)
+
+
+def _overhead(material: Material) -> str:
+    overhead_ms = material.search.overhead_ms
+    return "" if overhead_ms is None else f" Search overhead: {significant(overhead_ms)} ms a trial in the median."
+
+
+def _seconds(stages: Stages, names: Iterable[str]) -> float:
+    return sum(float(getattr(stages, name) or 0.0) for name in names)
+
+
+def _figure(seconds: float) -> str:
+    return f"{seconds:,.2f}"

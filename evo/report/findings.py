@@ -1,0 +1,92 @@
+"""What a search found about its space: what decides the time, what bought nothing, and what could not be measured."""
+
+from collections.abc import Iterator
+
+from evo.report.document import Block, Listed, Picture, Text
+from evo.report.material import Material
+from evo.report.negatives import FEW, Comparison, comparisons, never_measured
+from evo.wording import count_text, factor_text, outcome_text, percent_text, spaced_text, value_text
+
+MOST_ROWS = 60
+
+
+def importance_blocks(material: Material) -> Iterator[Block]:
+    """How much of what sets the fastest tenth apart lies in each tunable."""
+    if not material.importances:
+        yield Text("Too few measured trials with different settings for importances.")
+        return
+    top = ", ".join(f"{name} {share:.0%}" for name, share in list(material.importances.items())[:3])
+    yield Picture("importances", f"Most important: {top}.")
+    rows = tuple((name, f"{share:.1%}") for name, share in material.importances.items())
+    yield Listed(("tunable", "importance"), rows, figures=1)
+    yield Text(
+        "PED-ANOVA over the measured trials: what sets the fastest tenth apart from all. It shows association in what "
+        "was tried, not cause."
+    )
+
+
+def negative_blocks(material: Material) -> Iterator[Block]:
+    """Values that were tried and bought nothing or hurt, each with the figure."""
+    winner, policy = material.winner, material.search.policy
+    if winner is None:
+        yield Text("Nothing was measured, so nothing is known to have bought nothing.")
+        return
+    compared = comparisons(material.found, winner, policy.confidence)
+    negatives = [each for each in compared if each.negative(policy.minimum_gain)]
+    never = never_measured(material.found)
+    if negatives:
+        rows = tuple(_row(each) for each in negatives[:MOST_ROWS])
+        head = ("tunable", "value", "in place of", "pairs", "time", "interval", "beside the winner", "")
+        yield Listed(head, rows, figures=3)
+        yield Text(
+            "A pair is two measured trials that differ in this tunable alone; 1.100× took a tenth longer than with the "
+            f"winner's value. The interval is the {policy.confidence:.0%} interval of the median over pairs, of fewer "
+            f"than {FEW} pairs their range. A value is listed if it can have saved less than "
+            f"{policy.minimum_gain:.0%}, the least gain worth a promotion. These times are of quick samples, each "
+            "trial in its own session."
+        )
+    if len(negatives) > MOST_ROWS:
+        yield Text(f"{len(negatives) - MOST_ROWS} more, which hurt less, are left out.")
+    if never:
+        rows = tuple((each.tunable, value_text(each.value), _kinds(each.kinds)) for each in never)
+        yield Listed(("tunable", "value", "no trial with it was measured"), rows)
+    if not negatives and not never:
+        yield Text(f"None: no value met the winner's in a pair and lost ({count_text(len(compared), 'value')} met it).")
+
+
+def outcome_blocks(material: Material) -> Iterator[Block]:
+    """Trials by how they ended, each kind with an example."""
+    search, rows = material.search, []
+    for kind, count in search.counts.items():
+        example = material.examples.get(kind)
+        shown = ("", "", "") if example is None else (str(example.number), spaced_text(example.config), example.why)
+        share = percent_text(count / search.finished) if search.finished else "–"
+        rows.append((outcome_text(kind), f"{count:,}", share, *shown))
+    if rows:
+        yield Listed(("outcome", "trials", "share", "e.g. trial", "config", "what it came to"), tuple(rows))
+    else:
+        yield Text("No trial has ended.")
+
+
+def _row(each: Comparison) -> tuple[str, ...]:
+    ratio = each.ratio
+    return (
+        each.tunable,
+        value_text(each.value),
+        value_text(each.instead_of),
+        str(each.pairs),
+        _ratio(ratio.estimate),
+        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.pairs > 1 else "one pair only",
+        "" if each.beside_winner is None else _ratio(each.beside_winner),
+        "hurts" if each.hurts else "bought nothing",
+    )
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.3f}×" if ratio < 10 else factor_text(ratio)
+
+
+def _kinds(kinds: dict[str, int]) -> str:
+    return ", ".join(
+        f"{count} {outcome_text(kind)}" for kind, count in sorted(kinds.items(), key=lambda each: -each[1])
+    )

@@ -1,0 +1,24 @@
+"""A report as Markdown."""
+
+from evo.export.report import table
+from evo.report.document import Block, Code, Document, Listed, Picture, Text
+
+
+def to_markdown(document: Document) -> str:
+    """The whole text; pictures as the words that say the same."""
+    parts = [f"# {document.title}"]
+    for section in document.sections:
+        parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(words=words, strong=strong):
+            return f"**{words}**" if strong else words
+        case Listed(head=head, rows=rows):
+            return table(head, rows)
+        case Code(text=text):
+            return f"```\n{text}\n```"
+        case Picture(words=words):
+            return words

@@ -1,0 +1,95 @@
+"""What a report is made from: all of it out of the database, so that it can be made again when no worker is left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evo.family import Work
+from evo.job import Stages
+from evo.timing import Timing
+from evo.trial import Config
+from evo.view import ChampionView, SearchView, TrialView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How one config fared; `time_us` is None where it was not measured."""
+
+    number: int
+    config: Config
+    kind: str
+    time_us: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One trial of an outcome, and why it ended so."""
+
+    number: int
+    config: Config
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What all jobs of one kind took together."""
+
+    job: str
+    count: int
+    stages: Stages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything that a report of one search shows.
+
+    Attributes:
+        best: its fastest trial with its outcome; None where nothing was measured.
+        found: ended trials: all of them, or of a long search a part that says the same.
+        examples: a trial of each outcome.
+        importances: by tunable, the largest first, together 1; empty where too little was measured.
+        spent: by kind of job.
+        work: what the problem needs at least; None where the family does not say.
+        family: as the command line names it.
+        progress: the chart of the best time so far in words.
+    """
+
+    search: SearchView
+    best: TrialView | None
+    found: Sequence[Found] = ()
+    examples: Mapping[str, Example] = field(default_factory=dict)
+    importances: Mapping[str, float] = field(default_factory=dict)
+    spent: Sequence[Spent] = ()
+    work: Work | None = None
+    family: str = ""
+    progress: str = ""
+
+    @property
+    def champion(self) -> ChampionView | None:
+        """The champion, where this search found it."""
+        champion = self.search.champion
+        return champion if champion is not None and champion.search_id == self.search.id else None
+
+    @property
+    def winner(self) -> Config | None:
+        """The config that the others are held against: the champion's, or that of the fastest trial."""
+        if self.champion is not None:
+            return self.champion.config
+        return None if self.search.best is None else self.search.best.config
+
+    @property
+    def reached_us(self) -> float | None:
+        """The confirmed time where there is one, else the fastest trial's."""
+        if self.champion is not None:
+            return self.champion.time_us
+        return None if self.search.best is None else self.search.best.time_us
+
+    @property
+    def samples(self) -> dict[str, Timing]:
+        """Series to draw and tell: of the confirmation, interleaved, or of the fastest trial and the baselines."""
+        report = None if self.champion is None else self.champion.report
+        if report is not None and report.challenger is not None:
+            named = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
+        else:
+            timing = getattr(None if self.best is None else self.best.outcome, "timing", None)
+            named = {"fastest trial": timing, **self.search.baselines}
+        return {name: timing for name, timing in named.items() if timing is not None}

@@ -1,0 +1,89 @@
+"""How fast it became: the samples, the verdict, and how much of what the device can do that is."""
+
+from collections.abc import Iterator
+
+from evo.objective import Objective
+from evo.outcome import Measured
+from evo.report.document import Block, Listed, Picture, Text
+from evo.report.material import Material
+from evo.roofline import device_roofline
+from evo.statistics import order_interval
+from evo.wording import bound_text, factor_text, percent_text, time_text
+
+CACHES = ("hot", "cold")
+
+
+def progress_blocks(material: Material) -> Iterator[Block]:
+    """The best time so far, along the search."""
+    if material.progress:
+        yield Picture("progress", material.progress)
+    else:
+        yield Text("Nothing was measured.")
+
+
+def sample_blocks(material: Material) -> Iterator[Block]:
+    """Champion, incumbent and baselines: how their samples are spread."""
+    series, confidence = material.samples, material.search.policy.confidence
+    if not series:
+        yield Text("There are no samples.")
+        return
+    first = next(iter(series.values())).median_us
+    rows = []
+    for name, timing in series.items():
+        interval = order_interval(timing.samples_us, confidence)
+        span = f"{time_text(interval.low)} to {time_text(interval.high)}"
+        beside = factor_text(timing.median_us / first)
+        count = f"{len(timing.samples_us):,}"
+        rows.append((name, time_text(timing.median_us), span, time_text(timing.iqr_us), count, beside))
+    words = ", ".join(f"{name} {time_text(timing.median_us)}" for name, timing in series.items())
+    yield Picture("samples", f"Medians: {words}.")
+    head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "beside the first")
+    yield Listed(head, tuple(rows), figures=1)
+    confirmed = material.champion is not None and material.champion.report is not None
+    yield Text(
+        "Interleaved in fresh processes, with fresh inputs."
+        if confirmed
+        else "Quick samples, each in a session of its own: no confirmation stands behind them."
+    )
+
+
+def verdict_blocks(material: Material) -> Iterator[Block]:
+    """Each challenge, and of the one that decided every rule."""
+    challenges = material.search.challenges
+    if not challenges:
+        yield Text("No trial challenged.")
+        return
+    rows = tuple((str(each.trial), each.verdict.summary) for each in challenges)
+    yield Listed(("trial", "verdict"), rows)
+    decisive = next((each for each in reversed(challenges) if each.verdict.promote), challenges[-1])
+    ruled = tuple((rule.name, _met(rule.passed, rule.required), rule.text) for rule in decisive.verdict.rules)
+    yield Text(f"The rules on trial {decisive.trial}:")
+    yield Listed(("rule", "met", ""), ruled)
+
+
+def limit_blocks(material: Material) -> Iterator[Block]:
+    """What share of the device's limit the fastest trial reaches, hot and cold."""
+    rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
+    if rows:
+        yield Listed(("", "fastest trial", "limit", "bound by", "reached"), tuple(rows), figures=1)
+    else:
+        yield Text("The limits of this device for this problem are not known.")
+
+
+def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
+    search = material.search
+    objective = Objective(**{**vars(search.objective), "cache": cache})
+    limit = device_roofline(search.device, material.work, objective)
+    if limit is None or not limit.floor_us:
+        return None
+    outcome = None if material.best is None else material.best.outcome
+    timing = None
+    if isinstance(outcome, Measured):
+        timing = outcome.timing if cache == search.objective.cache else outcome.other
+    reached = "not measured" if timing is None else percent_text(limit.share(timing.median_us))
+    time = "–" if timing is None else time_text(timing.median_us)
+    return cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached
+
+
+def _met(passed: bool, required: bool) -> str:
+    return "yes" if passed else "no" if required else "no (reported only)"

@@ -1,0 +1,128 @@
+"""The report of a search, from nothing but the database: what it claims, and that it can be made at any time."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evo.job import Evaluate
+from evo.outcome import CompileFailed, Measured, WrongAnswer
+from tests.integration.commands import CommandLine
+from tests.integration.serving import served
+from tests.integration.stage import Stage, timing, toy_time_us
+from tests.integration.test_api_pages import HOSTILE, Outline
+
+TARGETS = "conservative=15us,stretch=10.5us,dream=0.1ns,factor=3x"
+TERMS = {"cost_per_hour": 3.6, "calls_per_second": 1000, "targets": TARGETS}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of one search over the whole space: all of BLOCK=16 is wrong, one config does not compile."""
+    database = tmp_path_factory.mktemp("report") / "evo.db"
+    stage = Stage(database)
+    stage.submit(budget={"trials": 14}, notes=HOSTILE)
+    while claimed := stage.claim():
+        stage.wait(1.0)
+        lease = claimed[0]
+        config = lease.job.config if isinstance(lease.job, Evaluate) else {}
+        if config.get("BLOCK") == 16:
+            stage.hand_in(lease, WrongAnswer(reason=f"nominal: {HOSTILE}"))
+        elif config == {"BLOCK": 1, "UNROLL": 4}:
+            stage.hand_in(lease, CompileFailed(log="kernel.c:1: error: no\n"))
+        elif isinstance(lease.job, Evaluate):
+            stage.hand_in(lease, Measured(timing=timing(toy_time_us(config)), other=timing(50.0)))
+        else:
+            stage.hand_in(lease)
+    stage.database.close()
+    return database
+
+
+@pytest.fixture(scope="module")
+def rest(place: Path) -> Iterator[httpx.Client]:
+    with served(place) as url, httpx.Client(base_url=f"{url}/api/v1/searches/1", timeout=30) as client:
+        yield client
+
+
+def section(text: str, title: str) -> str:
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_report_says_what_was_found_and_what_follows(rest: httpx.Client) -> None:
+    response = rest.get("/report.md", params=TERMS)
+    assert response.status_code == 200, response.text
+    text = response.text
+    assert 'filename="search-1.md"' in response.headers["content-disposition"]
+    goals = section(text, "Targets and decision")
+    assert "| conservative | 15 µs | 15 µs | reached |" in goals
+    assert "| stretch | 10.5 µs | 10.5 µs | reached |" in goals
+    assert "| dream | 0.1 ns | 0.1 ns | impossible here" in goals
+    assert "| factor | 3× the fastest baseline | 6.667 µs | missed: 1.5× of it |" in goals
+    assert "Decision: keep champion 1; it saves 10 µs a call beside library. Try next for factor: 1.5×" in goals
+    cost = section(text, "Time and cost")
+    assert "which cost 0.0" in cost
+    assert "At 1,000 calls a second that is 14 min 24 s of the device a day." in cost
+    assert "| compiling |" in cost
+    assert "kernel-evo search toy --problem N=64 --device cpu --strategy random --seed 0 --trials 14" in text
+    assert '"quick_samples": 5' in section(text, "Again")
+
+
+def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
+    """UNROLL=1 costs 3 µs wherever BLOCK is; BLOCK=16 never computed the right thing."""
+    negatives = section(rest.get("/report.md").text, "Valid negatives")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in negatives.splitlines() if "|" in line]
+    named = {(row[0], row[1]): row for row in rows}
+    unroll = named["UNROLL", "1"]
+    assert unroll[2:4] == ["2", "4"]
+    expected = sorted((13 + off) / (10 + off) for off in (0, 4, 6, 7))
+    assert unroll[4] == f"{(expected[1] + expected[2]) / 2:.3f}×"
+    assert unroll[5] == f"{expected[0]:.3f}× to {expected[-1]:.3f}×"
+    assert unroll[6:] == ["1.300×", "hurts"]
+    assert named["BLOCK", "4"][6] == "1.400×"
+    assert named["BLOCK", "16"][2] == "2 wrong answer"
+    assert ("UNROLL", "2") not in named
+
+
+def test_the_page_stands_alone_and_runs_nothing(rest: httpx.Client) -> None:
+    html = rest.get("/report.html", params=TERMS).text
+    outline = Outline(html)
+    assert HOSTILE not in html
+    assert not re.search(r"<(script|link|img)\b|url\(|@import| on\w+=", html)
+    pictures = outline.every("svg")
+    assert len(pictures) >= 3
+    assert all(svg.get("aria-hidden") or svg.get("aria-label") for svg in pictures)
+    for title in ("Valid negatives", "Share of the limit", "Outcomes", "Environment"):
+        assert f"<h2>{title}</h2>" in html
+
+
+@pytest.mark.parametrize(
+    ("terms", "field"),
+    [
+        ({"targets": "dream=fast"}, "targets.dream"),
+        ({"targets": "dream=0us"}, "targets.dream"),
+        ({"cost_per_hour": "0"}, "cost_per_hour"),
+        ({"calls_per_second": "inf"}, "calls_per_second"),
+    ],
+)
+def test_terms_that_mean_nothing_are_refused_by_name(rest: httpx.Client, terms: dict[str, str], field: str) -> None:
+    refused = rest.get("/report.md", params=terms)
+    assert refused.status_code == 422
+    assert refused.json()["field"] == field
+
+
+def test_the_command_writes_both_files_when_every_worker_is_gone(
+    place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Only the database and its artefact store come along."""
+    line = CommandLine.fresh(tmp_path_factory)
+    kept = line.home / "kept"
+    kept.mkdir()
+    shutil.copy(place, kept / "evo.db")
+    ended = line.run("report", "1", "--db", str(kept / "evo.db"), "--to", "out", "--targets", "stretch=10.5us")
+    assert ended.code == 0, ended.err
+    assert "| stretch | 10.5 µs | 10.5 µs | reached |" in (line.home / "out" / "report.md").read_text()
+    assert "<svg" in (line.home / "out" / "report.html").read_text()
+    assert line.run("report", "1", "--db", str(kept / "evo.db"), "--targets", "stretch=soon").code != 0

@@ -1,0 +1,77 @@
+"""What a report of a search decides and claims, from views alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
+from evo.report.negatives import comparisons, never_measured
+from evo.timing import Timing
+from tests.unit.views import CHAMPION, finished
+
+GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
+
+
+def written(material: Material, terms: Terms | None = None) -> str:
+    return " ".join(to_markdown(search_report(material, terms or Terms())).split())
+
+
+def test_goals_are_times_or_speed_ups() -> None:
+    assert (
+        Goal(name="conservative", time_us=900.0),
+        Goal(name="stretch", time_us=850.0),
+        Goal(name="dream", factor=2.0),
+    ) == GOALS
+    for wrong in ("dream=5", "dream=-1us", "dream=1e9us", "dream=nanus", "dream=" + "9" * 30 + "us"):
+        with pytest.raises(InvalidInput, match="dream"):
+            parse_goals(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"champion": replace(CHAMPION, search_id=3)}, "Decision: keep champion 5; it saves"),
+        ({"champion": replace(CHAMPION, search_id=2)}, "no trial was promoted. Champion 5 of before stays."),
+        ({"baselines": {"numpy": Timing(samples_us=(300.0,) * 5)}}, "Decision: fall back to numpy, which is faster"),
+        ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
+    ],
+)
+def test_the_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
+    given = {"champion": None, **changes}
+    assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
+
+
+def test_importances_are_told_with_what_they_mean() -> None:
+    text = written(Material(search=finished(), best=None, importances={"BLOCK": 0.75, "FAST": 0.25}))
+    assert "Most important: BLOCK 75%, FAST 25%. | tunable | importance |" in text
+    assert "not cause" in text
+
+
+def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
+    """FAST=0 takes 1 % more in seven pairs; the trial that differs in both tunables meets nobody."""
+    times = {(block, fast): (100.0 + block) * (1.0 if fast else 1.01) for block in range(7) for fast in (0, 1)}
+    found = [
+        Found(number=place, config={"BLOCK": block, "FAST": fast}, kind="measured", time_us=time_us)
+        for place, ((block, fast), time_us) in enumerate(times.items())
+    ]
+    lonely = Found(number=99, config={"BLOCK": 50, "FAST": 2}, kind="measured", time_us=1.0)
+    made = {(each.tunable, each.value): each for each in comparisons([*found, lonely], {"BLOCK": 0, "FAST": 1}, 0.95)}
+    fast = made["FAST", 0]
+    assert (fast.pairs, fast.hurts, fast.negative(0.02)) == (7, True, True)
+    assert (fast.ratio.low, fast.ratio.estimate, fast.ratio.high) == pytest.approx((1.01, 1.01, 1.01))
+    assert fast.beside_winner == pytest.approx(1.01)
+    assert ("BLOCK", 50) not in made
+    assert ("FAST", 2) not in made
+    assert made["BLOCK", 6].pairs == 2
+
+
+def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_value() -> None:
+    config = {"FAST": False}
+    better = Found(number=0, config={"FAST": True}, kind="measured", time_us=90.0)
+    (made,) = comparisons([better, Found(number=1, config=config, kind="measured", time_us=100.0)], config, 0.95)
+    assert not made.negative(0.02)
+    lost = [Found(number=place, config=config, kind="abandoned", time_us=None) for place in range(5)]
+    wrong = [replace(each, kind="wrong_answer") for each in lost]
+    assert never_measured([*lost, *wrong]) == []
+    assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]
