@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from api.active import ActiveSearch, Clock
 from api.turn import Turn
@@ -14,6 +15,8 @@ from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Evaluate, Lease
 from evo.trial import Trial
+
+Proposed: TypeAlias = tuple[TrialRow, Evaluate]
 
 OTHER_UNIT_S = 10.0
 """How long a confirmation waits for another unit than the one that measured the challenger, where there is one."""
@@ -47,20 +50,24 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[AttemptRow
     return _granted(turn, slot, now, jobs)
 
 
-def proposed(turn: Turn, slot: Slot, clock: Clock, count: int) -> list[AttemptRow]:
-    """Leases on up to so many new trials, as far as budget and strategy have them; thinking is no part of a lease."""
+def proposed(turn: Turn, clock: Clock, count: int) -> list[Proposed]:
+    """Up to so many new trials, as far as budget and strategy have them."""
     active = turn.active
     prune_above_us = active.search.prune_above_us()
-    rows: list[TrialRow] = []
-    payloads: list[Evaluate] = []
-    while len(rows) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
+    proposals: list[Proposed] = []
+    while len(proposals) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
         if (trial := _ask(active)) is None:
             break
-        rows.append(_row(active, trial, clock()))
-        payloads.append(Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us))
-    now = clock()
+        job = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
+        proposals.append((_row(active, trial, clock()), job))
+    return proposals
+
+
+def begun(turn: Turn, slot: Slot, now: datetime, proposals: Sequence[Proposed]) -> list[AttemptRow]:
+    """Leases on new trials."""
+    rows, payloads = [row for row, _ in proposals], [job for _, job in proposals]
     turn.session.add_all(rows)
-    return _granted(turn, slot, now, Leases(turn.session).queue_trials(active.id, rows, payloads, now=now))
+    return _granted(turn, slot, now, Leases(turn.session).queue_trials(turn.active.id, rows, payloads, now=now))
 
 
 def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:

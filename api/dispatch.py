@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from api import claims, endgame
 from api.active import Clock
 from api.claims import Slot, StrategyFailed
-from api.roster import Busy, Roster
+from api.roster import Roster
 from api.schemas import LeaseReply
 from api.together import Together
 from api.turn import Turn
@@ -28,11 +28,10 @@ MAX_RACES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Want:
-    """Up to `count` jobs of one search for a slot; `patient`: also when another process is just busy with it."""
+    """Up to `count` jobs of one search for a slot."""
 
     slot: Slot
     count: int
-    patient: bool
 
 
 class Dispatch:
@@ -67,46 +66,29 @@ class Dispatch:
             if standing.drain or standing.quarantined:
                 return LeaseReply(leases=[], drain=standing.drain)
             unheard = [] if holding is None else Leases(session).unheard(worker_id, device_uuid, holding)
-            by_priority = Archive(session).at_work()
+            searches = Archive(session).at_work()
         slot = Slot(
             worker_id=worker_id, device=standing.device, lease_s=self._lease_s, connected_since=self._connected_since()
         )
         leases = [
             lease for attempt_id, search_id in unheard[:count] for lease in self._again(search_id, slot, attempt_id)
         ]
-        for equals in by_priority:
-            fitting = [each for each in equals if each not in unable and self._roster.fits(each, slot.device)]
-            leases += self._from(fitting, slot, count - len(leases))
-        return LeaseReply(leases=leases, drain=False)
-
-    def _from(self, searches: Sequence[int], slot: Slot, count: int) -> list[Lease]:
-        """Of searches of one priority the oldest first; those that others are busy with when there is nothing else."""
-        leases: list[Lease] = []
-        busy: list[int] = []
         for search_id in searches:
-            if len(leases) < count:
-                want = Want(slot=slot, count=count - len(leases), patient=len(searches) == 1)
-                given = self._together.ask(search_id, want)
-                busy += [search_id] if given is None else []
-                leases += given or []
-        for search_id in busy:
-            if not leases:
-                leases += self._together.ask(search_id, Want(slot=slot, count=count, patient=True)) or []
-        return leases
+            if len(leases) < count and search_id not in unable and self._roster.fits(search_id, slot.device):
+                leases += self._together.ask(search_id, Want(slot=slot, count=count - len(leases)))
+        return LeaseReply(leases=leases, drain=False)
 
     def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
         """A lease that was granted by an answer which never arrived: the same one."""
         with self._roster.turn(search_id) as turn:
             return [] if turn is None else claims.again(turn, slot, attempt_id, self._clock())
 
-    def _serve(self, search_id: int, wants: Sequence[Want]) -> Sequence[list[Lease] | None]:
-        """What each is given of a search; None where another process is busy with it."""
+    def _serve(self, search_id: int, wants: Sequence[Want]) -> list[list[Lease]]:
+        """What each is given of a search."""
         for _ in range(MAX_RACES):
             try:
-                with self._roster.turn(search_id, patient=any(want.patient for want in wants)) as turn:
+                with self._roster.turn(search_id) as turn:
                     return [[] for _ in wants] if turn is None else self._lease(turn, wants)
-            except Busy:
-                return [None] * len(wants)
             except StrategyFailed as error:
                 self._roster.fail(search_id, str(error))
             except IntegrityError:
@@ -117,12 +99,13 @@ class Dispatch:
         if turn.active.state not in {"running", "stopping"}:
             return [[] for _ in wants]
         endgame.follow(turn, self._clock())
-        granted = []
-        for want in wants:
-            attempts = claims.queued(turn, want.slot, self._clock(), want.count)
-            if turn.active.state == "running" and len(attempts) < want.count:
-                attempts += claims.proposed(turn, want.slot, self._clock, want.count - len(attempts))
-            granted.append(attempts)
+        granted = [claims.queued(turn, want.slot, self._clock(), want.count) for want in wants]
+        if turn.active.state == "running":
+            more = [want.count - len(attempts) for want, attempts in zip(wants, granted, strict=True)]
+            proposals = [claims.proposed(turn, self._clock, count) for count in more]
+            now = self._clock()  # thinking, for whomever, is no part of a lease
+            for want, attempts, trials in zip(wants, granted, proposals, strict=True):
+                attempts.extend(claims.begun(turn, want.slot, now, trials))
         endgame.follow(turn, self._clock())  # its budget may be used up now
         turn.store()
         return [claims.leases_on(turn, want.slot, each) for want, each in zip(wants, granted, strict=True)]

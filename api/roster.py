@@ -10,15 +10,13 @@ from api.active import ActiveSearch, Clock
 from api.catalogue import Catalogue
 from api.endgame import drop_open
 from api.turn import Turn
-from db.archive import Archive, Busy
+from db.archive import Archive
 from db.events import Events
 from db.leases import StaleLease
 from db.session import Database, StoreUnavailable
 from evo.device import Device
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.lifecycle import TERMINAL, transition
-
-__all__ = ["Busy", "Roster"]
 
 log = structlog.get_logger("conductor")
 
@@ -40,17 +38,11 @@ class Roster:
             return Archive(session).unfinished()
 
     @contextmanager
-    def turn(self, search_id: int, *, patient: bool = True) -> Iterator[Turn | None]:
+    def turn(self, search_id: int) -> Iterator[Turn | None]:
         """This thread's turn at an unfinished search; None when it has ended or does not exist.
 
         All that is done in it is stored together when it ends. An error within undoes it, and leaves what is in memory
         in doubt: that is dropped, and rebuilt when next needed.
-
-        Args:
-            patient: wait for another process that is busy with this search.
-
-        Raises:
-            Busy: one is, and the caller is not patient.
         """
         while True:
             active = self._loaded(search_id)
@@ -63,11 +55,11 @@ class Roster:
                 try:
                     with ExitStack() as stack:
                         turn = Turn(self._database, active, stack)
-                        standing = not self._database.shared or turn.lock(patient=patient)
+                        standing = not self._database.shared or turn.lock()
                         yield turn if standing else None
                         if standing:
                             turn.end()
-                except (InvalidInput, StaleLease, Busy):
+                except (InvalidInput, StaleLease):
                     raise  # refused before anything was changed
                 except BaseException:
                     self._drop(active)

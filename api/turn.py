@@ -38,13 +38,9 @@ class Turn:
             self._session = self._stack.enter_context(self._database.write())
         return self._session
 
-    def lock(self, *, patient: bool) -> bool:
-        """Keep other processes away and learn what they did; False if they ended the search.
-
-        Raises:
-            Busy: it is another process's turn, which only who is patient waits for.
-        """
-        standing = Archive(self.session).lock(self.active.id, patient=patient)
+    def lock(self) -> bool:
+        """Keep other processes away and learn what they did; False if they ended the search."""
+        standing = Archive(self.session).lock(self.active.id)
         if standing is None:
             return False
         if standing.revision != self.active.revision:

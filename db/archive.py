@@ -3,8 +3,6 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Select, func, or_, select, tuple_, update
@@ -12,7 +10,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
 from db.models import FamilyRow, SearchRow, TrialRow
-from evo.errors import Conflict, NotFound
+from evo.errors import NotFound
 from evo.job import BaselineReport
 from evo.lifecycle import TERMINAL, State
 from evo.outcome import Cancelled
@@ -26,10 +24,6 @@ UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
 
 NO_FAILURE = ("measured", "estimated", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
-
-
-class Busy(Conflict):
-    """Another process works on it at this moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,24 +114,17 @@ class Archive:
         query = select(SearchRow.id).where(SearchRow.state.in_(UNFINISHED))
         return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
 
-    def at_work(self) -> list[list[int]]:
-        """Searches that may have work by priority, the highest first; of equal ones the oldest first."""
-        query = select(SearchRow.priority, SearchRow.id).where(SearchRow.state.in_(("running", "stopping")))
-        rows = self.session.execute(query.order_by(SearchRow.priority.desc(), SearchRow.id))
-        return [[search_id for _, search_id in equals] for _, equals in groupby(rows, key=itemgetter(0))]
+    def at_work(self) -> list[int]:
+        """Searches that may have work, those of higher priority first, of equal ones the oldest."""
+        query = select(SearchRow.id).where(SearchRow.state.in_(("running", "stopping")))
+        return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
 
-    def lock(self, search_id: int, *, patient: bool = True) -> "Standing | None":
-        """Keep other processes from an unfinished search until the transaction ends; None if it ended already.
-
-        Raises:
-            Busy: another process holds it, which only who is patient waits for.
-        """
+    def lock(self, search_id: int) -> "Standing | None":
+        """Keep other processes from an unfinished search until the transaction ends; None if it ended already."""
         query = select(
             SearchRow.revision, SearchRow.state, SearchRow.started_at, SearchRow.active_s, SearchRow.active_since
         ).where(SearchRow.id == search_id)
-        row = self.session.execute(query.with_for_update(key_share=True, skip_locked=not patient)).first()
-        if row is None and not patient:
-            raise Busy(f"another process is busy with search {search_id}")
+        row = self.session.execute(query.with_for_update(key_share=True)).first()
         return None if row is None or row.state in TERMINAL else Standing(*row)
 
     def revise(self, search_id: int) -> int:

@@ -1,7 +1,6 @@
 """Leases: one outcome each, whoever dies when; restarts lose nothing and change nothing."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -9,17 +8,15 @@ from sqlalchemy.exc import IntegrityError
 
 from api import claims
 from api.schemas import SearchRequest
-from db.archive import Archive
 from db.leases import StaleLease
 from db.location import Location
-from db.session import Database, StoreUnavailable
+from db.session import StoreUnavailable
 from evo.errors import Conflict, NotFound
 from evo.job import Baseline, Confirm, Evaluate
 from evo.outcome import Abandoned, Measured
 from evo.requirements import GB
 from evo.trial import Config
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
-from tests.postgresql import Server
 
 
 def test_a_report_is_taken_once_and_repeated_with_the_same_answer(stage: Stage) -> None:
@@ -151,32 +148,6 @@ def test_a_released_lease_blames_no_one(stage: Stage) -> None:
     again = stage.one()
     assert again.job == lease.job
     stage.hand_in(again)
-
-
-def test_of_equal_searches_one_that_nobody_is_busy_with_is_served(postgresql: Server) -> None:
-    """Else all processes would queue for the oldest. Alone of its priority it is waited for."""
-    location = postgresql.lend()
-    stage, other = Stage(location), Database.open(location)
-    try:
-        first, second = stage.submit(), stage.submit(seed=1)
-        urgent = stage.submit(seed=2, priority=1)
-        for _ in range(3):
-            stage.hand_in(stage.one())
-        with other.write() as session:
-            Archive(session).lock(first)
-            stage.conductor.command(urgent, "pause")
-            assert {stage.one().terms.search_id for _ in range(3)} == {second}
-        stage.conductor.command(urgent, "resume")
-        with ThreadPoolExecutor(1) as pool:
-            with other.write() as session:
-                Archive(session).lock(urgent)
-                waiting = pool.submit(stage.one)
-                assert not wait([waiting], 0.2).done
-            assert waiting.result(10).terms.search_id == urgent
-    finally:
-        stage.database.close()
-        other.close()
-        postgresql.take_back(location)
 
 
 def test_several_slots_never_share_a_job(stage: Stage) -> None:
