@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
 
-.PHONY: help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-overhead help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -30,6 +30,9 @@ bench-gpu: .venv/.bench     ## the same for this machine's GPU
 
 bench-ladder: .venv/.bench  ## the steps of a hand's work on attention beside each other and PyTorch, on this machine's GPU
 	$(BIN)/python -m tests.bench.ladder $(ARGS)
+
+bench-overhead: .venv/.test    ## what a search costs beside the work, on a kernel that takes next to none
+	$(BIN)/python -m tests.bench.overhead $(ARGS)
 
 bench-web: .venv/.test      ## the pages of a search with 100,000 trials, and a watched page while 100 trials end every second
 	$(BIN)/python -m tests.bench.web $(ARGS)

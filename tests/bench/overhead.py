@@ -1,0 +1,91 @@
+"""What a search costs beside the work, seen from outside: ``make bench-overhead``.
+
+A kernel that is compiled already and takes next to no time to verify and measure, searched on a new database: what then
+passes between the first result and the last, less verifying and measuring, is the search's own. That figure needs no
+account of ours, so it also says whether the worker's account (`overhead_ms`) is true. The configs are drawn at random
+by one seed, so that each search after the first finds all of them compiled.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from db.models import AttemptRow, JobRow, TrialRow
+from db.session import Database
+from evo.job import EvaluateReport
+
+POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
+WARM_UP = 12
+"""Trials at the beginning that are left out: references, runner and modules are loaded then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """One search; `lost_ms` is what passed for each trial beside compiling, verifying and measuring."""
+
+    trials_per_s: float
+    lost_ms: float
+    told_median_ms: float
+    told_mean_ms: float
+    delivery_ms: float
+
+
+def search(folder: Path, number: int, trials: int) -> Course:
+    """Run a search as a user does, and look at its database."""
+    policy, database = folder / "policy.json", folder / f"{number}.db"
+    policy.write_text(json.dumps(POLICY))
+    budget = ["--trials", str(trials), "--minutes", "10", "--policy", str(policy), "--db", str(database), "--json"]
+    kernel = ["softmax", "--problem", "rows=64,cols=64", "--strategy", "random"]
+    command = [sys.executable, "-m", "evo", "search", *kernel, *budget]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return course(database)
+
+
+def course(database: Path) -> Course:
+    """What the rows of the last search's trials say."""
+    store = Database.open(database)
+    try:
+        with store.read() as session:
+            query = session.query(TrialRow, AttemptRow).join(JobRow, JobRow.trial_id == TrialRow.id)
+            query = query.join(AttemptRow, AttemptRow.job_id == JobRow.id).where(JobRow.kind == "evaluate")
+            rows = query.where(AttemptRow.state == "done").order_by(AttemptRow.ended_at).all()[WARM_UP:]
+    finally:
+        store.close()
+    reports = [attempt.result for _, attempt in rows[1:] if isinstance(attempt.result, EvaluateReport)]
+    worked_s = sum(each.stages.compile_s + each.stages.verify_s + each.stages.measure_s for each in reports)
+    passed_s = (rows[-1][1].ended_at - rows[0][1].ended_at).total_seconds()
+    told_ms = [trial.overhead_ms for trial, _ in rows if trial.overhead_ms is not None]
+    return Course(
+        trials_per_s=len(reports) / passed_s,
+        lost_ms=1e3 * (passed_s - worked_s) / len(reports),
+        told_median_ms=statistics.median(told_ms),
+        told_mean_ms=statistics.fmean(told_ms),
+        delivery_ms=statistics.median(trial.delivery_ms for trial, _ in rows if trial.delivery_ms is not None),
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Print a line for each search; the first fills the cache and is not counted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=150, help="of each search (default: %(default)s)")
+    parser.add_argument("--searches", type=int, default=3, help="that count (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
+        for number in range(options.searches + 1):
+            found = search(Path(name), number, options.trials)
+            if number > 0:
+                told = f"{found.told_mean_ms:.1f} ms (median {found.told_median_ms:.1f})"
+                print(
+                    f"{found.trials_per_s:.1f} trials/s, {found.lost_ms:.1f} ms a trial beside the work; "
+                    f"the worker tells {told}, delivery {found.delivery_ms:.1f} ms",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
