@@ -14,9 +14,11 @@ from evo.outcome import Crashed, Impossible, Measured, Outcome, OverResources, T
 from evo.policy import Policy
 from evo.promotion import Verdict, judge
 from templates.registry import find
+from tests.gpu.record import Recorder
 from workers.cuda_tools import find_tool
 from workers.families import Assignment, Families
 from workers.ladder import Ladder
+from workers.sanitizers.cuda import CudaSanitizer, read
 
 pytestmark = pytest.mark.gpu
 
@@ -129,6 +131,16 @@ def test_what_leaves_every_result_right_is_found_by_a_sanitizer_and_never_promot
     assert finding in " ".join(found[tool].findings), report.sanitizers
     assert not verdict.promote
     assert verdict.summary.startswith("Not promoted. Sanitizers found")
+
+
+def test_a_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_path: Path) -> None:
+    """1,024 bytes: what follows is no gap but, were it not for padding, the next buffer."""
+    if find_tool("compute-sanitizer") is None:
+        pytest.skip("compute-sanitizer is not installed here")
+    recorder = Recorder(gpu, tmp_path, tmp_path)
+    with recorder.subject(str(FAMILY), "N=256", {"FAULT": "out_of_bounds_read", "REPEAT": 1}) as subject:
+        _, log = CudaSanitizer.here().said("memcheck", subject, timeout_s=60)
+    assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 
 def test_a_clean_winner_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evo.job import Profiled, Sanitized
+from evo.profile import FIGURES
 from workers.compile import Launch
 from workers.cuda_tools import find_tool
 from workers.devices import Argument
@@ -16,49 +17,43 @@ from workers.protocol import KernelFile
 from workers.sanitizers import Subject, cuda
 from workers.sanitizers.cuda import TOOLS, CudaSanitizer
 
-CLEAN = """========= COMPUTE-SANITIZER
-kernel-evo: launched
-========= ERROR SUMMARY: 0 errors
-"""
-READ = """========= COMPUTE-SANITIZER
-========= Invalid __global__ read of size 4 bytes
-=========     at faulty+0x1a0
-=========     by thread (0,0,0) in block (0,0,0)
-=========     Access at 0x7f0000000400 is out of bounds
-=========     and is 1 bytes after the nearest allocation at 0x7f0000000000 of size 1024 bytes
-=========     Saved host backtrace up to driver entry point at kernel launch time
-=========         Host Frame: [0x2f7a3f] in libcuda.so.1
-=========
-========= Invalid __global__ read of size 4 bytes
-=========     at faulty+0x1a0
-=========     by thread (1,0,0) in block (0,0,0)
-=========
-========= Target application returned an error
-========= ERROR SUMMARY: 2 errors
-"""
-RACE = """========= COMPUTE-SANITIZER
-========= Error: Race reported between Read access at faulty+0x1f0
-=========     and Write access at faulty+0x220 [992 hazards]
-=========
-kernel-evo: launched
-========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
-"""
+RECORDED = Path(__file__).parent.parent / "data" / "tools"
+CLEAN = (RECORDED / "memcheck-none.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("recording", "findings"),
+    [
+        ("memcheck-none", ()),
+        ("racecheck-none", ()),
+        ("initcheck-none", ()),
+        ("synccheck-none", ()),
+        (
+            "memcheck-out_of_bounds_write",
+            (
+                "Invalid __global__ write of size 4 bytes at faulty+0x1e0",
+                'Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) due to "unspecified launch failure" on CUDA API call to '
+                "cuCtxSynchronize.",
+            ),
+        ),
+        ("memcheck-illegal", ("Invalid __global__ write of size 4 bytes at faulty+0x210",)),
+        ("racecheck-race", ("Error: Race reported between Read access at faulty+0x1c0",)),
+        (
+            "initcheck-uninitialised_workspace",
+            ("Uninitialized __global__ memory read of size 4 bytes at faulty+0x1c0",),
+        ),
+        ("synccheck-barrier", ("Barrier error detected. Divergent thread(s) in warp. at faulty+0x1f0",)),
+    ],
+)
+def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple[str, ...]) -> None:
+    tool = recording.split("-")[0]
+    log = (RECORDED / f"{recording}.log").read_text()
+    assert cuda.read(tool, log) == Sanitized(tool=tool, findings=findings)
 
 
 @pytest.mark.parametrize(
     ("tool", "log", "expected"),
     [
-        ("memcheck", CLEAN, Sanitized(tool="memcheck")),
-        (
-            "memcheck",
-            READ,
-            Sanitized(tool="memcheck", findings=("Invalid __global__ read of size 4 bytes at faulty+0x1a0",)),
-        ),
-        (
-            "racecheck",
-            RACE,
-            Sanitized(tool="racecheck", findings=("Error: Race reported between Read access at faulty+0x1f0",)),
-        ),
         (
             "memcheck",
             "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to the documentation.\n",
@@ -71,25 +66,62 @@ kernel-evo: launched
         ),
     ],
 )
-def test_a_sanitizers_log_is_read(tool: str, log: str, expected: Sanitized) -> None:
+def test_why_a_sanitizer_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
     assert cuda.read(tool, log) == expected
 
 
-PAGE = """==PROF== Connected to process 4242 (/usr/bin/python3)
-==PROF== Profiling "sdpa" - 0: 0%....50%....100% - 9 passes
-kernel-evo: launched
-==PROF== Disconnected from process 4242
-"ID","Process ID","Process Name","Host Name","Kernel Name","dram__bytes_read.sum","gpu__time_duration.sum",\
-"lts__t_sector_hit_rate.pct","sm__ops_path_tensor_src_fp8.sum"
-"","","","","","byte","ns","%",""
-"0","4242","python3","127.0.0.1","sdpa","1,048,576","12480","87.5","n/a"
-"""
+def test_a_raw_page_of_an_attention_kernel_is_read_in_our_units() -> None:
+    hot, cold = (ncu.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
+    assert hot.skipped is None
+    assert hot.figures == pytest.approx(
+        {
+            "time_us": 8.32,
+            "l2_hit_rate": 1.0,  # 108 % on the page: its parts are counted in different replays
+            "dram_share": 0.0039,
+            "dram_read_bytes": 13312,
+            "dram_written_bytes": 141056,
+            "tensor_active": 0.2886,
+            "achieved_occupancy": 0.0623,
+            "theoretical_occupancy": 0.1875,
+            "eligible_warps": 0.28,
+            "sectors_per_load": 16,
+            "fp8_operations": 0,
+            "fp16_instructions": 8912896,
+            "fp32_instructions": 14417920,
+            "registers": 143,
+            "shared_memory_bytes": 41984,
+            "stall_long_scoreboard": 0.29,
+            "stall_short_scoreboard": 0.54,
+            "stall_barrier": 0.06,
+            "stall_math": 0,
+            "stall_wait": 1.48,
+            "stall_not_selected": 0,
+        }
+    )
+    assert "sector_efficiency" not in hot.figures, "this kernel loads by asynchronous copies alone"
+    assert cold.figures["dram_read_bytes"] == 3166976
+    assert cold.figures["l2_hit_rate"] == 0.4997
 
 
-def test_a_raw_page_is_read_in_our_units() -> None:
-    profiled = ncu.read(PAGE)
-    assert profiled.skipped is None
-    assert profiled.figures == {"time_us": 12.48, "l2_hit_rate": 0.875, "dram_read_bytes": 1048576.0}
+def test_of_loads_and_copies_the_one_that_wastes_more_counts() -> None:
+    names = METRICS["sector_efficiency"].names
+    page = dict(zip(names, ("0.00", "87.5"), strict=True))
+    assert METRICS["sector_efficiency"].value(page) == 0.875
+    assert METRICS["sector_efficiency"].value({**page, names[0]: "25"}) == 0.25
+
+
+def test_every_counter_that_is_asked_for_exists_on_a_gpu() -> None:
+    """Of the recorded list, which leaves out what is of no interest here; names of ``launch__`` are no counters."""
+    listed = set((RECORDED / "metrics.txt").read_text().split())
+    asked = {name.split(".")[0] for metric in METRICS.values() for name in metric.names}
+    kinds = ("stalled", "fp8", "pipe_tensor", "sectors_per_request", "bytes_per_sector", "hit_rate", "eligible")
+    judged = {name for name in asked if any(kind in name for kind in kinds)}
+    assert len(judged) >= 14
+    assert judged <= listed
+
+
+def test_the_figures_have_the_names_that_are_told() -> None:
+    assert set(METRICS) == set(FIGURES)
 
 
 @pytest.mark.parametrize(
@@ -132,15 +164,16 @@ def test_every_tool_is_asked_in_turn_below_which_the_kernel_runs_alone(subject: 
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert [line.split()[1] for line in asked] == list(TOOLS)
+    assert ["--padding 256" in line for line in asked] == [tool == "memcheck" for tool in TOOLS]
     assert "-m workers.devices.cuda_solo" in asked[0]
 
 
 def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:
     lacking = METRICS["fp8_operations"].name
     refusal = f"==ERROR== Failed to find metric {lacking}"
-    text = f"print({PAGE!r} if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"
+    text = f"print(open({str(RECORDED / 'ncu-0-hot.csv')!r}).read() if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"
     profiled = NcuProfiler(pretender(tmp_path, text)).profile(subject, cold=False, timeout_s=30)
-    assert profiled.figures["time_us"] == 12.48
+    assert profiled.figures["time_us"] == 8.32
     first, second = (tmp_path / "asked").read_text().splitlines()
     assert lacking in first
     assert lacking not in second
@@ -168,7 +201,7 @@ def test_without_a_driver_the_program_says_so(subject: Subject) -> None:
     assert cuda.read("memcheck", log).skipped is not None
 
 
-RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[5:]).returncode)"
+RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
 
 
 def test_tools_are_found_where_toolkits_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

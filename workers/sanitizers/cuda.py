@@ -11,6 +11,9 @@ from workers.scratch import scratch
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
+OPTIONS = {"memcheck": ("--padding", "256")}
+"""The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the next:
+padding behind each makes it an invalid one."""
 
 _SAID = re.compile(r"^========= ?(?P<text>.*)$", re.MULTILINE)
 _HARMLESS = re.compile(
@@ -51,7 +54,7 @@ class CudaSanitizer:
 
     def said(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
         """Status (None: it was stopped) and log of one tool, unread."""
-        command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS)]
+        command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
             return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
 
