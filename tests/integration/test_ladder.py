@@ -90,7 +90,7 @@ def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop
     report = workshop.report()
     outcome = report.outcome
     assert isinstance(outcome, Measured)
-    assert [case.case for case in outcome.cases] == ["nominal", "nominal", "tail"]
+    assert [case.case for case in outcome.cases] == ["nominal", "nominal", "tail", "peaked"]
     assert all(case.passed for case in outcome.cases)
     assert len(outcome.timing.samples_us) == QUICK.quick_samples
     assert outcome.timing.calls_per_sample > 1
@@ -112,6 +112,10 @@ def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop
         ("tail", "case tail: `y` is off the reference by rel_l2"),
         ("second", "case nominal, launch 2 on the same input: `y` is off the reference"),
         ("random", "case nominal, launch 2 on the same input: not deterministic"),
+        ("stale", "case nominal: `y` has 256 of 256 elements never written"),
+        ("peaked", "case peaked: `y` is off the reference"),
+        ("rounded", "case nominal: `y` is off the reference by rel_l2"),
+        ("straggler", "case nominal: goes on writing its outputs after it returned"),
         ("thread", "case nominal: leaves 1 threads running after it returned"),
         ("fork", "case nominal: starts 1 process and does not wait for the end"),
         pytest.param(

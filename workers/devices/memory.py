@@ -83,6 +83,10 @@ class HostBuffers:
     def fingerprint(self, name: str) -> int:
         return int.from_bytes(blake2b(self._arrays[name].bytes.data, digest_size=8).digest())
 
+    def output_prints(self) -> list[int]:
+        """The fingerprint of each output."""
+        return [self.fingerprint(name) for name, array in self._arrays.items() if array.argument.role == "output"]
+
     def damage(self) -> str | None:
         for array in self._arrays.values():
             if overrun := array.overrun():

@@ -4,8 +4,11 @@ import numpy as np
 
 
 def inputs(problem, distribution, rng):
-    offset = {"normal": 0.0, "shifted": 2.0}[distribution]
-    return {"x": (rng.standard_normal(problem["N"]) + offset).astype(np.float32)}
+    offset = {"normal": 0.0, "shifted": 2.0, "peaked": 0.0}[distribution]
+    x = (rng.standard_normal(problem["N"]) + offset).astype(np.float32)
+    if distribution == "peaked":
+        x[rng.integers(x.size)] = 100.0  # all but one element hardly count beside it
+    return {"x": x}
 
 
 def reference(problem, inputs):
