@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised whenever the way samples are taken changes: figures of different versions are never ranked together."""
 
 
@@ -32,7 +32,7 @@ class Objective:
 
     @property
     def key(self) -> str:
-        """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v1``."""
+        """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
         return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}{aim}"

@@ -38,7 +38,7 @@ from workers.protocol import (
     Verified,
     Verify,
 )
-from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, take
+from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, repeats, take
 from workers.verify import WrongAnswerError, judge, verify
 
 Mode = Literal["hot", "cold"]
@@ -266,4 +266,4 @@ def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: C
 def _sample_s(timer: Timer) -> float:
     """Seconds one round of this timer may take: warming up and the sample that counts."""
     sample_us = timer.sample() * timer.calls
-    return (sample_us + max(sample_us, WARM_US)) * 1e-6
+    return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

@@ -18,6 +18,12 @@ _BESIDE_SAMPLES = 5
 _EARLY_SHARE = 5
 WARM_US = 10_000.0
 """A kernel of 0.5 ms is 4-8 % slow right after another program ran, and within 1 % of its own pace 4-10 ms later."""
+ROUND_US = 5_000.0
+"""A sample of a round is the lower quartile of as many as last so long together, so that interruptions slow nobody.
+
+They only ever add time, hence not the median; one lucky sample shall not count, hence not the least. Where more
+programs than cores are awake, single samples spread several times as widely (docs/benchmarks.md)."""
+_MOST_REPEATS = 10
 _MOST_SETS = 4096
 _COLD_SHARE = 4
 _LEAST_SET_BYTES = 1 << 16
@@ -99,8 +105,20 @@ def interleave(timers: Mapping[str, Timer], rounds: int, *, warm: bool) -> dict[
             for name in shuffled.permutation(names).tolist():
                 if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
                     _warm_up(timers[name])
-                taken[name].append(timers[name].sample())
+                taken[name].append(_undisturbed_sample(timers[name]))
     return taken
+
+
+def _undisturbed_sample(timer: Timer) -> float:
+    """The lower quartile of the samples that fit `ROUND_US`; of one that lasts longer, itself."""
+    first = timer.sample()
+    taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
+    return taken[len(taken) // 4]
+
+
+def repeats(sample_us: float) -> int:
+    """How many samples of a known length make one of a round."""
+    return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 
 def _warm_up(timer: Timer) -> None:

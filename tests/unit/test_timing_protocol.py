@@ -8,7 +8,7 @@ from tests.unit.fake_session import FakeSession, ScriptedTimer
 from workers.baselines import Baselines
 from workers.bench import fitting_rounds
 from workers.protocol import Compare
-from workers.timing import WARM_US, Beside, cold_sets, interleave, take, undisturbed
+from workers.timing import ROUND_US, WARM_US, Beside, cold_sets, interleave, repeats, take, undisturbed
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_hook_comes_right_before_the_last_sample() -> None:
 
 def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -> None:
     asked: list[str] = []
-    timers = {name: ScriptedTimer([1.0], name, asked) for name in "abc"}
+    timers = {name: ScriptedTimer([ROUND_US], name, asked) for name in "abc"}
     taken = interleave(timers, 30, warm=False)
     rounds = ["".join(asked[start : start + 3]) for start in range(0, len(asked), 3)]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
@@ -49,12 +49,24 @@ def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -
     assert {name: len(samples) for name, samples in taken.items()} == {"a": 30, "b": 30, "c": 30}
 
 
+def test_interruptions_within_a_round_slow_no_sample_and_a_lucky_one_does_not_count() -> None:
+    own_us = ROUND_US / 5
+    timer = ScriptedTimer([own_us, 40 * own_us, own_us / 2, 7 * own_us, own_us])
+    assert interleave({"a": timer}, 4, warm=False) == {"a": [own_us] * 4}
+    assert len(timer.asked) == 4 * 5
+
+
+@pytest.mark.parametrize(("sample_us", "count"), [(1, 10), (500, 10), (1_000, 5), (2_500, 2), (80_000, 1)])
+def test_a_rounds_samples_last_five_milliseconds_together(sample_us: float, count: int) -> None:
+    assert repeats(sample_us) == count
+
+
 def test_warming_discards_samples_of_short_kernels_only() -> None:
     asked: list[str] = []
-    timers = {"short": ScriptedTimer([WARM_US / 4], "s", asked), "long": ScriptedTimer([WARM_US], "l", asked)}
+    timers = {"short": ScriptedTimer([0.4 * WARM_US], "s", asked), "long": ScriptedTimer([WARM_US], "l", asked)}
     taken = interleave(timers, 3, warm=True)
     assert [len(samples) for samples in taken.values()] == [3, 3]
-    assert asked.count("s") == 3 * (4 + 1)
+    assert asked.count("s") == 3 * (3 + 1)
     assert asked.count("l") == 4  # only before its first sample, when nothing is known yet
 
 
