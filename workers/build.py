@@ -37,7 +37,7 @@ class Built:
         kernels: by case name; the files live in `folder` until `discard`.
         uncovered: cases the config has no kernel for, with the reason.
         digest: of all binaries and how they are launched: candidates of equal digest behave the same.
-        source, binary: of the searched problem.
+        source, binary, ptx: of the searched problem.
         sources: by case name.
         log: what the compiler said, of all cases.
     """
@@ -50,6 +50,7 @@ class Built:
     source: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     binary: bytes | None = None
+    ptx: bytes | None = None
     log: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
     render_s: float = 0.0
@@ -167,6 +168,7 @@ class _Build:
             source=self.source,
             sources={} if refusal else self._sources(kernels),
             binary=nominal.artefact.binary if nominal else None,
+            ptx=nominal.artefact.ptx if nominal else None,
             log="\n".join(filter(None, self.logs)),
             resources=nominal.resources.figures() if nominal else {},
             render_s=self.spent_s["render"],

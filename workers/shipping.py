@@ -42,6 +42,8 @@ def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
     files = {name: text.encode() for name, text in texts.items() if text}
     if binary and built.binary is not None:
         files["binary"] = built.binary
+        if built.ptx:
+            files["ptx"] = built.ptx
     return files
 
 

@@ -128,8 +128,9 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
         raise Conflict(refusal)
     row = Archive(session).search(champion.search_id)
     (_, source), (_, library) = (store.get(session, champion.artefacts[name]) for name in ("source", "binary"))
+    ptx = store.get(session, champion.artefacts["ptx"])[1] if "ptx" in champion.artefacts else None
     family = Family.from_document(row.family.document)
-    return Bundle(champion=champion, search=search, family=family, source=source, library=library)
+    return Bundle(champion=champion, search=search, family=family, source=source, library=library, ptx=ptx)
 
 
 def _refusal(champion: ChampionView, search: SearchView) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from api.web import rule_figures
 from evo import wording
+from evo.profile import profile_rows
 
 SIGNS: Mapping[str, str] = {
     "measured": "✓",
@@ -50,6 +51,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "duration": wording.duration_text,
     "factor": wording.factor_text,
     "percent": wording.percent_text,
+    "profile_rows": profile_rows,
     "figure": wording.significant,
     "settings": wording.settings_text,
     "spaced": wording.spaced_text,

@@ -13,14 +13,15 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     """Get everything from the service.
 
     Raises:
-        NotExportable: not a CPU champion.
+        NotExportable: nothing was compiled for its device.
         NotFound: its files are not in the service's store.
     """
     search = client.search(champion.search_id)
     refuse_unexportable(champion, search)
     family = Family.from_document(client.family(champion.family_digest or champion.family).document)
     source, library = (_artefact(client, champion, name) for name in ("source", "binary"))
-    return Bundle(champion=champion, search=search, family=family, source=source, library=library)
+    ptx = _artefact(client, champion, "ptx") if "ptx" in champion.artefacts else None
+    return Bundle(champion=champion, search=search, family=family, source=source, library=library, ptx=ptx)
 
 
 def write(bundle: Bundle, folder: Path) -> list[Path]:

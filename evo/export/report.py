@@ -1,11 +1,13 @@
 """The evidence of a champion as Markdown, for a report that is kept."""
 
-from collections.abc import Sequence
-
+from evo.export.profile import profile_section
+from evo.export.table import table
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
 from evo.wording import bound_text, factor_text, percent_text, settings_text, significant, time_text
+
+__all__ = ["evidence_markdown", "table"]
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
@@ -21,7 +23,8 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
         _times(champion, search),
         "## Verdict",
         _verdict(champion),
-        *(("## Use", _use(build)) if build is not None else ()),
+        *(("## Profile", section) if (section := profile_section(champion)) is not None else ()),
+        *(("## Use", _use(build, search.device.kind)) if build is not None else ()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -95,19 +98,23 @@ def _met(passed: bool, required: bool) -> str:
     return "yes" if passed else "no" if required else "no (reported only)"
 
 
-def _use(build: str) -> str:
-    return (
-        "```python\nfrom kernel import Kernel        # kernel.py of this folder; needs NumPy only\n\n"
-        "kernel = Kernel()\noutputs = kernel(**inputs)       # arrays by argument name, as config.json says\n```\n\n"
-        f"On another processor, compile the source again:\n\n```\n{build}\n```"
-    )
+def _use(build: str, kind: str) -> str:
+    return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table of Markdown, every cell on one line."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+_MACHINES = {"cpu": "processor", "cuda": "GPU"}
+_CALLS = {
+    "cpu": """```python
+from kernel import Kernel        # kernel.py of this folder; needs NumPy only
 
+kernel = Kernel()
+outputs = kernel(**inputs)       # arrays by argument name, as config.json says
+```""",
+    "cuda": """```python
+from kernel import Kernel        # kernel.py of this folder; needs CuPy
+outputs = Kernel()(**inputs)     # CuPy arrays by argument name, as config.json says
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+from torch_op import op          # the same as an operator of PyTorch; needs CuPy, too
+output = op(*inputs)             # CUDA tensors in the order of config.json; works under torch.compile
+```""",
+}

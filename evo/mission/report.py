@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from evo.device import Device
-from evo.export.report import table
+from evo.export.table import table
 from evo.family import Work
 from evo.mission import Goal, Mission, Result
 from evo.objective import Objective

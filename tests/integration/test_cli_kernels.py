@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.integration.commands import CommandLine, Ended
@@ -60,10 +61,15 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
 
 def test_an_export_holds_everything(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
+    names |= {"evidence.schema.json", "samples.csv"}
     assert {path.name for path in exported.iterdir()} == names
     evidence = json.loads((exported / "evidence.json").read_text())
     assert len(evidence["report"]["challenger"]["samples_us"]) == 20
     assert evidence["verdict"]["promote"] is True
+    jsonschema.validate(evidence, json.loads((exported / "evidence.schema.json").read_text()))
+    head, *rows = (exported / "samples.csv").read_text().splitlines()
+    assert head == "series,process,round,time_us"
+    assert {row.split(",")[0] for row in rows} >= {"champion", "champion again", "numpy"}
     report = (exported / "report.md").read_text()
     assert "# saxpy: champion 1" in report
     assert "| numpy |" in report

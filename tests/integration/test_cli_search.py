@@ -70,7 +70,7 @@ def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: End
 def test_a_recorded_champion_has_nothing_to_export(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 3
-    assert "only CPU kernels export yet" in refused.err
+    assert "only cpu and cuda kernels export" in refused.err
 
 
 def test_an_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:

@@ -14,13 +14,14 @@ import pytest
 from api.schemas import SearchRequest
 from api.web.rule_figures import figure_text, threshold_text
 from db.artefacts import Artefacts
-from evo.job import Evaluate, Lease
+from evo.job import ConfirmReport, Evaluate, Lease, Profiled
 from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from evo.promotion import Rule
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
 from tests.integration.test_api_pages import HOSTILE, Outline, text_of
 
+COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "registers": 40.0})
 HEAD = "#include <math.h>\n" * 20
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 
@@ -52,6 +53,8 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     }
     if hasattr(report, "artefacts"):
         report = replace(report, artefacts={name: stored(stage, content) for name, content in files.items()})
+    if isinstance(report, ConfirmReport):
+        report = replace(report, profiles={"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)})
     stage.conductor.report(lease.attempt_id, lease.token, report)
 
 
@@ -190,6 +193,9 @@ def test_a_champions_evidence_is_there_rule_by_rule(stage: Stage, page: httpx.Cl
     assert all(f"{rule.name}" in text and rule.text in text for rule in verdict.rules)
     for expected in ("current", "Promoted: the first champion.", "champion again", "library", "l2_hit_rate", "Export"):
         assert expected in text, expected
+    for expected in ("Nsight Compute", "registers per thread", "incumbent: not run"):
+        assert expected in text, expected
+    assert HOSTILE not in html
     assert page.get("/champions/99").status_code == 404
 
 
@@ -200,13 +206,20 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
     with zipfile.ZipFile(io.BytesIO(packed.content)) as archive:
         names = {name.partition("/")[2] for name in archive.namelist()}
         config = json.loads(archive.read("toy-champion-1/config.json"))
-    assert names == {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
+    assert names == {
+        *("kernel.c", "libkernel.so", "kernel.py", "config.json", "report.md"),
+        *("evidence.json", "evidence.schema.json", "samples.csv", "profile_summary.md"),
+    }
     assert config["build"].startswith("cc -O3 -march=native")
     report = page.get(f"/champions/{champion.id}/report.html")
     assert report.headers["content-disposition"].startswith("attachment")
     outline = Outline(report.text.replace("<!doctype html>", ""))
     assert not [tag for tag, attributes in outline.tags if tag in ("script", "link") or "src" in attributes]
     assert "Promoted: the first champion." in report.text
+    assert "registers per thread" in report.text
+    profile = page.get(f"/champions/{champion.id}/profile_summary.md")
+    assert "| registers per thread | 40 | – |" in profile.text
+    assert page.get("/champions/99/profile_summary.md").status_code == 404
     assert "# toy: champion 1" in page.get(f"/champions/{champion.id}/report.md").text
     evidence = page.get(f"/champions/{champion.id}/evidence.json").json()
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10

@@ -32,8 +32,8 @@ CLEAN = (RECORDED / "memcheck-none.log").read_text()
             "memcheck-out_of_bounds_write",
             (
                 "Invalid __global__ write of size 4 bytes at faulty+0x1e0",
-                'Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) due to "unspecified launch failure" on CUDA API call to '
-                "cuCtxSynchronize.",
+                'Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) due to "unspecified launch failure" on '
+                "CUDA API call to cuCtxSynchronize.",
             ),
         ),
         ("memcheck-illegal", ("Invalid __global__ write of size 4 bytes at faulty+0x210",)),
@@ -46,7 +46,7 @@ CLEAN = (RECORDED / "memcheck-none.log").read_text()
     ],
 )
 def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple[str, ...]) -> None:
-    tool = recording.split("-")[0]
+    tool = recording.partition("-")[0]
     log = (RECORDED / f"{recording}.log").read_text()
     assert cuda.read(tool, log) == Sanitized(tool=tool, findings=findings)
 
@@ -171,7 +171,8 @@ def test_every_tool_is_asked_in_turn_below_which_the_kernel_runs_alone(subject: 
 def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:
     lacking = METRICS["fp8_operations"].name
     refusal = f"==ERROR== Failed to find metric {lacking}"
-    text = f"print(open({str(RECORDED / 'ncu-0-hot.csv')!r}).read() if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"
+    page = f"open({str(RECORDED / 'ncu-0-hot.csv')!r}).read()"
+    text = f"print({page} if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"
     profiled = NcuProfiler(pretender(tmp_path, text)).profile(subject, cold=False, timeout_s=30)
     assert profiled.figures["time_us"] == 8.32
     first, second = (tmp_path / "asked").read_text().splitlines()

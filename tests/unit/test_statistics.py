@@ -11,6 +11,7 @@ from evo.statistics import (
     order_interval,
     paired_p_value,
     ratio_interval,
+    unshared,
 )
 
 
@@ -136,3 +137,20 @@ def test_order_interval_leaves_out_what_published_tables_leave_out() -> None:
         assert (interval.low, interval.high) == (rank, count + 1 - rank)
     assert order_interval([3.0, 1.0], 0.95).low == 1.0, "too few samples give the whole range"
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
+
+
+def test_what_both_series_suffered_together_leaves_no_trace() -> None:
+    rng = np.random.default_rng(3)
+    shared = rng.lognormal(0, 0.5, 200)
+    first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
+    apart = unshared(first, second)
+    assert np.median(apart[1]) / np.median(apart[0]) == pytest.approx(np.median(second / first), rel=1e-6)
+    assert [float(np.std(np.log(series))) for series in apart] == pytest.approx([0.01, 0.01], rel=0.2)
+    assert hedges_g(first, second) < 0.3
+    assert hedges_g(*apart) > 3
+
+
+def test_series_that_share_nothing_keep_their_spread_and_effect() -> None:
+    rng = np.random.default_rng(4)
+    first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
+    assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)

@@ -70,11 +70,13 @@ class Artefact:
     Attributes:
         log: everything the compiler said, warnings included.
         figures: what the log says of resources, independent of the launch; the compiler's own names.
+        ptx: of a CUDA kernel, what drivers compile for GPUs that the binary does not run on.
     """
 
     binary: bytes
     log: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
+    ptx: bytes = b""
 
     @cached_property
     def digest(self) -> str:

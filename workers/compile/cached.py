@@ -34,10 +34,12 @@ def compile_cached(
 
 
 def _pack(artefact: Artefact) -> bytes:
-    head = json.dumps({"log": artefact.log, "figures": dict(artefact.figures)}).encode()
-    return head + b"\n" + artefact.binary
+    head = {"log": artefact.log, "figures": dict(artefact.figures), "ptx_bytes": len(artefact.ptx)}
+    return json.dumps(head).encode() + b"\n" + artefact.ptx + artefact.binary
 
 
 def _unpack(packed: bytes) -> Artefact:
-    head, _, binary = packed.partition(b"\n")
-    return Artefact(binary=binary, **json.loads(head))
+    first, _, rest = packed.partition(b"\n")
+    head = json.loads(first)
+    ptx_bytes = head.pop("ptx_bytes", 0)
+    return Artefact(binary=rest[ptx_bytes:], ptx=rest[:ptx_bytes], **head)

@@ -75,7 +75,8 @@ class NvrtcCompiler:
         log = str(answer["log"])
         if answer["binary"] is None:
             return CompileFailed(log=log)
-        return Artefact(binary=bytes.fromhex(str(answer["binary"])), log=log, figures=figures(log, unit.entry))
+        binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
+        return Artefact(binary=binary, log=log, figures=figures(log, unit.entry), ptx=ptx)
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         found = {name: int(value) for name, value in artefact.figures.items()}

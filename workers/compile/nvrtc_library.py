@@ -28,6 +28,7 @@ class Compilation:
 
     binary: bytes | None
     log: str
+    ptx: str = ""
 
 
 class Nvrtc:
@@ -65,7 +66,8 @@ class Nvrtc:
             log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
             if failed:
                 return Compilation(binary=None, log=log.strip() or self._error(failed))
-            return Compilation(binary=self._read(program, "CUBIN"), log=log.strip())
+            ptx = self._read(program, "PTX").rstrip(b"\0").decode()
+            return Compilation(binary=self._read(program, "CUBIN"), log=log.strip(), ptx=ptx)
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -117,12 +119,13 @@ def include_folders() -> tuple[str, ...]:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, options}`` by one of ``{binary, log}``, the binary in hexadecimal."""
+    """Answer each line of JSON ``{source, options}`` by one of ``{binary, log, ptx}``, the binary in hexadecimal."""
     nvrtc = Nvrtc()
     for line in sys.stdin:
         asked = json.loads(line)
         done = nvrtc.compile(asked["source"], asked["options"])
         answer = {"binary": done.binary.hex() if done.binary is not None else None, "log": _without_times(done.log)}
+        answer["ptx"] = done.ptx
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -12,8 +12,8 @@ from workers.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 OPTIONS = {"memcheck": ("--padding", "256")}
-"""The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the next:
-padding behind each makes it an invalid one."""
+"""The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the
+next; padding behind each makes it an invalid one."""
 
 _SAID = re.compile(r"^========= ?(?P<text>.*)$", re.MULTILINE)
 _HARMLESS = re.compile(

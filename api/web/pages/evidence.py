@@ -11,7 +11,9 @@ from api.deps import Service, ServiceDep
 from api.schemas import Id
 from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet
 from api.web.rendering import render
-from evo.export.bundle import evidence_json
+from evo.errors import NotFound
+from evo.export.evidence import evidence_json
+from evo.export.profile import profile_markdown
 from evo.export.report import evidence_markdown
 
 router = APIRouter(prefix="/champions/{champion_id}")
@@ -38,6 +40,17 @@ def report_text(champion_id: Id, service: ServiceDep) -> Response:
     sheet = _sheet(service, champion_id)
     text = evidence_markdown(sheet.champion, sheet.search)
     return _download(text.encode(), "text/markdown; charset=utf-8", f"{_stem(sheet)}.md")
+
+
+@router.get("/profile_summary.md")
+@allow("viewer")
+def profile_summary(champion_id: Id, service: ServiceDep) -> Response:
+    """What the profiler counted of it, and of the kernel it replaced."""
+    sheet = _sheet(service, champion_id)
+    text = profile_markdown(sheet.champion)
+    if text is None:
+        raise NotFound(f"champion {champion_id} has no profile")
+    return _download(text.encode(), "text/markdown; charset=utf-8", f"{_stem(sheet)}-profile.md")
 
 
 @router.get("/evidence.json")

@@ -1,0 +1,85 @@
+"""The evidence of a champion as a document with a schema: all the promotion rests on, samples included."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from evo.job import ConfirmReport
+from evo.objective import Objective
+from evo.policy import Policy
+from evo.promotion import Verdict
+from evo.timing import Timing
+from evo.view import ChampionView, RooflineView, SearchView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a promotion rests on.
+
+    Attributes:
+        champion, search, trial: their numbers in the service it came from.
+        verdict, report: None for a promotion by hand, and for one whose samples were not kept.
+    """
+
+    champion: int
+    search: int
+    trial: int
+    promoted_at: datetime
+    device: Device
+    objective: Objective
+    policy: Policy
+    roofline: RooflineView | None
+    verdict: Verdict | None
+    report: ConfirmReport | None
+
+
+_DOCUMENT: TypeAdapter[Evidence] = TypeAdapter(Evidence)
+
+
+def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
+    """The document, as `evidence_schema` describes it."""
+    evidence = Evidence(
+        champion=champion.id,
+        search=champion.search_id,
+        trial=champion.trial_number,
+        promoted_at=champion.promoted_at,
+        device=search.device,
+        objective=champion.objective,
+        policy=search.policy,
+        roofline=search.roofline,
+        verdict=champion.verdict,
+        report=champion.report,
+    )
+    plain = _DOCUMENT.dump_python(evidence, mode="json")
+    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def evidence_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of the document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kernel-evo evidence",
+        **_DOCUMENT.json_schema(mode="serialization"),
+    }
+
+
+def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
+    """Name, number of the fresh process, and samples of everything that the confirmation timed."""
+    report = champion.report
+    if report is None:
+        return
+    named = {
+        "champion": report.challenger,
+        "champion again": report.challenger_again,
+        "incumbent": report.incumbent,
+        **report.baselines,
+    }
+    yield from ((name, 1, timing) for name, timing in named.items() if timing is not None)
+    for process, each in enumerate(report.repeats, 2):
+        yield "champion", process, each.challenger
+        yield report.repeated_against or "other", process, each.other

@@ -1,0 +1,140 @@
+"""Launches the exported CUDA kernel from Python: needs this folder, CuPy and a GPU of its architecture, nothing else.
+
+    from kernel import Kernel
+    kernel = Kernel()
+    outputs = kernel(**inputs)          # CuPy arrays by argument name
+
+``python kernel.py`` lists the arguments and times the launch on random inputs. From PyTorch: torch_op.py.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
+PLAIN_SHARED_BYTES = 48 << 10
+"""More dynamic shared memory than this has to be asked for."""
+
+
+class Kernel:
+    """The exported kernel for the one problem it was compiled for, on the current device.
+
+    Launches on one stream at a time: workspaces are allocated once.
+
+    Attributes:
+        problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
+        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order.
+    """
+
+    def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
+        described = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        self.problem: dict[str, Any] = described["problem"]
+        self.config: dict[str, Any] = described["config"]
+        self.arguments: list[dict[str, Any]] = described["arguments"]
+        self._launch: dict[str, Any] = described["launch"]
+        self.device = cp.cuda.Device()
+        _check_architecture(described["architecture"], self.device.compute_capability, described["build"])
+        self._module = cp.RawModule(path=str(Path(folder).absolute() / described["binary"]))
+        self._function = self._module.get_function(described["entry"])
+        if self._launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
+            self._function.max_dynamic_shared_size_bytes = self._launch["shared_memory_bytes"]
+        self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
+
+    def __call__(self, **arrays: Any) -> dict[str, Any]:
+        """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
+
+        Returns:
+            The outputs. They are ready when the stream is: nothing waits here.
+
+        Raises:
+            TypeError: an argument is missing, unknown, or no CuPy array of its dtype.
+            ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or lies on
+                another device.
+        """
+        inputs = {each["name"] for each in self.of("input")}
+        outputs = {each["name"] for each in self.of("output")}
+        for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
+            problem = "is missing" if name in inputs else "is not an argument"
+            raise TypeError(
+                f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
+            )
+        held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self.of("input", "output")}
+        self.launch({name: array.data.ptr for name, array in held.items()})
+        return {name: held[name] for name in sorted(outputs)}
+
+    def launch(self, addresses: Mapping[str, int]) -> None:
+        """Launch on CuPy's current stream with unchecked device addresses of every input and output."""
+        passed = tuple(self._passed(each, addresses) for each in self.arguments)
+        grid, block = tuple(self._launch["grid"]), tuple(self._launch["block"])
+        self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
+
+    def empty(self, name: str) -> Any:
+        """An array for an argument."""
+        each = next(each for each in self.arguments if each["name"] == name)
+        return cp.empty(tuple(each["shape"]), dtype=each["dtype"])
+
+    def of(self, *roles: str) -> list[dict[str, Any]]:
+        """The arguments of these roles, in call order."""
+        return [each for each in self.arguments if each["role"] in roles]
+
+    def _memory(self, each: dict[str, Any]) -> Any:
+        return cp.empty(tuple(each["shape"]), dtype=each["dtype"])
+
+    def _held(self, each: dict[str, Any], given: Any) -> Any:
+        if given is None:
+            return self._memory(each)
+        name, shape = each["name"], tuple(each["shape"])
+        if not isinstance(given, cp.ndarray) or given.dtype != np.dtype(each["dtype"]):
+            found = f"one of {given.dtype}" if isinstance(given, cp.ndarray) else type(given).__name__
+            raise TypeError(f"{name} must be a CuPy array of {each['dtype']}, not {found}")
+        if given.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, not {given.shape}")
+        if not given.flags.c_contiguous:
+            raise ValueError(f"{name} must be C-contiguous: pass cupy.ascontiguousarray({name})")
+        if given.device.id != self.device.id:
+            raise ValueError(f"{name} lies on device {given.device.id}, the kernel on device {self.device.id}")
+        return given
+
+    def _passed(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
+        if each["role"] == "scalar":
+            return SCALARS[each["dtype"]](each["value"])
+        held = self._workspaces[each["name"]].data.ptr if each["role"] == "workspace" else addresses[each["name"]]
+        return np.uint64(held)
+
+
+def _check_architecture(built_for: str, capability: str, build: str) -> None:
+    """A cubin runs on GPUs of its own major version and at least its minor one; one for sm_90a on sm_90 alone."""
+    number = built_for.removeprefix("sm_")
+    exact = not number.isdigit()
+    major, minor = divmod(int(number.rstrip("af")), 10)
+    here_major, here_minor = divmod(int(capability), 10)
+    if here_major != major or here_minor < minor or (exact and here_minor != minor):
+        raise RuntimeError(f"kernel.cubin is built for {built_for}, this GPU is sm_{capability}; build again: {build}")
+
+
+def main(repeats: int = 50) -> None:
+    """Show the arguments and the time of a launch."""
+    kernel = Kernel()
+    arrays = {each["name"]: kernel.empty(each["name"]) for each in kernel.of("input", "output")}
+    rng = np.random.default_rng(0)
+    for each in kernel.arguments:
+        print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
+        if each["role"] == "input":
+            arrays[each["name"]][...] = cp.asarray(rng.standard_normal(each["shape"])).astype(each["dtype"])
+    times_us = []
+    for _ in range(repeats):
+        begun, ended = cp.cuda.Event(), cp.cuda.Event()
+        begun.record()
+        kernel(**arrays)
+        ended.record()
+        ended.synchronize()
+        times_us.append(1e3 * cp.cuda.get_elapsed_time(begun, ended))
+    print(f"median of {repeats} launches: {np.median(times_us):.1f} µs, the way through Python included")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What the profiler counted of a champion and of the kernel it replaced, as Markdown."""
+
+from evo.export.table import table
+from evo.profile import profile_rows
+from evo.view import ChampionView
+
+
+def profile_markdown(champion: ChampionView) -> str | None:
+    """``profile_summary.md``: None where no profile was asked for."""
+    section = profile_section(champion)
+    if section is None:
+        return None
+    head = (
+        f"# {champion.family}: profile of champion {champion.id}\n\n`{champion.problem_key}` on {champion.device_model}"
+    )
+    return f"{head}\n\n{section}\n"
+
+
+def profile_section(champion: ChampionView) -> str | None:
+    """The table of both sides with the gates of the policy, or why there is none."""
+    profiles = champion.report.profiles if champion.report is not None else {}
+    if not profiles:
+        return None
+    skipped = [
+        f"Of the {side} no profile was taken: {each.skipped}." for side, each in profiles.items() if each.skipped
+    ]
+    rows = profile_rows(profiles)
+    tool = next(iter(profiles.values())).tool
+    parts = [
+        f"Counted by {tool}, one launch each, at the clocks as they were. It is no measurement of time: samples are.",
+        table(("", "champion", "incumbent before", "change"), rows) if rows else "",
+        " ".join(skipped),
+        *(
+            f"Gates: {rule.text}"
+            for rule in (champion.verdict.rules if champion.verdict else ())
+            if rule.name == "profile"
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part)

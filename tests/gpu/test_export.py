@@ -1,0 +1,68 @@
+"""A CUDA champion's folder on a real GPU, in clean processes: by CuPy alone, and as an operator of PyTorch."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.export.bundle import Bundle
+from templates.registry import find
+from tests.gpu.record import Recorder
+from tests.unit.views import CHAMPION, view
+
+pytestmark = pytest.mark.gpu
+
+FAMILY = Path(__file__).parent.parent / "data" / "families" / "faulty_cuda"
+PROBLEM, CONFIG = {"N": 1000}, {"FAULT": "none", "REPEAT": 1}
+BY_CUPY = """
+import cupy as cp
+from kernel import Kernel
+x = cp.arange(1000, dtype=cp.float32)
+out = Kernel()(x=x)["y"]
+assert cp.array_equal(out, 3 * x + 1)
+"""
+BY_TORCH = """
+import torch
+from torch_op import op
+x = torch.arange(1000, dtype=torch.float32, device="cuda")
+assert torch.equal(op(x), 3 * x + 1)
+compiled = torch.compile(lambda x: op(x) * 2, fullgraph=True)
+assert torch.equal(compiled(x), 2 * (3 * x + 1))
+with torch.cuda.stream(torch.cuda.Stream()):
+    assert torch.equal(op(x), 3 * x + 1)
+torch.library.opcheck(op, (x,), test_utils=("test_schema", "test_faketensor"))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, made = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("export")
+    with Recorder(gpu, place, place).subject(str(FAMILY), "N=1000", CONFIG) as subject:
+        bundle = Bundle(
+            champion=replace(CHAMPION, family="faulty_cuda", problem=PROBLEM, config=CONFIG),
+            search=view(family="faulty_cuda", problem=PROBLEM, device=gpu),
+            family=find(str(FAMILY)).family,
+            source=subject.source.encode(),
+            library=Path(subject.kernel.path).read_bytes(),
+        )
+        for name, content in bundle.files().items():
+            (made / name).write_bytes(content)
+    return made
+
+
+@pytest.mark.parametrize(("needs", "program"), [("cupy", BY_CUPY), ("torch", BY_TORCH)])
+def test_an_export_computes_the_right_thing_in_a_clean_process(folder: Path, needs: str, program: str) -> None:
+    pytest.importorskip(needs)
+    pytest.importorskip("cupy")
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=folder, timeout=300)
+
+
+def test_the_loader_runs_by_itself(folder: Path) -> None:
+    pytest.importorskip("cupy")
+    shown = subprocess.run(
+        [sys.executable, "kernel.py"], check=True, cwd=folder, timeout=300, capture_output=True, text=True
+    ).stdout
+    assert "median of 50 launches" in shown
