@@ -12,10 +12,10 @@ from tests.e2e.chaos.run import run
 from tests.e2e.chaos.worker import Machine, built_shim
 
 TRY = """
-import time
+import pathlib, time
 print(time.time())
 try:
-    open({path!r}, "w").write("x")
+    pathlib.Path({path!r}).write_text("x")
 except OSError as error:
     print(error.strerror)
 """

@@ -33,6 +33,7 @@ class Machine:
         self._shim = shim
         self._clock = folder / "clock"
         self.data.mkdir(parents=True)
+        (folder / "tmp").mkdir()
         self.jump(0.0)
 
     def jump(self, seconds: float) -> None:
@@ -51,7 +52,8 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {"HOME": str(self._folder), "XDG_CACHE_HOME": str(self._folder / "cache")}
+        """A machine of its own has its own locks, too: nobody else's measuring keeps it waiting."""
+        own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp")}
         if self._shim is not None:
             own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}
         return {**os.environ, **own}
