@@ -1,8 +1,10 @@
 """One instance of a family: the fields a family declares, and the problem a user asks for."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, TypeAlias
 
 from evo.arithmetic import INTEGER_LIMIT
@@ -18,6 +20,9 @@ FieldType: TypeAlias = Literal["int", "bool", "choice"]
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 HUGE = re.compile(r"[+-]?[0-9]{20,}")
+MOST_SHAPES = 100
+"""Problems that one command searches."""
+
 MAX_TEXT = 2_000
 
 
@@ -114,6 +119,26 @@ def problem_key(problem: Problem) -> str:
     return ",".join(
         f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in problem.items()
     )
+
+
+def split_shapes(text: str) -> list[str]:
+    """The problems that ``B=2,S=128,256`` stands for, each as a text of its own: every combination, in that order.
+
+    Raises:
+        InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
+    """
+    values: list[list[str]] = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        if "=" in piece:
+            values.append([piece])
+        elif values:
+            values[-1].append(f"{values[-1][0].partition('=')[0]}={piece}")
+        else:
+            raise InvalidInput("problem", f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
+    count = math.prod(map(len, values))
+    if count > MOST_SHAPES:
+        raise InvalidInput("problem", f"names {count} problems; accepted: {MOST_SHAPES} at most")
+    return [",".join(chosen) for chosen in product(*values)]
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:

@@ -25,9 +25,12 @@ def register(app: typer.Typer) -> None:
             "kernel-evo champion show", "kernel-evo champion show 3", "kernel-evo champion show --family sdpa"
         )
     )(show)
-    group.command(epilog=examples("kernel-evo champion export 3 --to ./champion && python ./champion/kernel.py"))(
-        export
-    )
+    group.command(
+        epilog=examples(
+            "kernel-evo champion export 3 --to ./champion && python ./champion/kernel.py",
+            "kernel-evo champion export 3 5 8 --to ./sdpa && python ./sdpa/dispatch.py",
+        )
+    )(export)
     group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
     app.add_typer(group, name="champion", no_args_is_help=True)
 
@@ -67,7 +70,10 @@ def show(
 
 
 def export(
-    champion: ChampionId,
+    champions: Annotated[
+        list[int],
+        typer.Argument(metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."),
+    ],
     *,
     to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,
     url: Url = None,
@@ -75,23 +81,29 @@ def export(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Write a folder that works without kernel-evo: source, library, NumPy loader, config, evidence, report."""
+    """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
+
+    Of several champions it holds such a folder for each, dispatch.json, and dispatch.py, which picks by shape.
+    """
     from evo.cli.connection import connect
     from evo.cli.export import fetch, write
     from evo.cli.output import console, print_json
+    from evo.export.dispatch import DISPATCH, dispatch_files
 
     with connect(Where(url=url, token=token, database=db)) as connection:
-        chosen = connection.client.champion(champion)
-        bundle = fetch(connection.client, chosen)
-    folder = to or Path(f"{chosen.family}-champion-{chosen.id}")
-    paths = write(bundle, folder)
+        client = connection.client
+        bundles = [fetch(client, client.champion(each)) for each in dict.fromkeys(champions)]
+    first, several = bundles[0], len(bundles) > 1
+    name = "dispatch" if several else f"champion-{first.champion.id}"
+    folder = to or Path(f"{first.champion.family}-{name}")
+    paths = write(dispatch_files(bundles) if several else first.files(), folder)
     if as_json:
-        print_json({"folder": folder.absolute(), "files": [path.name for path in paths]})
+        print_json({"folder": folder.absolute(), "files": [str(path.relative_to(folder)) for path in paths]})
         return
     out = console()
     for path in paths:
         out.print(f"wrote {path}")
-    out.print(f"\nTry it:  [bold]python {folder / 'kernel.py'}[/]")
+    out.print(f"\nTry it:  [bold]python {folder / (DISPATCH if several else 'kernel.py')}[/]")
 
 
 def rollback(

@@ -1,5 +1,6 @@
 """A champion fetched from the service and written as a folder of its own."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from evo.client import Client
@@ -24,8 +25,8 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     return Bundle(champion=champion, search=search, family=family, source=source, library=library, ptx=ptx)
 
 
-def write(bundle: Bundle, folder: Path) -> list[Path]:
-    """Write the files into a new or empty folder.
+def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files, by their paths, into a new or empty folder.
 
     Raises:
         Conflict: the folder holds something already.
@@ -33,8 +34,8 @@ def write(bundle: Bundle, folder: Path) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
     folder.mkdir(parents=True, exist_ok=True)
-    contents = bundle.files()
     for name, content in contents.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return [folder / name for name in contents]
 

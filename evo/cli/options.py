@@ -48,6 +48,15 @@ FamilyName = Annotated[
 Problem = Annotated[
     str, typer.Option(help="Fields of the problem as NAME=VALUE,…; the others keep their defaults.", metavar="FIELDS")
 ]
+Problems = Annotated[
+    str,
+    typer.Option(
+        "--problem",
+        help="Fields of the problem as NAME=VALUE,…; the others keep their defaults. Several values (`S=128,256`) are "
+        "several problems, searched in turn.",
+        metavar="FIELDS",
+    ),
+]
 ConfigText = Annotated[
     str,
     typer.Option("--config", help="Tunables as NAME=VALUE,…; the others keep their defaults.", metavar="TUNABLES"),

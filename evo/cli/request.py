@@ -50,6 +50,16 @@ class Request:
         """The same under a policy that overrides these fields of the default one."""
         return replace(self, terms={**self.terms, "policy": dict(policy)})
 
+    def at(self, problem: str) -> "Request":
+        """The same of another problem.
+
+        Raises:
+            InvalidInput: the family has no such problem.
+        """
+        if problem:
+            self.package.family.problem(problem)
+        return replace(self, terms={**self.terms, "problem": problem})
+
     def submit(self, client: Client) -> SearchView:
         """Register the family, uploaded where the service takes that, and start the search.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evo.cli.options import Cache, Db, DeviceName, Json, PolicyName, Problem, SearchId, Threads, Token, Url, examples
+from evo.cli.options import Cache, Db, DeviceName, Json, PolicyName, Problems, SearchId, Threads, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import InvalidInput
 
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo search sdpa",
             "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
+            "kernel-evo search sdpa --problem S=128,256,512,1024",
             "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
             "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
             "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
@@ -57,7 +58,7 @@ def search(
         typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or recording."),
     ] = None,
     *,
-    problem: Problem = "",
+    problem: Problems = "",
     device: DeviceName = "auto",
     trials: Annotated[
         int | None, typer.Option(min=1, max=MOST, metavar="N", help="Trials at most.", rich_help_panel=_BUDGET)
@@ -167,41 +168,46 @@ def search(
     """Search a family's space for its fastest correct config, and promote it on evidence.
 
     Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
+    Several shapes (`S=128,256`) are searched in turn, each with the whole budget, beginning with the champions before.
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
-    from evo.cli import background, session
+    from evo.cli import background, session, shapes
     from evo.cli.place import Place
     from evo.cli.request import Request
     from evo.cli.warm_start import read_warm_start
+    from evo.problem import split_shapes
 
     where = Where(url=url, token=token, database=db)
     if detach and url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         place = Place.to_begin(db) if resume is None else Place.to_use(db)
         raise typer.Exit(background.detach(again, place, where.options))
-    asked: Request | int
     if resume is not None:
-        asked = resume
-    elif family is not None:
-        asked = Request.of(
-            family=family,
-            problem=problem,
-            device=_estimating(device, target) if compile_only else device,
-            objective={"cache": cache, "threads": threads, **({} if target is None else {"target": target})},
-            strategy=strategy,
-            seed=seed,
-            policy=policy,
-            budget=_budget(trials, minutes, stagnation, max_cost, cost_per_hour),
-            priority=priority,
-            notes=notes,
-            device_uuid=device_uuid,
-            requirements=_requirements(device_memory, toolkit or []),
-            **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
-            **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
-        )
-    else:
+        raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json))
+    if family is None:
         raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
-    raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json))
+    problems = split_shapes(problem)
+    if detach and len(problems) > 1:
+        raise InvalidInput("--problem", "names several shapes, whose searches wait for each other: leave out --detach")
+    asked = Request.of(
+        family=family,
+        problem=problems[0],
+        device=_estimating(device, target) if compile_only else device,
+        objective={"cache": cache, "threads": threads, **({} if target is None else {"target": target})},
+        strategy=strategy,
+        seed=seed,
+        policy=policy,
+        budget=_budget(trials, minutes, stagnation, max_cost, cost_per_hour),
+        priority=priority,
+        notes=notes,
+        device_uuid=device_uuid,
+        requirements=_requirements(device_memory, toolkit or []),
+        **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
+        **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
+    )
+    if len(problems) == 1:
+        raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json))
+    raise typer.Exit(shapes.run([asked.at(each) for each in problems], where, announce=announce, as_json=as_json))
 
 
 def searches(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 from rich.console import Console
 
@@ -26,6 +27,8 @@ from evo.lifecycle import TERMINAL
 from evo.masking import masked
 from evo.view import SearchView
 
+Then: TypeAlias = Callable[[Connection, SearchView], None]
+
 RANKS = 10
 """Trials in the table at the end."""
 
@@ -37,7 +40,7 @@ def run(
     stay: bool = True,
     announce: Path | None = None,
     as_json: bool = False,
-    then: Callable[[Connection, SearchView], None] | None = None,
+    then: Then | None = None,
 ) -> Exit:
     """Search, or go on with search number `asked`.
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.problem import Field, parse_problem, problem_key
+from evo.problem import Field, parse_problem, problem_key, split_shapes
 
 FIELDS = (
     Field(name="B", type="int", default=1, min=1, max=64),
@@ -103,3 +103,17 @@ def test_the_key_is_canonical() -> None:
 )
 def test_a_field_says_what_it_accepts(field: Field, accepts: str) -> None:
     assert field.accepts == accepts
+
+
+def test_several_values_are_several_problems() -> None:
+    assert split_shapes("") == [""]
+    assert split_shapes("B=2, S=128") == ["B=2,S=128"]
+    assert split_shapes("B=2,S=128, 256,causal=true,false") == [
+        "B=2,S=128,causal=true",
+        "B=2,S=128,causal=false",
+        "B=2,S=256,causal=true",
+        "B=2,S=256,causal=false",
+    ]
+    for wrong in ("256", "A=" + ",".join(map(str, range(101)))):
+        with pytest.raises(InvalidInput, match="problem"):
+            split_shapes(wrong)

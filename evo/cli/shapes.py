@@ -1,0 +1,55 @@
+"""Several problems of one family, searched in turn: each begins with the champions of its neighbours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from evo.cli import session
+from evo.cli.connection import Connection
+from evo.cli.exits import Exit
+from evo.cli.output import console
+from evo.cli.place import Where
+from evo.cli.request import Request
+from evo.view import SearchView
+from evo.wording import settings_text, time_text
+
+
+def run(requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool) -> Exit:
+    """Search each; an interrupted one is the last. The code is that of the first that found nothing.
+
+    What starts a search with the champions of near problems is the service, which knows all of them.
+    """
+    ended: list[SearchView] = []
+    codes: list[Exit] = []
+    out = Console(stderr=True) if as_json else console()
+    with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
+        for request in requests:  # each attaches to the service that is held here
+            codes.append(session.run(request, where, announce=announce, as_json=as_json, then=_keeping(ended)))
+            announce = None
+            if codes[-1] is Exit.INTERRUPTED or (ended and ended[-1].reason == "stopped"):
+                break
+    if not as_json:
+        _summarise(ended, where)
+    return next((code for code in codes if code is not Exit.DONE), Exit.DONE)
+
+
+def _keeping(ended: list[SearchView]) -> session.Then:
+    def keep(_connection: Connection, view: SearchView) -> None:
+        ended.append(view)
+
+    return keep
+
+
+def _summarise(ended: Sequence[SearchView], where: Where) -> None:
+    """The champions side by side, and how they become one folder."""
+    out = console()
+    out.print("\n[bold]All shapes[/]")
+    for view in ended:
+        found = "no champion"
+        if view.champion is not None:
+            found = f"champion {view.champion.id}, {time_text(view.champion.time_us)}"
+        out.print(f"  {settings_text(view.problem)}: {found}", markup=False)
+    champions = [str(view.champion.id) for view in ended if view.champion is not None]
+    if len(champions) > 1:
+        out.print(f"  one folder of all: kernel-evo champion export {' '.join(champions)}{where.options}", markup=False)

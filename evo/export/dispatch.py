@@ -1,0 +1,71 @@
+"""Champions of one family for several problems as one folder, with a loader that picks by shape."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from evo.errors import Conflict
+from evo.export.bundle import Bundle
+
+DISPATCH, TABLE = "dispatch.py", "dispatch.json"
+_ODD = re.compile(r"[^A-Za-z0-9]+")
+
+
+def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
+    """Content by path: a folder for each kernel, the table of them, and the loader.
+
+    Raises:
+        Conflict: the champions are not of one family, kind of device and way of measuring, or two are for one problem.
+    """
+    _check(bundles)
+    folders = _folders(bundles)
+    made = {
+        f"{folder}/{name}": content for folder, bundle in folders.items() for name, content in bundle.files().items()
+    }
+    table = {"family": bundles[0].champion.family, "kernels": [_entry(*item) for item in folders.items()]}
+    made[TABLE] = json.dumps(to_jsonable_python(table), indent=2, ensure_ascii=False).encode() + b"\n"
+    made[DISPATCH] = (files(__package__) / "loader" / DISPATCH).read_bytes()
+    return made
+
+
+def _check(bundles: Sequence[Bundle]) -> None:
+    first, problems = bundles[0].champion, set()
+    for champion in (bundle.champion for bundle in bundles):
+        for what in ("family", "device_model", "objective"):
+            if getattr(champion, what) != getattr(first, what):
+                raise Conflict(
+                    f"champions {first.id} and {champion.id} differ in their {what.replace('_', ' ')}: "
+                    "export only such together that answer the same question"
+                )
+        if champion.problem_key in problems:
+            raise Conflict(f"two champions are for {champion.problem_key}: name one of them")
+        problems.add(champion.problem_key)
+
+
+def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
+    """Named after what tells the problems apart, e.g. ``S_256``."""
+    problems = [bundle.champion.problem for bundle in bundles]
+    unlike = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
+    named = {
+        "_".join(_ODD.sub("_", f"{name}_{bundle.champion.problem[name]}") for name in unlike): bundle
+        for bundle in bundles
+    }
+    return named if len(named) == len(bundles) else {f"champion_{each.champion.id}": each for each in bundles}
+
+
+def _entry(folder: str, bundle: Bundle) -> dict[str, Any]:
+    champion = bundle.champion
+    passed = [each for each in bundle.candidate.operands if each.role in ("input", "output")]
+    return {
+        "folder": folder,
+        "problem": champion.problem,
+        "arguments": {each.name: {"dtype": each.dtype, "shape": each.shape} for each in passed},
+        "champion": champion.id,
+        "config": champion.config,
+        "time_us": champion.time_us,
+        "device": champion.device_model,
+    }

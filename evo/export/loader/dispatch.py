@@ -1,0 +1,100 @@
+"""Picks the exported kernel for the shapes it is called with: needs this folder and what its kernels need.
+
+    from dispatch import Dispatch
+    kernels = Dispatch()
+    outputs = kernels(**inputs)                       # arrays by argument name; their shapes choose the kernel
+    outputs = kernels(causal=True)(**inputs)          # where shapes alone do not: by fields of the problem
+
+``python dispatch.py`` lists what there is.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+
+class Dispatch:
+    """The kernels of one family for several problems; each is loaded when it is first called for.
+
+    Attributes:
+        table: problem, folder and argument shapes of each, as dispatch.json has them.
+    """
+
+    def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
+        self._folder = Path(folder).absolute()
+        self.table: list[dict[str, Any]] = json.loads((self._folder / "dispatch.json").read_text("utf-8"))["kernels"]
+        self._loaded: dict[str, Any] = {}
+
+    def __call__(self, **given: Any) -> Any:
+        """Call the kernel that was compiled for these arrays; given fields of a problem only, return that kernel.
+
+        Raises:
+            LookupError: none fits, or several do; says what there is.
+        """
+        arrays = {name: value for name, value in given.items() if hasattr(value, "shape")}
+        fields = {name: value for name, value in given.items() if name not in arrays}
+        found = [each for each in self.table if _fits(each, arrays) and _equals(each, fields)]
+        if len(found) != 1:
+            raise LookupError(self._explained(found, arrays, fields))
+        kernel = self._kernel(found[0]["folder"])
+        return kernel(**arrays) if arrays else kernel
+
+    def _kernel(self, name: str) -> Any:
+        if name not in self._loaded:
+            path = self._folder / name / "kernel.py"
+            spec = importlib.util.spec_from_file_location(f"{self._folder.name}_{name}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            self._loaded[name] = module.Kernel(path.parent)
+        return self._loaded[name]
+
+    def _explained(self, found: list[dict[str, Any]], arrays: dict[str, Any], fields: dict[str, Any]) -> str:
+        asked = [f"{name} {tuple(array.shape)} {_dtype(array)}" for name, array in arrays.items()]
+        asked += [f"{name}={value}" for name, value in fields.items()]
+        if found:
+            unlike = {name for each in found for name in each["problem"] if _differs(name, found)}
+            return f"{', '.join(asked)}: {len(found)} kernels fit; say which by {', '.join(sorted(unlike))}"
+        there = "; ".join(
+            ", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in self.table
+        )
+        return f"no kernel for {', '.join(asked)}; there are: {there}"
+
+
+def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
+    """Whether all the arrays are arguments of it, of their shape and dtype."""
+    arguments = each["arguments"]
+    return all(
+        name in arguments
+        and list(array.shape) == arguments[name]["shape"]
+        and _dtype(array) == arguments[name]["dtype"]
+        for name, array in arrays.items()
+    )
+
+
+def _equals(each: dict[str, Any], fields: dict[str, Any]) -> bool:
+    return all(name in each["problem"] and each["problem"][name] == value for name, value in fields.items())
+
+
+def _differs(name: str, found: list[dict[str, Any]]) -> bool:
+    return any(each["problem"].get(name) != found[0]["problem"].get(name) for each in found)
+
+
+def _problem(each: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in each["problem"].items())
+
+
+def _dtype(array: Any) -> str:
+    return str(array.dtype).removeprefix("torch.")
+
+
+def main() -> None:
+    """List the kernels."""
+    for each in Dispatch().table:
+        print(f"{each['folder']:<28}{each['time_us']:>12.4g} µs  {_problem(each)}")
+
+
+if __name__ == "__main__":
+    main()

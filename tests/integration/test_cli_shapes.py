@@ -1,0 +1,71 @@
+"""Several shapes in one command, and their champions as one folder that picks by shape."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import CommandLine, Ended
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine.fresh(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def searched(line: CommandLine) -> Iterator[Ended]:
+    """Two shapes of the family that `new` makes, on the CPU; then a service to look at them through."""
+    policy = line.home / "quick.toml"
+    policy.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 1\nseeds = 1\n")
+    assert line.run("new", "saxpy").code == 0
+    terms = ("--trials", "2", "--seed", "1", "--policy", str(policy), "--device", "cpu")
+    ended = line.run("search", "./saxpy", "--problem", "N=1024,4096", *terms)
+    with line.serving():
+        yield ended
+
+
+def test_each_shape_is_searched_and_begins_with_its_neighbours_champion(line: CommandLine, searched: Ended) -> None:
+    assert (searched.code, searched.err) == (0, "")
+    text = " ".join(searched.out.split())
+    assert "All shapes N=1024,A=3: champion 1" in text
+    assert "one folder of all: kernel-evo champion export 1 2" in text
+    second, first = line.run("searches", "--json").json
+    assert (first["problem"]["N"], second["problem"]["N"]) == (1024, 4096)
+    begun = line.run("trials", "2", "--sort", "number", "--limit", "1", "--json").json
+    assert begun[0]["config"] == first["champion"]["config"]
+
+
+def test_one_folder_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    folder = line.home / "both"
+    told = line.run("champion", "export", "1", "2", "--to", str(folder), "--json")
+    assert told.code == 0, told.err
+    table = json.loads((folder / "dispatch.json").read_text())
+    assert [each["folder"] for each in table["kernels"]] == ["N_1024", "N_4096"]
+    program = """
+import sys; sys.path.insert(0, sys.argv[1])
+import numpy as np
+from dispatch import Dispatch
+kernels = Dispatch()
+for n in 1024, 4096, 1024:
+    x, y = (np.random.default_rng(seed).standard_normal(n).astype(np.float32) for seed in (1, 2))
+    np.testing.assert_allclose(kernels(x=x, y=y)["out"], 3.0 * x.astype(np.float64) + y, rtol=1e-6, atol=1e-6)
+assert kernels(N=1024).problem["N"] == 1024
+for wrong, said in ({"x": x[:9]}, "there are: N=1024"), ({"x": x.astype(float)}, "float64"), ({"A": 3}, "which by N"):
+    try: kernels(**wrong)
+    except LookupError as error: assert said in str(error), error
+    else: raise AssertionError(wrong)
+assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templates", "workers", "api", "db")]
+"""
+    subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
+    listed = subprocess.run([sys.executable, "dispatch.py"], capture_output=True, text=True, check=True, cwd=folder)
+    assert "N_4096" in listed.stdout
+
+
+def test_searches_that_wait_for_each_other_are_not_detached(line: CommandLine, searched: Ended) -> None:
+    refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
+    assert refused.code != 0
+    assert "several shapes" in refused.err
