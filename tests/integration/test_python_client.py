@@ -9,6 +9,7 @@ import pytest
 from evo.client import Client
 from evo.errors import Conflict
 from tests.integration.local import local
+from tests.integration.serving import wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "python-client.md"
 
@@ -22,6 +23,8 @@ def test_the_example_runs_as_it_stands(
         rest.prepare()
 
         def work() -> None:
+            """Only once the example listens: what ended before, it does not hear."""
+            wait_until(lambda: rest.service.feed._listeners or ended.is_set())
             while not ended.is_set():
                 for lease in rest.claim(wait_s=0.2):
                     rest.report(lease)
