@@ -7,8 +7,6 @@ from evo.timing import Timing
 from evo.view import ChampionView, SearchView
 from evo.wording import bound_text, factor_text, percent_text, settings_text, significant, time_text
 
-__all__ = ["evidence_markdown", "table"]
-
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
     """What it is, how fast, why it was promoted, and how to use it.

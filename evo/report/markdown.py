@@ -1,6 +1,6 @@
 """A report as Markdown."""
 
-from evo.export.report import table
+from evo.export.table import table
 from evo.report.document import Block, Code, Document, Listed, Picture, Text
 
 
