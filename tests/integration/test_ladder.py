@@ -342,7 +342,7 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     assert report.failure is None
     series = [report.challenger, report.challenger_again, report.incumbent, report.baselines["numpy"]]
     assert [len(timing.samples_us) for timing in series] == [QUICK.confirm_samples] * 4
-    assert {case.case for case in report.cases} == {"nominal", "tail"}
+    assert {case.case for case in report.cases} == {"nominal", "tail", "peaked"}
     assert "baseline absent" in report.environment
 
 
