@@ -340,8 +340,10 @@ def test_a_confirmation_interleaves_challenger_incumbent_and_baselines(workshop:
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     assert report.failure is None
-    series = [report.challenger, report.challenger_again, report.incumbent, report.baselines["numpy"]]
-    assert [len(timing.samples_us) for timing in series] == [QUICK.confirm_samples] * 4
+    series = [report.challenger, report.challenger_again, report.incumbent, *report.baselines.values()]
+    assert {len(timing.samples_us) for timing in series} == {QUICK.confirm_samples}
+    if "numpy" not in report.baselines:  # on some machines it is more than 20 times slower than this toy
+        assert "left out" in report.environment["baseline numpy"]
     assert {case.case for case in report.cases} == {"nominal", "tail", "peaked"}
     assert "baseline absent" in report.environment
 

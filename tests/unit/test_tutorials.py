@@ -25,7 +25,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Each ``kernel-evo`` call in a fenced block of any document."""
     for path in DOCUMENTS:
         for language, block in FENCE.findall(path.read_text(encoding="utf-8")):
-            for line in block.splitlines() if language in ("", "sh", "bash") else ():
+            for line in block.replace("\\\n", " ").splitlines() if language in ("", "sh", "bash") else ():
                 for part in SHELL.split(line):
                     words = shlex.split(part, comments=True) if part.strip().startswith("kernel-evo ") else []
                     if words:
