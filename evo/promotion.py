@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evo.explain import detail_text, first_lines
 from evo.job import ConfirmReport, Repeat
 from evo.policy import Policy
 from evo.profile import unmet_gates
@@ -176,9 +177,12 @@ def _noise(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Gen
 
 def _not_measured(report: ConfirmReport) -> Verdict:
     which = report.failed or "challenger"
-    reason = "no samples came back" if report.failure is None else report.failure.kind.replace("_", " ")
+    reason, detail = "no samples came back", ""
+    if report.failure is not None:
+        reason = report.failure.kind.replace("_", " ")
+        detail = first_lines(detail_text(report.failure), 1)
     way_out = "; roll it back if it fails again" if which == "incumbent" else ""
-    text = f"The {which} could not be measured in a fresh process ({reason}){way_out}."
+    text = f"The {which} could not be measured in a fresh process ({reason}){way_out}. {detail}".rstrip()
     rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 

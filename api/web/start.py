@@ -173,12 +173,18 @@ def _register(service: Service, chosen: Candidate) -> None:
 
 
 def _terms(chosen: Candidate, typed: Mapping[str, str]) -> dict[str, Any]:
-    """The body that REST would get; what was left empty is left out."""
+    """The body that REST would get; what was left empty is left out, but not of the problem, which is nothing to guess.
+
+    Raises:
+        InvalidInput: a field of the problem is empty.
+    """
     terms: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}, "budget": {}, "objective": {}}
     known = {each.name: each for each in parsed(chosen.document).fields}
     for name, each in known.items():
         if each.type == "bool":
             terms["problem"][name] = typed.get(PROBLEM + name, "false")
+        elif not typed.get(PROBLEM + name, "given").strip():
+            raise InvalidInput(PROBLEM + name, f"is empty: give a value, such as {each.default}")
     for name, text in typed.items():
         group, _, inner = name.partition(".")
         if not text.strip() or name in ("family", "csrf") or (inner in known and known[inner].type == "bool"):
