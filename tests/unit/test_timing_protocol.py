@@ -97,3 +97,11 @@ def test_baselines_alone_are_all_timed() -> None:
     baselines = Baselines(timers={"flash": ScriptedTimer([4.0]), "naive": ScriptedTimer([4000.0])})
     assert fitting_rounds({}, baselines, Compare(series={}, rounds=40, baselines=True, budget_s=48.0)) == 40
     assert set(baselines.timers) == {"flash", "naive"}
+
+
+def test_the_baseline_asked_for_by_name_is_timed_however_slow_in_fewer_rounds_if_need_be() -> None:
+    timers, baselines = {"challenger": ScriptedTimer([4.0])}, Baselines(timers={"library": ScriptedTimer([2e6])})
+    request = Compare(series={}, rounds=100, baselines=True, only="library", budget_s=48.0)
+    assert 1 < fitting_rounds(timers, baselines, request) < 100
+    assert set(baselines.timers) == {"library"}
+    assert not baselines.unavailable
