@@ -48,6 +48,10 @@ def place_of(session: Session, field: str, given: str, search: int | None) -> Pl
         InvalidInput: it is none of these.
         NotFound: no trial has this id.
     """
+    if not given.strip():
+        raise InvalidInput(
+            field, "is missing: tick two trials of a leaderboard and press Compare, or write one like 3.57"
+        )
     match = FORM.fullmatch(given.strip())
     if match is None:
         raise InvalidInput(field, "name a trial by its search and its number there, e.g. 3.57 for trial 57 of search 3")

@@ -78,7 +78,9 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/start?family=toi", 422, "did you mean `toy`?"),
         ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
         ("/compare?left=1.1&right=best", 422, "right: name a trial by its search and its number"),
-        ("/compare?left=1.1", 422, "right: name a trial"),
+        ("/compare?left=1.1", 422, "right: is missing: tick two trials of a leaderboard"),
+        ("/compare?", 422, "left: is missing: tick two trials of a leaderboard"),
+        ("/searches/1/plots?where=zzz", 422, "where: `zzz` is not of the form NAME=VALUE"),
         ("/compare?left=1.1&right=1.99", 404, "search 1 has no trial 99"),
     ],
 )

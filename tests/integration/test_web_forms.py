@@ -62,6 +62,7 @@ def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
     [
         ({"problem__N": "99999"}, "problem.N", "out of its limits"),
         ({"problem__N": "<b>"}, "problem.N", "not a whole number"),
+        ({"problem__N": " "}, "problem.N", "is empty: give a value, such as 64"),
         ({"budget__minutes": "soon"}, "budget.minutes", "valid number"),
         ({"budget__trials": "-3"}, "budget.trials", ""),
         ({"seed": "1.5"}, "seed", "valid integer"),

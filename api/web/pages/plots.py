@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 from api.access.rule import allow, public
 from api.deps import ServiceDep
 from api.schemas import Id
+from api.selection import selection_of, tunables_of
 from api.views import search_view
 from api.web import plotly
 from api.web.plots.gallery import EXHIBITS, Gallery
@@ -29,6 +30,7 @@ def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Wher
     """The brush of the parallel coordinates reads and writes `where`; nothing else here does."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
+        selection_of((search_id,), tunables_of(session, service.conductor.catalogue, search_id), where=where)
     live = search.state not in TERMINAL
     return render(
         request, "plots.html", plotting=True, search=search, exhibits=EXHIBITS, live=live, script=plotly.address()
