@@ -20,7 +20,7 @@ from evo.target import aimed_at
 from evo.trial import Config
 from templates.render import RenderError, render
 from workers.cache import Cache
-from workers.compile import Artefact, Compiler, Launch, Resources, Unit
+from workers.compile import Artefact, Compiler, Launch, Unit
 from workers.compile.cached import compile_cached
 from workers.devices import Argument
 from workers.families import Assignment, Copy
@@ -40,6 +40,7 @@ class Built:
         source, binary, ptx: of the searched problem.
         sources: by case name.
         log: what the compiler said, of all cases.
+        resources: of the searched problem, also where they are why it goes no further.
     """
 
     folder: Path
@@ -130,7 +131,6 @@ class _Compiled:
     source: str
     artefact: Artefact
     kernel: KernelFile
-    resources: Resources
 
 
 @dataclass(kw_only=True)
@@ -149,6 +149,7 @@ class _Build:
     compiled: dict[str, _Compiled] = field(default_factory=dict)
     uncovered: dict[str, str] = field(default_factory=dict)
     source: str | None = None
+    used: dict[str, float] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
     spent_s: dict[str, float] = field(default_factory=lambda: {"render": 0.0, "compile": 0.0})
 
@@ -170,7 +171,7 @@ class _Build:
             binary=nominal.artefact.binary if nominal else None,
             ptx=nominal.artefact.ptx if nominal else None,
             log="\n".join(filter(None, self.logs)),
-            resources=nominal.resources.figures() if nominal else {},
+            resources=self.used,
             render_s=self.spent_s["render"],
             compile_s=self.spent_s["compile"],
         )
@@ -207,6 +208,7 @@ class _Build:
         artefact = self._compile(source)
         launch = self._launch(candidate)
         resources = self.compiler.resources(artefact, launch, self.terms.device)
+        self.used = self.used or resources.figures()
         refusal = self.compiler.refusal(resources, launch, self.terms.device)
         if refusal is None and self.gated:
             refusal = gate(resources, self.terms.policy)
@@ -216,7 +218,7 @@ class _Build:
         path.write_bytes(artefact.binary)
         entry = self.copy.family.implementation(self.terms.device.kind).entry
         kernel = KernelFile(path=str(path), entry=entry, arguments=call_arguments(candidate), launch=launch)
-        return _Compiled(source=source, artefact=artefact, kernel=kernel, resources=resources)
+        return _Compiled(source=source, artefact=artefact, kernel=kernel)
 
     def _render(self, problem: Problem) -> tuple[Candidate, str]:
         terms = self.terms

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from evo.family import Candidate
 from evo.objective import Objective
 from templates.registry import find
 from templates.render import render
-from tests.bench.contest import Effort, search
+from tests.bench.contest import BenchError, Effort, search
 from workers.devices.cuda import DRIVER
 
 DRAWN = 2_000
@@ -29,19 +30,29 @@ DRAWN = 2_000
 
 FAMILY = "sdpa"
 WANTED_A_MINUTE, WANTED_RATIO = 120, 3
+KERNEL_TUNER = (sys.executable, "-m", "tests.bench.throughput", "--kernel-tuner")
+GRACE_S = 600
+"""Beyond its minutes, for drawing configs, listing the space and whatever it waits for."""
+
+TELL_EVERY_S = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print both rates; status 1 when what must hold does not."""
+    """Print each rate as soon as it is known; status 1 when one of them fails, or what must hold does not."""
     options = _parser().parse_args(arguments)
     if options.kernel_tuner:
-        print(_kernel_tuner(options.problem, 60 * options.minutes))
+        _as_kernel_tuner(options)
         return 0
-    with tempfile.TemporaryDirectory(prefix="kernel-evo-throughput-") as folder:
-        ours = _ours(options.problem, options.minutes, Path(folder))
-        theirs = _theirs(options.problem, options.minutes, Path(folder))
-    print(f"| {options.problem} | configs a minute |\n| --- | ---: |")
-    print(f"| kernel-evo search | {ours:.0f} |\n| Kernel Tuner | {theirs:.0f} |\n\n{ours / theirs:.1f} times as many.")
+    try:
+        with tempfile.TemporaryDirectory(prefix="kernel-evo-throughput-") as folder:
+            _say(f"| {options.problem} | configs a minute |\n| --- | ---: |")
+            ours = _ours(options.problem, options.minutes, Path(folder))
+            _say(f"| kernel-evo search | {ours:.0f} |")
+            theirs = _theirs(options.problem, options.minutes, Path(folder))
+            _say(f"| Kernel Tuner | {theirs:.0f} |\n\n{ours / theirs:.1f} times as many.")
+    except BenchError as error:
+        print(f"bench-throughput: {error}", file=sys.stderr)
+        return 1
     return int(ours < WANTED_A_MINUTE or ours < WANTED_RATIO * theirs)
 
 
@@ -54,12 +65,37 @@ def _ours(problem: str, minutes: float, folder: Path) -> float:
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:
-    """The same in a process of its own, from the first config on: what comes before is its preparation by us."""
-    command = [sys.executable, "-m", "tests.bench.throughput", "--kernel-tuner"]
-    command += ["--problem", problem, "--minutes", str(minutes)]
-    empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy")}
-    done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    """The same in a process of its own, from the first config on: what comes before is its preparation by us.
+
+    Raises:
+        BenchError: it failed, tried nothing, or did not end; the message says why.
+    """
+    empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
+    command, limit_s = [*KERNEL_TUNER, "--problem", problem, "--minutes", str(minutes)], 60 * minutes + GRACE_S
+    try:
+        done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"Kernel Tuner's part was stopped after {limit_s:.0f} s, {GRACE_S} more than it had") from None
+    said = (done.stdout.split("\n")[-2:-1] or ["it said nothing"])[0]
+    if done.returncode != 0:
+        raise BenchError(f"Kernel Tuner's part ended with status {done.returncode}: {said}")
+    if not (rate := float(said)) > 0:
+        raise BenchError("Kernel Tuner tried no config")
+    return rate
+
+
+def _as_kernel_tuner(options: argparse.Namespace) -> None:
+    """What `_theirs` starts: the rate, or why there is none, is the last line of standard output."""
+    try:
+        _say(str(_kernel_tuner(options.problem, 60 * options.minutes)))
+    except Exception as error:
+        _say(" ".join(f"{type(error).__name__}: {error}".split()))
+        raise
+
+
+def _say(text: str) -> None:
+    """Now: whatever happens next, this is kept."""
+    print(text, flush=True)
 
 
 def _kernel_tuner(problem_text: str, seconds: float) -> float:
@@ -75,10 +111,10 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
     candidates = [package.family.candidate(each, problem, gpu, Objective()) for each in configs]
     _allow_large_shared_memory(CupyFunctions)
     threads = [_launch(each).block[0] for each in candidates]
-    begun: list[float] = []
+    course = _Course()
 
     def source(chosen: Mapping[str, int]) -> str:
-        begun.append(time.monotonic())
+        course.tries(chosen["config"])
         return render(package, "cuda", configs[chosen["config"]], problem, candidates[chosen["config"]].derived)
 
     results, _ = tune_kernel(
@@ -96,7 +132,27 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
         strategy_options={"time_limit": seconds, "max_fevals": DRAWN},
         quiet=True,
     )
-    return 60 * len(results) / (time.monotonic() - begun[0])
+    return 60 * len(results) / course.elapsed_s if results else 0.0
+
+
+@dataclass(kw_only=True)
+class _Course:
+    """How far Kernel Tuner has come, told on standard error now and then."""
+
+    begun_s: float | None = None
+    told_s: float = 0.0
+    tried: set[int] = field(default_factory=set)
+
+    @property
+    def elapsed_s(self) -> float:
+        return 0.0 if self.begun_s is None else time.monotonic() - self.begun_s
+
+    def tries(self, config: int) -> None:
+        self.begun_s = time.monotonic() if self.begun_s is None else self.begun_s
+        self.tried.add(config)
+        if self.elapsed_s >= self.told_s + TELL_EVERY_S:
+            self.told_s = self.elapsed_s
+            print(f"Kernel Tuner: {len(self.tried)} configs in {self.elapsed_s:.0f} s", file=sys.stderr, flush=True)
 
 
 def _launch(candidate: Candidate) -> Any:

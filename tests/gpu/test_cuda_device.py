@@ -28,6 +28,14 @@ def test_a_gpu_states_its_limits_and_ceilings(gpu: Device) -> None:
     assert 1e12 < gpu.ceilings.flops_per_s["float16"] < 1e16
 
 
+def test_resources_are_told_again_of_what_was_compiled_before(gpu: Device, tmp_path: Path) -> None:
+    """NVRTC keeps binaries in the driver's cache where there is a driver, and says nothing of what it finds there."""
+    source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] *= 3; }'
+    first, again = (compiled(source, gpu, tmp_path)[1] for _ in range(2))
+    assert first.figures == again.figures
+    assert again.figures["registers"] > 0
+
+
 def test_a_kernel_computes_and_leaves_everything_else_alone(bench: Workbench, session: CudaSession) -> None:
     kernel = bench.load(DOUBLE)
     buffers = session.allocate((X, OUT), INPUTS)

@@ -5,10 +5,16 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Ceilings, Device
+from evo.outcome import Measured, OverResources
 from evo.roofline import Roofline
+from evo.target import known
 from evo.timing import Timing
+from templates.registry import find
 from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
+from tests.bench.ladder import Climbed
+from tests.bench.ladder import report as ladder_report
 from tests.bench.report import failures, heading, section
+from tests.bench.steps import steps
 from tests.unit.views import view
 from workers.protocol import Compared
 
@@ -91,3 +97,21 @@ def test_what_must_hold_is_checked(given: Contest, missed: list[str]) -> None:
     found = failures(given, {"numpy": 3.0, "torch": 0.8})
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
+
+
+def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -> None:
+    package = find("sdpa_ladder")
+    problem = package.family.problem("", "cuda")
+    first, second = steps(package)[:2]
+    passed = Measured(timing=timing(10.0), cases=(), resources={})
+    refused = OverResources(resource="stack_bytes", used=32, limit=0)
+    climbed = [
+        Climbed(step=each, outcome=outcome, kernels={}, resources={"registers": 94, "shared_memory_bytes": 24576})
+        for each, outcome in ((first, passed), (second, refused))
+    ]
+    compared = Compared(series={first.name: timing(10.0)}, baselines={}, unavailable={})
+    text = ladder_report(package, problem, known("sm_90"), climbed, compared)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert rows[0][5:7] == ["registers", "shared, KiB"]
+    assert [row[5:7] for row in rows[2:]] == [["94", "24"], ["94", "24"]]
+    assert rows[3][2] == "over resources"

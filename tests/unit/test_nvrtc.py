@@ -17,7 +17,7 @@ from templates.render import render
 from workers.cache import Cache
 from workers.compile import Artefact, Launch, Unit
 from workers.compile.cached import compile_cached
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, figures
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
 
 PROBLEMS = (
@@ -103,6 +103,18 @@ def test_an_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler) -> 
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
     assert "kernel.cu(2): error" in failed.log
+
+
+def test_a_kernel_that_ptxas_says_nothing_of_passes_no_gate(compiler: NvrtcCompiler) -> None:
+    unit = Unit(source="__global__ void f(int* x) { *x = 1; }", architecture="sm_80", entry="f")
+    failed = compiler.compile(unit, timeout_s=60)
+    assert isinstance(failed, CompileFailed)
+    assert "names no kernel `f`" in failed.log and 'extern "C"' in failed.log
+
+
+def test_the_drivers_cache_which_swallows_resources_is_passed_by_wherever_there_is_one() -> None:
+    assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
+    assert "--no-cache" not in default_flags((12, 2)), "which it would refuse"
 
 
 def test_a_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:

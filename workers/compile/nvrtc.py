@@ -20,6 +20,9 @@ from workers.compile.nvrtc_library import Nvrtc, NvrtcMissingError, include_fold
 from workers.compile.occupancy import occupancy
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
+_CACHING_SINCE = (12, 9)
+"""From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
+the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 _FIGURES: Mapping[str, str] = {
@@ -30,6 +33,12 @@ _FIGURES: Mapping[str, str] = {
     "static_shared_memory_bytes": r"(\d+) bytes smem",
     "barriers": r"used (\d+) barriers",
 }
+
+
+_SILENT = (
+    'ptxas names no kernel `{entry}`, so nothing can be said of its resources: is it `extern "C" __global__`, and '
+    "called as family.toml says?\n{log}"
+)
 
 
 class NoNvrtcError(EvoError, FileNotFoundError):
@@ -62,12 +71,12 @@ class NvrtcCompiler:
 
     @cached_property
     def version(self) -> str:
-        return f"NVRTC {'.'.join(map(str, self.toolkit))} {' '.join(DEFAULT_FLAGS)}"
+        return f"NVRTC {'.'.join(map(str, self.toolkit))} {' '.join(default_flags(self.toolkit))}"
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         self._check(unit.architecture)
         includes = [f"--include-path={folder}" for folder in include_folders()]
-        options = [f"--gpu-architecture={unit.architecture}", *DEFAULT_FLAGS, *includes, *unit.flags]
+        options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit), *includes, *unit.flags]
         with self._process() as process:
             answer = process.ask({"source": unit.source, "options": options}, timeout_s)
         if answer is None:
@@ -76,7 +85,10 @@ class NvrtcCompiler:
         if answer["binary"] is None:
             return CompileFailed(log=log)
         binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
-        return Artefact(binary=binary, log=log, figures=figures(log, unit.entry), ptx=ptx)
+        told = figures(log, unit.entry)
+        if "registers" not in told:
+            return CompileFailed(log=_SILENT.format(entry=unit.entry, log=log).rstrip())
+        return Artefact(binary=binary, log=log, figures=told, ptx=ptx)
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         found = {name: int(value) for name, value in artefact.figures.items()}
@@ -167,6 +179,11 @@ def _end(popen: "subprocess.Popen[str]") -> None:
         with contextlib.suppress(BrokenPipeError):
             if pipe is not None:
                 pipe.close()
+
+
+def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
+    """Ours, before a family's own."""
+    return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
 
 
 def figures(log: str, entry: str) -> dict[str, float]:

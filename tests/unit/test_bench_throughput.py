@@ -1,0 +1,54 @@
+"""The two rates of the throughput benchmark: what is known is printed at once, and a failure takes nothing along."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.bench import throughput
+
+
+def run(monkeypatch: pytest.MonkeyPatch, theirs: str) -> int:
+    """With a fake search of ours, and a program that stands in for Kernel Tuner's part."""
+    monkeypatch.setattr(throughput, "search", lambda *_: SimpleNamespace(counts={"measured": 90_000, "pruned": 9}))
+    monkeypatch.setattr(throughput, "KERNEL_TUNER", (sys.executable, "-S", "-c", theirs))
+    return throughput.main(["--minutes", "0.01"])
+
+
+def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
+    printed = capsys.readouterr().out
+    assert "| kernel-evo search | " in printed and "| Kernel Tuner | 100 |" in printed
+    assert printed.rstrip().endswith("times as many.")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        ("print('noise'); print('CUDAError: illegal address'); raise SystemExit(1)", "status 1: CUDAError: illegal ad"),
+        ("import os; os.kill(os.getpid(), 9)", "status -9: it said nothing"),
+        ("print(0.0)", "tried no config"),
+        ("while True: pass", "was stopped after"),
+    ],
+)
+def test_ours_is_kept_when_theirs_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], theirs: str, why: str
+) -> None:
+    if "while" in theirs:
+        monkeypatch.setattr(throughput, "GRACE_S", 0)
+    assert run(monkeypatch, theirs) == 1
+    printed = capsys.readouterr()
+    assert "| kernel-evo search | " in printed.out
+    assert why in printed.err
+
+
+def test_kernel_tuners_own_error_is_its_last_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(problem: str, seconds: float) -> float:
+        raise RuntimeError(f"no GPU\nfor {problem}")
+
+    monkeypatch.setattr(throughput, "_kernel_tuner", fails)
+    with pytest.raises(RuntimeError):
+        throughput.main(["--kernel-tuner", "--problem", "B=2"])
+    assert capsys.readouterr().out.splitlines()[-1] == "RuntimeError: no GPU for B=2"
