@@ -34,6 +34,9 @@ MAX_WARM_STARTS = 5
 MAX_IMPORTED = 20
 """Recorded configs tried first: they are the best of another day, and the search has to have its own say."""
 
+PDL_SINCE = 90
+"""The first compute capability with programmatic dependent launch, times ten."""
+
 OTHER_MODEL = 2.0
 """How far a champion of another device model counts as away, in doublings of one problem field."""
 
@@ -50,6 +53,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     family = catalogue.family(family_row)
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
+    _check_launch(request.objective, device)
     objective = aimed(request.objective, device)
     problem = family.problem(request.problem, aimed_at(device, objective).kind)
     for each in (device, aimed_at(device, objective)):
@@ -142,6 +146,14 @@ def _check_threads(objective: Objective, device: Device) -> None:
     if not 1 <= objective.threads <= cores:
         most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
         raise InvalidInput("objective.threads", f"{objective.threads} is out of its limits; accepted: {most}")
+
+
+def _check_launch(objective: Objective, device: Device) -> None:
+    if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
+        needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"
+        raise InvalidInput(
+            "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
+        )
 
 
 def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:

@@ -1,7 +1,7 @@
 """What a config is compiled for and measured on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 DeviceKind = Literal["cpu", "cuda", "replay", "estimate"]
@@ -16,11 +16,13 @@ class Ceilings:
         flops_per_s: peak arithmetic rate by dtype name (``float32``, ``float16`` …), one thread for a CPU.
         bytes_per_s: sustained copy bandwidth, read plus write.
         source: ``measured`` on this very device, or ``table`` (a datasheet).
+        bytes_source: the same of `bytes_per_s` alone; None where it does not differ.
     """
 
     flops_per_s: Mapping[str, float]
     bytes_per_s: float
     source: Literal["measured", "table"]
+    bytes_source: Literal["measured", "table"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +47,9 @@ class Device:
     ceilings: Ceilings | None = None
     software: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
+
+    def copying_at(self, bytes_per_s: float) -> "Device":
+        """The same, its copy bandwidth measured; of one without ceilings nothing else is known."""
+        if self.ceilings is None:
+            return self
+        return replace(self, ceilings=replace(self.ceilings, bytes_per_s=bytes_per_s, bytes_source="measured"))

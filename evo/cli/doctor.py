@@ -191,4 +191,7 @@ def _ceilings(device: "Device") -> str:
     if device.ceilings is None:
         return "unknown"
     rates = [f"{name} {rate / 1e9:.4g} GFLOP/s" for name, rate in device.ceilings.flops_per_s.items()]
-    return ", ".join([*rates, f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s", device.ceilings.source])
+    memory = f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s"
+    if device.ceilings.bytes_source in (None, device.ceilings.source):
+        return ", ".join([*rates, memory, device.ceilings.source])
+    return ", ".join([*rates, device.ceilings.source, memory, device.ceilings.bytes_source])

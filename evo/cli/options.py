@@ -68,6 +68,10 @@ Cache = Annotated[
     Literal["hot", "cold"],
     typer.Option(help="hot: the same buffers again and again; cold: they are not in the cache."),
 ]
+LaunchMode = Annotated[
+    Literal["plain", "pdl"],
+    typer.Option(help="pdl: a launch may begin while the one before it ends (sm_90 and newer)."),
+]
 Threads = Annotated[int, typer.Option(min=1, metavar="N", help="CPU threads a kernel may use.")]
 PolicyName = Annotated[
     str, typer.Option(help="Gates and thresholds: default, l4-notes, or a .toml or .json file.", metavar="NAME|FILE")

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evo.cli.options import Cache, Db, DeviceName, Json, PolicyName, Problems, SearchId, Threads, Token, Url, examples
+from evo.cli.options import (
+    Cache,
+    Db,
+    DeviceName,
+    Json,
+    LaunchMode,
+    PolicyName,
+    Problems,
+    SearchId,
+    Threads,
+    Token,
+    Url,
+    examples,
+)
 from evo.cli.place import Where
 from evo.errors import InvalidInput
 
@@ -100,6 +113,7 @@ def search(
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
+    launch: LaunchMode = "plain",
     target: Annotated[
         str | None,
         typer.Option(
@@ -193,7 +207,7 @@ def search(
         family=family,
         problem=problems[0],
         device=_estimating(device, target) if compile_only else device,
-        objective={"cache": cache, "threads": threads, **({} if target is None else {"target": target})},
+        objective=_objective(cache=cache, threads=threads, launch=launch, target=target),
         strategy=strategy,
         seed=seed,
         policy=policy,
@@ -298,6 +312,10 @@ def _budget(
     given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
     limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
     return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}
+
+
+def _objective(*, cache: str, threads: int, launch: str, target: str | None) -> dict[str, object]:
+    return {"cache": cache, "threads": threads, "launch": launch, **({} if target is None else {"target": target})}
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:

@@ -15,6 +15,7 @@ from evo.view import SearchView
 from evo.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
 
 CACHES = ("hot", "cold")
+_SOURCES = {"measured": "measured here", "table": "from its datasheet"}
 
 
 def mission_report(
@@ -62,11 +63,10 @@ def _calibration(results: Sequence[Result]) -> str:
     """What the device can do, and how steady it was."""
     device, rows = results[0].search.device, []
     if device.ceilings is not None:
-        source = "measured here" if device.ceilings.source == "measured" else "from its datasheet"
-        rows = [
-            (f"{name}, {source}", f"{rate / 1e12:.3g} TFLOP/s") for name, rate in device.ceilings.flops_per_s.items()
-        ]
-        rows.append((f"memory, {source}", f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s"))
+        limits = device.ceilings
+        source, memory = _SOURCES[limits.source], _SOURCES[limits.bytes_source or limits.source]
+        rows = [(f"{name}, {source}", f"{rate / 1e12:.3g} TFLOP/s") for name, rate in limits.flops_per_s.items()]
+        rows.append((f"memory, {memory}", f"{limits.bytes_per_s / 1e9:.3g} GB/s"))
     for result in results:
         if (timing := _timing(result)) is not None:
             rows += [(f"{what}, search {result.search.id}", text) for what, text in _steadiness(timing)]

@@ -1,11 +1,13 @@
 """One contest: a real search, a sample of the space, then everybody in turns in one process."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -39,13 +41,35 @@ class BenchError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Match:
+    """What is contested, and what must hold of it.
+
+    Attributes:
+        minutes: of the search, where the effort names none.
+        cache, launch: of its objective.
+        least: speed-up of the champion over a baseline, by its name.
+        within_us: the champion's time at most.
+        least_share: of the roofline at least.
+    """
+
+    family: str
+    problem: str
+    minutes: float = 2.0
+    cache: str = "hot"
+    launch: str = "plain"
+    least: Mapping[str, float] = field(default_factory=dict)
+    within_us: float | None = None
+    least_share: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Effort:
     """How much is tried.
 
     Attributes:
         trials, minutes: budget of the search.
         sample: configs drawn from the whole space at random.
-        rounds: interleaved samples of every contestant.
+        rounds: interleaved samples of every contestant; half as many in the cache mode that does not rank.
         device: kind of device, ``cpu`` or ``cuda``.
     """
 
@@ -65,25 +89,27 @@ class Contest:
         configs: by contestant.
         sample_us: of every sampled config that is correct, fastest first.
         compared: entry i of all timings was taken in round i.
+        other: the same in the cache mode that does not rank.
     """
 
     search: SearchView
     configs: Mapping[str, Config]
     sample_us: tuple[float, ...]
     compared: Compared
+    other: Compared
     roofline: Roofline | None
 
 
-def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
+def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     """Search, sample and compare.
 
     Raises:
         BenchError: the search found nothing, or a step failed.
     """
-    view = search(family, problem, effort, folder)
+    view = search(match, effort, folder)
     best = view.champion or view.best
     if best is None:
-        raise BenchError(f"the search of {family} measured no config: {dict(view.counts)}")
+        raise BenchError(f"the search of {match.family} measured no config: {dict(view.counts)}")
     package = find(view.family)
     with workshop(_terms(view, package), package, folder) as (ladder, runners, work):
         sampled = _sample(ladder, work, effort)
@@ -91,21 +117,36 @@ def hold(family: str, problem: str, effort: Effort, folder: Path) -> Contest:
         kernels = {name: ladder.build(work, config).kernels for name, config in configs.items()}
         series = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
         compared = compare(runners, work, kernels, series, effort.rounds)
+        other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
     return Contest(
         search=view,
         configs=configs,
         sample_us=tuple(time_us for time_us, _ in sampled),
         compared=compared,
+        other=other,
         roofline=device_roofline(view.device, work.copy.family.work(view.problem), view.objective),
     )
 
 
-def search(family: str, problem: str, effort: Effort, folder: Path) -> SearchView:
-    """The command a user would type, on an empty database."""
+def other_mode(cache: str) -> Literal["hot", "cold"]:
+    return "cold" if cache == "hot" else "hot"
+
+
+def _in_other_mode(work: Assignment) -> Assignment:
+    objective = replace(work.terms.objective, cache=other_mode(work.terms.objective.cache))
+    return replace(work, terms=replace(work.terms, objective=objective))
+
+
+def search(match: Match, effort: Effort, folder: Path) -> SearchView:
+    """The command a user would type, on a database of its own and from a cold cache."""
+    place = folder / f"{match.family}-{match.problem}-{match.cache}-{match.launch}"
+    place.mkdir()
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
-    chosen = ["--device", effort.device, "--problem", problem, "--db", str(folder / "bench.db"), "--json"]
-    command = [sys.executable, "-m", "evo", "search", family, *budget, *chosen]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    chosen = ["--device", effort.device, "--problem", match.problem, "--cache", match.cache, "--launch", match.launch]
+    command = [sys.executable, "-m", "evo", "search", match.family, *budget, *chosen]
+    command += ["--db", str(place / "bench.db"), "--json"]
+    empty = os.environ | {"XDG_CACHE_HOME": str(place / "cache")}
+    done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command[2:])} ended with status {done.returncode}")
     return TypeAdapter(SearchView).validate_json(done.stdout)

@@ -7,50 +7,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evo.errors import EvoError
-from tests.bench.contest import BenchError, Effort, hold
-from tests.bench.report import Wanted, failures, heading, section
-
-Contests = Sequence[tuple[str, str, Wanted]]
-"""Family, problem, and what must hold of it."""
+from tests.bench.contest import BenchError, Effort, Match, hold
+from tests.bench.report import failures, heading, section
 
 ATTENTION = {"numpy": 3.0, "torch": 0.8}
-CONTESTS: Contests = (
-    ("sdpa", "B=1,H=8,S=256,D=64", ATTENTION),
-    ("sdpa", "B=2,H=8,S=512,D=64", ATTENTION),
-    ("softmax", "rows=1024,cols=1024", {}),
-    ("softmax", "rows=4096,cols=1024", {}),
+MATCHES = (
+    Match(family="sdpa", problem="B=1,H=8,S=256,D=64", least=ATTENTION),
+    Match(family="sdpa", problem="B=2,H=8,S=512,D=64", least=ATTENTION),
+    Match(family="softmax", problem="rows=1024,cols=1024"),
+    Match(family="softmax", problem="rows=4096,cols=1024"),
 )
 
 
-def main(arguments: list[str], contests: Contests = CONTESTS, device: str = "cpu") -> int:
+def main(
+    arguments: list[str], matches: Sequence[Match] = MATCHES, *, device: str = "cpu", trials: int = 60, rounds: int = 60
+) -> int:
     """Hold the contests, print the tables; status 1 when something that must hold does not."""
-    options = _parser().parse_args(arguments)
-    effort = Effort(
-        trials=options.trials,
-        minutes=options.minutes,
-        sample=options.sample,
-        rounds=options.rounds,
-        seed=options.seed,
-        device=device,
-    )
+    options = _parser(trials, rounds).parse_args(arguments)
+    chosen = [each for each in matches if options.family in ("all", each.family)]
+    chosen = [each for each in chosen if options.problem in (None, each.problem)][options.first : options.last]
     missed: list[str] = []
     try:
         with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as folder:
-            chosen = [
-                each for each in contests if options.family in ("all", each[0]) and options.problem in (None, each[1])
-            ]
-            for place, (family, problem, wanted) in enumerate(chosen):
-                contest = hold(family, problem, effort, Path(folder))
+            for place, match in enumerate(chosen):
+                contest = hold(match, _effort(options, match, device), Path(folder))
                 if place == 0:
                     _tell(heading(contest), options.append)
                 _tell(section(contest), options.append)
-                missed += failures(contest, wanted)
+                missed += failures(contest, match)
     except (BenchError, EvoError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     for failure in missed:
         print(f"does not hold: {failure}", file=sys.stderr)
     return int(bool(missed))
+
+
+def _effort(options: argparse.Namespace, match: Match, device: str) -> Effort:
+    return Effort(
+        trials=options.trials,
+        minutes=match.minutes if options.minutes is None else options.minutes,
+        sample=options.sample,
+        rounds=options.rounds,
+        seed=options.seed,
+        device=device,
+    )
 
 
 def _tell(text: str, append_to: Path | None) -> None:
@@ -60,14 +61,16 @@ def _tell(text: str, append_to: Path | None) -> None:
             file.write(f"\n{text}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", choices=("all", "sdpa", "softmax"), default="all")
-    parser.add_argument("--problem", help="of the tables only the one of this problem, written as in the table")
-    parser.add_argument("--trials", type=int, default=60, help="of each search (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=2.0, help="of each search at most (default: %(default)s)")
+    parser.add_argument("--family", default="all", help="of the contests only this family's")
+    parser.add_argument("--problem", help="of the contests only those of this problem, written as in the table")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="leave out the N contests before")
+    parser.add_argument("--last", type=int, metavar="N", help="end with the contest before number N, counted from 0")
+    parser.add_argument("--trials", type=int, default=trials, help="of each search (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, help="of each search at most (default: what the contest says)")
     parser.add_argument("--sample", type=int, default=30, help="random configs of each space (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=60, help="samples of each contestant (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contestant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--append", type=Path, metavar="FILE", help="also append the tables to this Markdown file")
     return parser

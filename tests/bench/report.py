@@ -1,7 +1,7 @@
 """What a contest says, as a Markdown table that reads well in a terminal too."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
@@ -10,14 +10,12 @@ import numpy as np
 from evo.device import Device
 from evo.statistics import Interval, ratio_interval
 from evo.timing import Timing
-from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
-
-Wanted = Mapping[str, float]
-"""Least speed-up of a champion over a baseline, by its name."""
+from evo.view import SearchView
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, Match, other_mode
 
 PROTOCOL = {
-    "cpu": "One thread, pinned; float32; hot buffers. A sample repeats the call until it lasts 0.5 ms.",
-    "cuda": "float16; hot buffers. A sample is a CUDA graph of as many launches as last 1 ms, 200 for short kernels.",
+    "cpu": "One thread, pinned; float32. A sample repeats the call until it lasts 0.5 ms.",
+    "cuda": "float16. A sample is a CUDA graph of as many launches as last 1 ms, 200 for short kernels.",
 }
 
 OVERHEAD_LIMIT_MS = 20.0
@@ -33,7 +31,8 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
             f"{_machine(search.device)}. {_software(search.device)}.",
             PROTOCOL[search.device.kind],
             "All rows of a table were timed in one process with fresh inputs, in rounds of random order, each row",
-            "after 10 ms of its own.",
+            "after 10 ms of its own where buffers are hot. A second process timed all in the other cache mode: cold",
+            "means sets of buffers in turn, more than the caches hold, and nothing to warm up.",
             f"Figures are medians (protocol {search.objective.protocol}).",
             "",
         ]
@@ -45,11 +44,11 @@ def section(contest: Contest) -> str:
     search = contest.search
     return "\n".join(
         [
-            f"### {search.family} {search.problem_key}",
+            f"### {search.family} {search.problem_key}{_terms(search)}",
             "",
             *_table(contest),
             "",
-            *(f"Not run: {name}: {reason}." for name, reason in contest.compared.unavailable.items()),
+            *_left_out(contest),
             _worth(contest),
             _course(contest),
             "",
@@ -57,10 +56,35 @@ def section(contest: Contest) -> str:
     )
 
 
-def failures(contest: Contest, wanted: Wanted) -> list[str]:
+def _terms(search: SearchView) -> str:
+    """What is unusual about its objective."""
+    unusual = [f", {search.objective.cache}"] if search.objective.cache != "hot" else []
+    return "".join(unusual + ([", programmatic dependent launch"] if search.objective.launch == "pdl" else []))
+
+
+def _left_out(contest: Contest) -> Iterator[str]:
+    for name, reason in contest.compared.unavailable.items():
+        yield f"Not run: {name}: {reason}."
+    mode = other_mode(contest.search.objective.cache)
+    for name, reason in contest.other.unavailable.items():
+        if name not in contest.compared.unavailable:
+            yield f"Not run {mode}: {name}: {reason}."
+
+
+def failures(contest: Contest, match: Match) -> list[str]:
     """What must hold of this contest and does not."""
     search, missed = contest.search, []
-    for baseline, least in wanted.items():
+    champion_us = contest.compared.series[CHAMPION].median_us
+    if match.within_us is not None and champion_us > match.within_us:
+        missed.append(
+            f"the champion takes {champion_us:.2f} µs, {match.within_us} µs are wanted ({search.problem_key})"
+        )
+    if match.least_share is not None and (
+        contest.roofline is None or contest.roofline.share(champion_us) < match.least_share
+    ):
+        share = "unknown" if contest.roofline is None else f"{contest.roofline.share(champion_us):.1%}"
+        missed.append(f"share of the limit: {share}, {match.least_share:.0%} is wanted ({search.problem_key})")
+    for baseline, least in match.least.items():
         if baseline not in contest.compared.baselines:
             missed.append(f"{baseline} did not run: {contest.compared.unavailable.get(baseline, 'not offered')}")
         elif (speedup := _speedup(contest, baseline).estimate) < least:
@@ -72,7 +96,10 @@ def failures(contest: Contest, wanted: Wanted) -> list[str]:
 
 def _machine(device: Device) -> str:
     if device.kind == "cuda":
-        return f"{device.limits['sm_count']:.0f} multiprocessors, L2 {device.limits['l2_bytes'] / 2**20:.0f} MiB"
+        memory = f"L2 {device.limits['l2_bytes'] / 2**20:.0f} MiB"
+        if device.ceilings is not None and device.ceilings.bytes_source == "measured":
+            memory += f", copies at {device.ceilings.bytes_per_s / 1e12:.2f} TB/s (measured)"
+        return f"{device.limits['sm_count']:.0f} multiprocessors, {memory}"
     limits = device.limits
     caches = (f"L{n} {_kibibytes(limits[f'l{n}_bytes'])}" for n in (1, 2, 3) if f"l{n}_bytes" in limits)
     peak = [f"{device.ceilings.flops_per_s['float32'] / 1e9:.0f} GFLOP/s a core"] if device.ceilings else []
@@ -87,14 +114,18 @@ def _software(device: Device) -> str:
 
 def _table(contest: Contest) -> list[str]:
     rows: Mapping[str, Timing] = {**contest.compared.baselines, **contest.compared.series}
+    others = {**contest.other.baselines, **contest.other.series}
+    cache = contest.search.objective.cache
     baselines = list(contest.compared.baselines)
-    header = ["", "µs", "IQR", *(["of the limit"] if contest.roofline else []), *(f"× {name}" for name in baselines)]
+    limit = ["of the limit"] if contest.roofline else []
+    header = ["", f"{cache}, µs", "IQR", *limit, *(f"× {name}" for name in baselines), f"{other_mode(cache)}, µs"]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     for name, timing in rows.items():
         share = [f"{contest.roofline.share(timing.median_us):.0%}"] if contest.roofline else []
         over = [f"{rows[baseline].median_us / timing.median_us:.2f}" for baseline in baselines]
         label = f"**{name}**" if name == CHAMPION else name
-        lines.append([label, figure(timing.median_us), figure(timing.iqr_us), *share, *over])
+        other = figure(others[name].median_us) if name in others else ""
+        lines.append([label, figure(timing.median_us), figure(timing.iqr_us), *share, *over, other])
     return aligned(lines)
 
 
@@ -139,12 +170,18 @@ def _course(contest: Contest) -> str:
     valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
     overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
     return (
-        f"Found by `kernel-evo search {search.family} --problem {search.problem_key} --seed {search.seed}`: {config}. "
+        f"Found by `kernel-evo search {search.family} --problem {search.problem_key}{_options(search)}`: {config}. "
         f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
         f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
         f"{_milliseconds(search.delivery_ms)} beside the work. Load average while comparing: "
         f"{contest.compared.environment.get('load', 'unknown')}."
     )
+
+
+def _options(search: SearchView) -> str:
+    objective = search.objective
+    cache = "" if objective.cache == "hot" else f" --cache {objective.cache}"
+    return cache + ("" if objective.launch == "plain" else f" --launch {objective.launch}")
 
 
 def _milliseconds(figure_ms: float | None) -> str:

@@ -22,7 +22,7 @@ from evo.family import Candidate
 from evo.objective import Objective
 from templates.registry import find
 from templates.render import render
-from tests.bench.contest import BenchError, Effort, search
+from tests.bench.contest import BenchError, Effort, Match, search
 from workers.devices.cuda import DRIVER
 
 DRAWN = 2_000
@@ -60,7 +60,7 @@ def _ours(problem: str, minutes: float, folder: Path) -> float:
     """Trials a minute of the whole command, its start, baselines and confirmations included."""
     begun = time.monotonic()
     effort = Effort(trials=100_000, minutes=minutes, sample=0, rounds=0, seed=0, device="cuda")
-    ended = sum(search(FAMILY, problem, effort, folder).counts.values())
+    ended = sum(search(Match(family=FAMILY, problem=problem), effort, folder).counts.values())
     return 60 * ended / (time.monotonic() - begun)
 
 

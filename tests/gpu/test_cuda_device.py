@@ -12,6 +12,7 @@ from evo.family import LIMITS
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.devices import Argument, LaunchError
 from workers.devices.cuda import CudaSession
+from workers.devices.cuda_copy import with_measured_copy
 
 pytestmark = pytest.mark.gpu
 
@@ -182,3 +183,11 @@ def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -
 def test_the_environment_is_recorded(session: CudaSession) -> None:
     facts = session.environment()
     assert {"cuda_driver", "compiler", "cupy"} <= set(facts)
+
+
+def test_the_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
+    assert gpu.ceilings is not None
+    ceilings = with_measured_copy(gpu, tmp_path).ceilings
+    assert ceilings is not None
+    assert ceilings.bytes_source == "measured"
+    assert 0.6 < ceilings.bytes_per_s / gpu.ceilings.bytes_per_s < 1.05

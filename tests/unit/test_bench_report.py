@@ -10,7 +10,7 @@ from evo.roofline import Roofline
 from evo.target import known
 from evo.timing import Timing
 from templates.registry import find
-from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, Match
 from tests.bench.ladder import Climbed
 from tests.bench.ladder import report as ladder_report
 from tests.bench.report import failures, heading, section
@@ -33,31 +33,36 @@ def timing(time_us: float) -> Timing:
     return Timing(samples_us=(time_us - 1, time_us, time_us + 1))
 
 
+def compared(times: dict[str, float], baselines: dict[str, float], slower: float = 1.0) -> Compared:
+    return Compared(
+        series={name: timing(slower * time_us) for name, time_us in times.items()},
+        baselines={name: timing(slower * time_us) for name, time_us in baselines.items()},
+        unavailable={} if "torch" in baselines else {"torch": "ModuleNotFoundError: No module named 'torch'"},
+    )
+
+
 def contest(champion: float = 100.0, overhead_ms: float = 9.0, **baselines: float) -> Contest:
     times = {TYPICAL: 400.0, DEFAULT: 110.0, CHAMPION: champion, AGAIN: champion * 1.01}
     return Contest(
         search=replace(view(), device=DEVICE, overhead_ms=overhead_ms),
         configs={},
         sample_us=(105.0, 400.0, 900.0),
-        compared=Compared(
-            series={name: timing(time_us) for name, time_us in times.items()},
-            baselines={name: timing(time_us) for name, time_us in baselines.items()},
-            unavailable={} if "torch" in baselines else {"torch": "ModuleNotFoundError: No module named 'torch'"},
-        ),
+        compared=compared(times, baselines),
+        other=compared(times, baselines, slower=2.0),
         roofline=Roofline(floor_us=80.0, bound="compute"),
     )
 
 
 def test_the_table_sets_everybody_against_every_baseline() -> None:
     lines = [line.replace(" ", "") for line in section(contest(numpy=600.0, torch=250.0)).splitlines()]
-    assert "||µs|IQR|ofthelimit|×numpy|×torch|" in lines
-    assert "|numpy|600.0|1.00|13%|1.00|0.42|" in lines
-    assert "|**champion**|100.0|1.00|80%|6.00|2.50|" in lines
+    assert "||hot,µs|IQR|ofthelimit|×numpy|×torch|cold,µs|" in lines
+    assert "|numpy|600.0|1.00|13%|1.00|0.42|1,200.0|" in lines
+    assert "|**champion**|100.0|1.00|80%|6.00|2.50|200.0|" in lines
 
 
 def test_short_times_keep_two_decimals() -> None:
     lines = [line.replace(" ", "") for line in section(contest(champion=3.308, torch=7.5)).splitlines()]
-    assert "|**champion**|3.31|1.00|2418%|2.27|" in lines
+    assert "|**champion**|3.31|1.00|2418%|2.27|6.62|" in lines
 
 
 def test_the_text_says_what_searching_was_worth() -> None:
@@ -76,11 +81,15 @@ def test_the_heading_names_machine_and_software() -> None:
 
 
 def test_the_heading_of_a_gpu_names_its_own_figures() -> None:
-    gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits={"sm_count": 58.0, "l2_bytes": 48.0 * 2**20})
+    limits = {"sm_count": 58.0, "l2_bytes": 48.0 * 2**20}
+    gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits=limits).copying_at(2.4e11)
     given = contest()
     text = heading(replace(given, search=replace(given.search, device=gpu)))
-    assert "58 multiprocessors, L2 48 MiB." in text
+    assert "58 multiprocessors, L2 48 MiB, copies at 0.24 TB/s (measured)." in text
     assert "CUDA graph" in text
+
+
+MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, within_us=100.0, least_share=0.8)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +99,15 @@ def test_the_heading_of_a_gpu_names_its_own_figures() -> None:
         (contest(numpy=290.0, torch=81.0), ["the champion is 2.90x numpy, 3.0x is wanted"]),
         (contest(numpy=301.0, torch=70.0), ["the champion is 0.70x torch, 0.8x is wanted"]),
         (contest(numpy=301.0), ["torch did not run: ModuleNotFoundError"]),
+        (
+            contest(champion=101.0, numpy=304.0, torch=82.0),
+            ["the champion takes 101.00 µs, 100.0 µs are wanted", "share of the limit: 79.2%, 80% is wanted"],
+        ),
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's own overhead is 21.0 ms a trial"]),
     ],
 )
 def test_what_must_hold_is_checked(given: Contest, missed: list[str]) -> None:
-    found = failures(given, {"numpy": 3.0, "torch": 0.8})
+    found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
 

@@ -38,6 +38,7 @@ SDPA = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "K_STAGES": 2
 DIFFERENTLY = (
     {"QK_AHEAD": True, "MERGE": "spread", "STORE": "stmatrix"},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
+    {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "QK_AHEAD": True},
 )
 
 
@@ -70,7 +71,7 @@ def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers"])
+@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone"])
 def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=203,D=64,causal=true", "cuda")

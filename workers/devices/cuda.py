@@ -5,6 +5,7 @@ must never hold a CUDA context.
 """
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from workers.compile import Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Timer, nvml
 from workers.devices.cuda_buffers import MOST_BUFFERS, DeviceBuffers, GuardedBuffer, Span
+from workers.devices.cuda_copy import with_measured_copy
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_limits import ATTRIBUTES
@@ -38,6 +40,8 @@ NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on t
 
 _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
+_COPY_WORDS = 4 * 256
+"""16-byte words that a block of support.cu's `copy` moves."""
 _LOG = structlog.get_logger()
 
 
@@ -115,6 +119,17 @@ class CudaSession:
 
     def floor(self) -> Timer:
         return self._own_timer("empty", 1, 32)
+
+    def copying(self, size: int) -> Timer:
+        """A copy of `size` bytes, a multiple of 16, from one buffer of its own to another."""
+        words = size // 16
+        names = [Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to")]
+        count = Argument(name="count", role="scalar", dtype="int64", value=words)
+        with cuda_errors():
+            held = {each.name: GuardedBuffer(each, self._cuda.runtime) for each in names}
+        pointers = {name: buffer.pointer for name, buffer in held.items()}
+        call = self._own("copy", math.ceil(words / _COPY_WORDS), 256, *names, count, **pointers)
+        return GraphTimer(self._cuda, self._stream, [call], keep=held)
 
     def settle(self) -> None:
         """Nothing runs beside it."""
@@ -238,7 +253,7 @@ class CudaDriver:
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             _LOG.info("cuda.unusable", reason=obstacle)
-        return found
+        return [with_measured_copy(each, folder) for each in found]
 
     def look(self) -> tuple[list[Device], str | None]:
         """The GPUs here, and what keeps them from being used, if anything does."""

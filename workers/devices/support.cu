@@ -32,3 +32,15 @@ extern "C" __global__ void poison_shared(int words) {
     extern __shared__ volatile unsigned shared[];
     for (int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = 0xffffffffu;
 }
+
+// One 16-byte word a thread and step; four steps under way at once.
+extern "C" __global__ void copy(const uint4* __restrict__ from, uint4* __restrict__ to, long long count) {
+    const long long first = (long long)blockIdx.x * blockDim.x * 4 + threadIdx.x;
+    uint4 words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        if (first + i * blockDim.x < count) words[i] = __ldcs(from + first + i * blockDim.x);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        if (first + i * blockDim.x < count) __stcs(to + first + i * blockDim.x, words[i]);
+}

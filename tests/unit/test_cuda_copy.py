@@ -1,0 +1,57 @@
+"""A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evo.target import known
+from workers.devices import cuda_copy
+from workers.devices.cuda_copy import copy_bytes, copy_rate, with_measured_copy
+
+L4 = known("sm_89")
+assert L4.ceilings is not None
+TABLE = L4.ceilings.bytes_per_s
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
+    """What the measuring process says, one after the other."""
+    given: list[bytes | Exception] = []
+
+    def run(*_: Any, **__: Any) -> Any:
+        answer = given.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(stdout=answer)
+
+    monkeypatch.setattr(cuda_copy.subprocess, "run", run)
+    return given
+
+
+def test_it_is_measured_once_for_each_unit(answers: list[bytes | Exception], tmp_path: Path) -> None:
+    answers.append(b"2.4e11")
+    for _ in range(2):
+        ceilings = with_measured_copy(L4, tmp_path).ceilings
+        assert ceilings is not None
+        assert (ceilings.bytes_per_s, ceilings.bytes_source, ceilings.source) == (2.4e11, "measured", "table")
+    assert not answers
+
+
+@pytest.mark.parametrize(
+    "answer", [repr(TABLE / 3).encode(), b"", subprocess.CalledProcessError(1, "x", stderr=b"out of memory")]
+)
+def test_the_datasheet_counts_where_it_is_not_to_be_had(
+    answers: list[bytes | Exception], tmp_path: Path, answer: bytes | Exception
+) -> None:
+    answers += [answer, b"2.4e11"]
+    assert with_measured_copy(L4, tmp_path) == L4
+    assert with_measured_copy(L4, tmp_path) != L4, "the next time it is asked again"
+
+
+def test_the_rate_counts_what_is_read_and_what_is_written() -> None:
+    times = iter([1.0, 9.0, 2.0, 2.0, 2.0, 2.0, 1.5])
+    assert copy_rate(lambda size: SimpleNamespace(calls=1, sample=lambda: next(times)), 1000) == pytest.approx(1e9)
+    assert copy_bytes(L4) == 256 << 20

@@ -1,0 +1,89 @@
+"""The copy bandwidth of a GPU, measured once for each unit and kept.
+
+Run as a program it measures the device that it reads from standard input: the daemon must never hold a CUDA context.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import structlog
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from workers.cache import Cache, cache_key
+from workers.devices import Timer
+from workers.lock import exclusive
+
+MOST_BYTES = 256 << 20
+"""What is copied; less where that is more than a sixteenth of the device's memory."""
+
+SAMPLES = 7
+LEAST_SHARE = 0.5
+"""Of the datasheet's rate: a GPU that reaches less is busy with something else, and is asked again next time."""
+
+_LIMIT_S = 120
+_DEVICE = TypeAdapter(Device)
+_LOG = structlog.get_logger()
+
+
+def with_measured_copy(device: Device, folder: Path) -> Device:
+    """The device with its own copy bandwidth among its ceilings; as it is where that cannot be measured."""
+    if device.ceilings is None:
+        return device
+    cache, key = Cache(folder), cache_key("copy", device.uuid, repr(sorted(device.software.items())))
+    kept = cache.get(key)
+    if kept is None:
+        rate = _measured(device, folder)
+        if rate is None or rate < LEAST_SHARE * device.ceilings.bytes_per_s:
+            _LOG.warning("copy.not_measured", device=device.model, bytes_per_s=rate)
+            return device
+        kept = repr(rate).encode()
+        cache.put(key, kept)
+    return device.copying_at(float(kept))
+
+
+def _measured(device: Device, folder: Path) -> float | None:
+    """In a process of its own, while nobody else measures here."""
+    command = [sys.executable, "-m", __name__, str(folder)]
+    with exclusive(device.uuid):
+        try:
+            done = subprocess.run(
+                command, input=_DEVICE.dump_json(device), capture_output=True, timeout=_LIMIT_S, check=True
+            )
+            return float(done.stdout)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            _LOG.warning("copy.failed", reason=str(getattr(error, "stderr", b"") or error)[-500:])
+            return None
+
+
+def copy_bytes(device: Device) -> int:
+    """How much is copied at once."""
+    share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
+    return min(MOST_BYTES, share) // 16 * 16
+
+
+def copy_rate(timer: Callable[[int], Timer], size: int) -> float:
+    """Bytes a second, read plus written: the middle one of a few samples.
+
+    Args:
+        timer: of a copy of so many bytes between buffers of its own, far more than the caches hold.
+    """
+    copying = timer(size)
+    return 2 * size / (float(np.median([copying.sample() for _ in range(SAMPLES)])) * 1e-6)
+
+
+def main() -> None:
+    """Print the rate of the device on standard input."""
+    from evo.objective import Objective
+    from workers.devices.cuda import DRIVER
+
+    device = _DEVICE.validate_json(sys.stdin.buffer.read())
+    session = DRIVER.open(device, Objective(), Path(sys.argv[1]))
+    sys.stdout.write(repr(copy_rate(session.copying, copy_bytes(device))))
+
+
+if __name__ == "__main__":
+    main()
