@@ -6,9 +6,7 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import structlog
-from fastapi import Depends, FastAPI
-from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from api import errors
@@ -17,7 +15,6 @@ from api.access.document import Application
 from api.access.door import Door
 from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
-from api.access.rule import authorise
 from api.access.throttle import Rate
 from api.chores import Chore, Collector, regularly
 from api.conductor import Conductor
@@ -25,8 +22,8 @@ from api.courier import Courier
 from api.deps import Service
 from api.feed import Feed
 from api.idempotency import Idempotency
-from api.logs import RequestLog, bind_ids
-from api.metrics import Measured, Metrics, note_route
+from api.logs import RequestLog
+from api.metrics import Measured, Metrics
 from api.origin import OwnOrigin, is_loopback
 from api.routes import (
     artefacts,
@@ -55,17 +52,30 @@ from db.session import Database
 
 log = structlog.get_logger("service")
 
-PREFIX = "/api/v1"
 MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
 MESSAGES_S = 2.0
 COLLECT_S = 600.0
 
-BEARER = HTTPBearer(
-    auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
+REST = (
+    health,
+    families,
+    workers,
+    searches,
+    editing,
+    search_trials,
+    search_report,
+    trials,
+    leases,
+    artefacts,
+    champions,
+    events,
+    tokens,
+    document,
+    service_routes,
 )
-"""Only tells the OpenAPI document; `api.access.door` has looked at it long before."""
+"""Each has a `router`; a new one joins this list."""
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
 """A database, and what keeps others from serving it: of SQLite only."""
@@ -87,9 +97,11 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         version=version("kernel-evo"),
         description=DESCRIPTION,
         lifespan=lambda app: _serving(app, settings, opened),
-        generate_unique_id_function=_operation_id,
-        responses={"default": {"description": "A problem document", "content": errors.CONTENT}},
-        dependencies=[Depends(bind_ids), Depends(note_route), Depends(authorise), Depends(BEARER)],
+        routes=[
+            *(route for routes in REST for route in routes.router.routes),
+            *service_routes.metrics_router.routes,
+            *pages.routes(),
+        ],
         openapi_url=None,  # `api.routes.document` serves it, under a rule like every other route
         docs_url=None,  # the usual documentation pages load their scripts from elsewhere
         redoc_url=None,
@@ -103,26 +115,6 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
     errors.install(app)
-    every = (
-        health,
-        families,
-        workers,
-        searches,
-        editing,
-        search_trials,
-        search_report,
-        trials,
-        leases,
-        artefacts,
-        champions,
-        events,
-        tokens,
-        document,
-        service_routes,
-    )
-    for routes in every:
-        app.include_router(routes.router, prefix=PREFIX)
-    app.include_router(service_routes.metrics_router)
     pages.install(app)
     return app
 
@@ -189,7 +181,3 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         database.close()
         if ownership is not None:
             ownership.release()
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

@@ -14,7 +14,6 @@ from api.active import Clock
 from db.census import Census, census
 from db.session import Database
 
-PREFIX = "/api/v1"
 KEPT_S = 5.0
 """Counting everything takes a while in a large database: scrapes closer together get the same figures."""
 
@@ -121,5 +120,4 @@ class Measured:
 
 async def note_route(request: Request) -> None:
     """Tell `Measured` which route it came to, by its template."""
-    prefix = PREFIX if request.url.path.startswith(PREFIX) else ""
-    request.state.route = prefix + getattr(request.scope["route"], "path", "")
+    request.state.route = getattr(request.scope["route"], "path", "")

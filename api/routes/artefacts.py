@@ -2,14 +2,15 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.routing import rest_router
 from api.schemas import ArtefactView, Digest
 
-router = APIRouter(prefix="/artefacts", tags=["artefacts"])
+router = rest_router("/artefacts", tag="artefacts")
 
 BINARY = "application/octet-stream"
 _BYTES = {BINARY: {"schema": {"type": "string", "format": "binary"}}}

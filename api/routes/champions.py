@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.etag import IfMatch, champion_tag, require
 from api.paging import SORTED, PageQuery, page_of, place_of
+from api.routing import rest_router
 from api.schemas import Id, Restore, Rollback
 from api.views import champion_view
 from db import listing
@@ -17,7 +18,7 @@ from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from evo.problem import split_assignments
 from evo.view import ChampionView, Page
 
-router = APIRouter(prefix="/champions", tags=["champions"])
+router = rest_router("/champions", tag="champions")
 
 
 class ChampionQuery(PageQuery):

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from api.access.rule import public
+from api.routing import rest_router
 
-router = APIRouter(tags=["service"])
+router = rest_router(tag="service")
 
 
 @router.get("/openapi.json", include_in_schema=False)

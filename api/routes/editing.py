@@ -1,10 +1,11 @@
 """What people decide about a search beside its course: priority, notes, archive, and that it goes."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.etag import IfMatch, require, search_tag
+from api.routing import rest_router
 from api.schemas import Id, SearchPatch
 from api.views import search_view
 from db.archive import Archive
@@ -14,7 +15,7 @@ from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
 
-router = APIRouter(prefix="/searches", tags=["searches"])
+router = rest_router("/searches", tag="searches")
 
 
 @router.patch("/{search_id}")

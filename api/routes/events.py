@@ -4,18 +4,19 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.happenings import Happening, search_happenings
+from api.routing import rest_router
 from api.schemas import Id
 from db.archive import UNFINISHED, Archive
 from db.events import Events, Place
 
-router = APIRouter(tags=["events"])
+router = rest_router(tag="events")
 
 RETRY_MS = 1000
 LONGEST_S = 900.0

@@ -5,7 +5,7 @@ import re
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import HTTPException, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -14,6 +14,7 @@ from api.access.rule import allow
 from api.catalogue import parsed
 from api.deps import Service, ServiceDep
 from api.paging import TEXT, PageQuery, page_of, place_of
+from api.routing import rest_router
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
 from db import listing
@@ -23,7 +24,7 @@ from evo.family import Family
 from evo.view import FamilyView, Page
 from templates import bundle, registry
 
-router = APIRouter(prefix="/families", tags=["families"])
+router = rest_router("/families", tag="families")
 
 
 class FamilyQuery(PageQuery):

@@ -2,15 +2,14 @@
 
 from importlib.metadata import version
 
-from fastapi import APIRouter
-
 from api.access.rule import public
 from api.deps import ServiceDep
+from api.routing import rest_router
 from api.schemas import Health
 from db.schema import check_schema
 from db.session import StoreUnavailable
 
-router = APIRouter(tags=["service"])
+router = rest_router(tag="service")
 
 
 @router.get("/health")

@@ -2,13 +2,14 @@
 
 import time
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.routes.artefacts import BINARY
+from api.routing import rest_router
 from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from api.wakeup import set_within
 from evo.job import Delivery
@@ -16,7 +17,7 @@ from evo.job import Delivery
 LOOK_S = 10.0
 """Who waits for work looks by itself that often: another process may have found no way to wake it."""
 
-router = APIRouter(tags=["leases"])
+router = rest_router(tag="leases")
 
 
 @router.post("/leases")

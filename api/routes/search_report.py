@@ -2,19 +2,20 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.report import read
+from api.routing import rest_router
 from api.schemas import Id
 from api.web.rendering import render
 from api.web.report_sheet import report_sheet
 from evo.report import Terms, parse_goals, search_report, to_markdown
 
-router = APIRouter(prefix="/searches/{search_id}", tags=["searches"])
+router = rest_router("/searches/{search_id}", tag="searches")
 
 MOST = 1e9
 

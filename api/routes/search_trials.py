@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from api.deps import Service, ServiceDep
 from api.download import FORMATS, download
 from api.paging import TRIAL, PageQuery, place_of, to_cursor
 from api.paging import Place as Ordinal
+from api.routing import rest_router
 from api.schemas import Id, TrialState
 from api.selection import fitting, selection_of, tunables_of
 from api.views import trial_view, trial_views
@@ -20,7 +21,7 @@ from db.selection import KEYS, Selection
 from evo.space import Tunable
 from evo.view import Page, TrialView
 
-router = APIRouter(prefix="/searches/{search_id}", tags=["searches"])
+router = rest_router("/searches/{search_id}", tag="searches")
 
 ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front turns it round"
 

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.etag import IfMatch, require, search_tag
 from api.paging import SORTED, PageQuery, page_of, place_of
+from api.routing import rest_router
 from api.schemas import Id, SearchRequest
 from api.views import search_view, search_views
 from db import listing
@@ -21,7 +22,7 @@ from evo.lifecycle import Command, State
 from evo.problem import split_assignments
 from evo.view import Page, SearchView
 
-router = APIRouter(prefix="/searches", tags=["searches"])
+router = rest_router("/searches", tag="searches")
 
 
 class SearchQuery(PageQuery):

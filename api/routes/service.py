@@ -1,15 +1,16 @@
 """Looking after a service: its figures, and what it may forget."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.routing import bare_router, rest_router
 from api.schemas import Body
 from evo.view import Collected
 
-router = APIRouter(tags=["service"])
-metrics_router = APIRouter(include_in_schema=False)
+router = rest_router(tag="service")
+metrics_router = bare_router()
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

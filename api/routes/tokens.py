@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import JOINER, Caller, caller
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.routing import rest_router
 from api.schemas import Body, Name
 from db.models import TokenRow
 from db.tokens import Terms, Tokens
@@ -17,7 +17,7 @@ from evo.access import IssuedToken, Role, TokenView
 from evo.errors import InvalidInput
 from evo.view import Page
 
-router = APIRouter(tags=["access"])
+router = rest_router(tag="access")
 
 YEAR_S = 366 * 86_400.0
 HOUR_S = 3600.0

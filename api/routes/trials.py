@@ -1,14 +1,13 @@
 """One trial in full."""
 
-from fastapi import APIRouter
-
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.routing import rest_router
 from api.schemas import Id
 from api.views import trial_view
 from evo.view import TrialView
 
-router = APIRouter(prefix="/trials", tags=["searches"])
+router = rest_router("/trials", tag="searches")
 
 
 @router.get("/{trial_id}")

@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import Field
 
 from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import SORTED, PageQuery, page_of, place_of
+from api.routing import rest_router
 from api.schemas import Heartbeat, Reason, WorkerBody
 from api.views import worker_view
 from db import listing
@@ -18,7 +19,7 @@ from db.listing import WORKER_ORDERS, WorkerOrder
 from evo.job import HeartbeatReply
 from evo.view import Page, WorkerView
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = rest_router("/workers", tag="workers")
 
 WorkerId = Annotated[str, Path(min_length=1, max_length=200)]
 DeviceId = Annotated[str, Path(min_length=1, max_length=200)]

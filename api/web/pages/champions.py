@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.paging import SORTED, page_of, place_of
+from api.routing import page_router
 from api.schemas import Id
 from api.views import champion_view
 from api.web.pages.contest import Contest
@@ -18,7 +19,7 @@ from db.champions import Champions
 from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from evo.problem import split_assignments
 
-router = APIRouter()
+router = page_router()
 
 LISTED = 50
 Text = Annotated[str, Query(max_length=2000)]

@@ -3,11 +3,12 @@
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.routing import page_router
 from api.schemas import Id
 from api.web.comparison_sheet import compared
 from api.web.place import Place, place_of
@@ -15,7 +16,7 @@ from api.web.rendering import render
 from evo.errors import InvalidInput
 from evo.wording import count_text
 
-router = APIRouter()
+router = page_router()
 
 View: TypeAlias = Literal["unified", "split"]
 Name: TypeAlias = Annotated[str, Query(max_length=40)]

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from sqlalchemy.orm import Session
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.download import download
+from api.routing import page_router
 from api.selection import selection_of, tunables_of
 from api.views import champion_view, search_view
 from api.web.address import Address, AddressDep
@@ -22,7 +23,7 @@ from evo.errors import NotFound
 from evo.lifecycle import TERMINAL
 from evo.view import ChampionView
 
-router = APIRouter(prefix="/leaderboard")
+router = page_router("/leaderboard")
 
 Text = Annotated[str, Query(max_length=2000)]
 

@@ -3,11 +3,12 @@
 import io
 import zipfile
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.routing import page_router
 from api.schemas import Id
 from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet
 from api.web.rendering import render
@@ -16,7 +17,7 @@ from evo.export.evidence import evidence_json
 from evo.export.profile import profile_markdown
 from evo.export.report import evidence_markdown
 
-router = APIRouter(prefix="/champions/{champion_id}")
+router = page_router("/champions/{champion_id}")
 
 
 @router.get("")

@@ -1,17 +1,18 @@
 """The kernel families: what can be searched, and why some of it cannot."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from api.access.rule import allow
 from api.catalogue import parsed
 from api.deps import ServiceDep
+from api.routing import page_router
 from api.web.rendering import render
 from api.web.start import candidates
 from evo.errors import NotFound
 from evo.suggestion import unknown
 
-router = APIRouter(prefix="/families")
+router = page_router("/families")
 
 
 @router.get("")

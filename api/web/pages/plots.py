@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from api.access.rule import allow, public
 from api.deps import ServiceDep
+from api.routing import page_router
 from api.schemas import Id
 from api.selection import selection_of, tunables_of
 from api.views import search_view
@@ -17,7 +18,7 @@ from evo.errors import NotFound
 from evo.lifecycle import TERMINAL
 from evo.suggestion import unknown
 
-router = APIRouter()
+router = page_router()
 
 Where = Annotated[str, Query(max_length=1000)]
 

@@ -2,12 +2,13 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy.orm import Session
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.routing import page_router
 from api.schemas import Id
 from api.selection import tunables_of
 from api.views import search_view
@@ -18,7 +19,7 @@ from api.web.rendering import render
 from evo.lifecycle import TERMINAL
 from evo.view import SearchView
 
-router = APIRouter(prefix="/searches")
+router = page_router("/searches")
 
 
 @router.get("/{search_id}")

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BeforeValidator
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.paging import SORTED, page_of, place_of
+from api.routing import page_router
 from api.web.board import boards_of
 from api.web.rendering import render
 from db import listing
@@ -18,7 +19,7 @@ from db.archive import Archive
 from db.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
 from evo.lifecycle import State
 
-router = APIRouter()
+router = page_router()
 
 LISTED = 50
 Words = Annotated[str, Query(max_length=200)]

@@ -3,17 +3,18 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.caller import caller
 from api.access.door import COOKIE, SIGN_IN
 from api.access.rule import allow, public
 from api.deps import Service, ServiceDep
+from api.routing import page_router
 from api.web.rendering import render
 from db.tokens import Tokens
 
-router = APIRouter()
+router = page_router()
 
 SESSION = timedelta(hours=12)
 HOME = "/"

@@ -3,17 +3,18 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.routing import page_router
 from api.web.rendering import render
 from api.web.start import form_of, start
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
 
-router = APIRouter(prefix="/start")
+router = page_router("/start")
 
 MAX_FIELDS = 200
 

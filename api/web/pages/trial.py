@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import Place as Ordinal
+from api.routing import page_router
 from api.schemas import Digest, Id
 from api.web.place import Place
 from api.web.rendering import render
@@ -16,7 +17,7 @@ from api.web.trial_sheet import sheet_of
 from db.archive import Archive
 from evo.explain import detail_text
 
-router = APIRouter()
+router = page_router()
 
 View: TypeAlias = Literal["unified", "split"]
 Against: TypeAlias = Annotated[str | None, Query(max_length=40)]

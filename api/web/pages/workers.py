@@ -2,18 +2,19 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.routes import workers as rest
 from api.routes.workers import DeviceId, WorkerId
+from api.routing import page_router
 from api.schemas import Reason
 from api.web.crew import MINUTES, crew_of
 from api.web.rendering import render
 
-router = APIRouter(prefix="/workers")
+router = page_router("/workers")
 
 
 @router.get("")

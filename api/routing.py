@@ -1,0 +1,56 @@
+"""What all routes have in common, told to each router where it is made: a route of an included router is made twice."""
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from fastapi import APIRouter, Depends, params
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+
+from api import errors
+from api.access.rule import authorise
+from api.logs import bind_ids
+from api.metrics import note_route
+from api.web.parameters import known_parameters
+
+PREFIX = "/api/v1"
+BEARER = HTTPBearer(
+    auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
+)
+"""Only tells the OpenAPI document; `api.access.door` has looked at it long before."""
+
+
+class _Common(TypedDict):
+    dependencies: list[params.Depends]
+    responses: dict[int | str, dict[str, Any]]
+    generate_unique_id_function: Callable[[APIRoute], str]
+
+
+def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
+    """A router of the REST interface."""
+    return APIRouter(prefix=PREFIX + prefix, tags=[tag], **_common())
+
+
+def bare_router() -> APIRouter:
+    """A router at the root, which the OpenAPI document does not tell of."""
+    return APIRouter(include_in_schema=False, **_common())
+
+
+def page_router(prefix: str = "") -> APIRouter:
+    """A router of pages: they refuse parameters they do not know."""
+    common = _common()
+    common["dependencies"].append(Depends(known_parameters))
+    return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)
+
+
+def _common() -> _Common:
+    return {
+        "dependencies": [Depends(bind_ids), Depends(note_route), Depends(authorise), Depends(BEARER)],
+        "responses": {"default": {"description": "A problem document", "content": errors.CONTENT}},
+        "generate_unique_id_function": _operation_id,
+    }
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
