@@ -104,6 +104,11 @@ class Conductor:
         log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
         return row.id
 
+    def check(self, request: SearchRequest) -> None:
+        """Refuse what `submit` would refuse; stores nothing."""
+        with self.database.read() as session:
+            terms_of(session, request, self.catalogue, self._connected_since())
+
     def command(self, search_id: int, command: Command) -> None:
         """Pause, resume, stop or cancel a search; asking for the present state again changes nothing.
 

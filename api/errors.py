@@ -31,11 +31,22 @@ CONTENT: dict[str, Any] = {
                 "detail": {"type": "string", "description": "what is wrong, and the way out"},
                 "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
                 "errors": {"type": "array", "items": {"type": "object"}},
+                "roles": {"type": "array", "items": {"type": "string"}, "description": "any one of them is needed"},
             },
         }
     }
 }
 """What every route may answer instead of its result."""
+
+
+class RoleMissing(HTTPException):
+    """Whoever calls has none of the `roles` of which any one would do."""
+
+    def __init__(self, request: Request, roles: Iterable[str]) -> None:
+        self.roles = sorted(roles)
+        what = f"{request.method} {request.url.path}"
+        super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
+
 
 STATUS: Mapping[type[EvoError], int] = {
     InvalidInput: 422,
@@ -66,7 +77,7 @@ def answer(request: Request, status: int, detail: str, **extra: Any) -> Response
     page = getattr(request.app.state, "error_page", None)
     if page is None or request.url.path.startswith("/api/"):
         return problem(status, detail, **extra)
-    return cast(Response, page(request, status, detail))
+    return cast(Response, page(request, status, detail, extra.get("roles", ())))
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:
@@ -83,7 +94,10 @@ def refusal(request: Request, error: EvoError) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    wrong = wrong_fields(cast(RequestValidationError, error).errors())
+    found = cast(RequestValidationError, error).errors()
+    if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
+        return answer(request, 404, f"nothing is at {request.url.path}")
+    wrong = wrong_fields(found)
     first = wrong[0]
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
@@ -97,7 +111,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
         405: f"{request.method} is not possible on {request.url.path}: see /api/v1/openapi.json for what is",
     }
-    response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)))
+    extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
+    response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)
     response.headers.update(error.headers or {})
     return response
 

@@ -12,6 +12,7 @@ from api import errors
 from api.access.rule import authorise
 from api.logs import bind_ids
 from api.metrics import note_route
+from api.query import refuse_repeated
 from api.web.parameters import known_parameters
 
 PREFIX = "/api/v1"
@@ -46,7 +47,7 @@ def page_router(prefix: str = "") -> APIRouter:
 
 def _common() -> _Common:
     return {
-        "dependencies": [Depends(bind_ids), Depends(note_route), Depends(authorise), Depends(BEARER)],
+        "dependencies": [Depends(each) for each in (bind_ids, note_route, authorise, refuse_repeated, BEARER)],
         "responses": {"default": {"description": "A problem document", "content": errors.CONTENT}},
         "generate_unique_id_function": _operation_id,
     }

@@ -1,7 +1,7 @@
 """From a request to the terms of a search: everything is checked here, once, before anything is stored."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -20,6 +20,7 @@ from evo.family import Family
 from evo.objective import Objective
 from evo.policy import policy_from
 from evo.problem import problem_key
+from evo.requirements import Requirements
 from evo.roofline import Roofline, device_roofline
 from evo.space import Space
 from evo.strategy.base import Context
@@ -41,13 +42,21 @@ OTHER_MODEL = 2.0
 """How far a champion of another device model counts as away, in doublings of one problem field."""
 
 
+class Unavailable(Conflict):
+    """No connected worker has the device that is asked for; `field` of the request is what nobody has."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
 def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
     """A new search, complete but for its place in the database.
 
     Raises:
         NotFound: the family is not registered.
         InvalidInput: names the field of the request, and what would be accepted; also for an empty space.
-        Conflict: no connected worker has such a device.
+        Unavailable: no connected worker has such a device.
     """
     family_row = Archive(session).family(request.family_digest)
     family = catalogue.family(family_row)
@@ -94,7 +103,7 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
     Raises:
         InvalidInput: the family does not run on that kind.
-        Conflict: nobody offers it, or nobody's has what is required.
+        Unavailable: nobody offers it, or nobody's has what is required.
     """
     wanted, uuid = request.device, request.device_uuid
     if wanted in (*PREFERENCE, "estimate"):
@@ -106,12 +115,19 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
     if wanted != "estimate":
         fitting = [device for device in fitting if device.kind != "estimate"]
     if not fitting:
-        raise Conflict(_nobody(family, wanted, uuid, offered))
+        raise Unavailable("device" if uuid is None else "device_uuid", _nobody(family, wanted, uuid, offered))
     able = [device for device in fitting if request.requirements.lacking(device) is None]
     if not able:
         lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
-        raise Conflict(f"no connected device has what is required: {lacking}")
+        field = "toolkit" if any(map(_roomy(request.requirements), fitting)) else "memory_gb"
+        raise Unavailable(f"requirements.{field}", f"no connected device has what is required: {lacking}")
     return min(able, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
+
+
+def _roomy(required: Requirements) -> Callable[[Device], bool]:
+    """Whether a device has the memory alone that is required."""
+    memory = Requirements(memory_gb=required.memory_gb)
+    return lambda device: memory.lacking(device) is None
 
 
 def _runs_as(kind: str) -> str:

@@ -100,6 +100,7 @@ def _search_view(
         warm_start=row.warm_start,
         webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
         requirements=row.requirements or Requirements(),
+        device_uuid=row.device_uuid,
     )
 
 

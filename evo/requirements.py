@@ -34,6 +34,12 @@ class Requirements:
             if not _VERSION.fullmatch(version) or len(version) > 40:
                 raise InvalidInput(f"requirements.toolkit.{name}", f"{version!r} is no version such as 12 or 12.4")
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Each thing that is required: ``22 GB of memory``, ``cuda 12.4 or newer``."""
+        memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
+        return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()))
+
     def lacking(self, device: Device) -> str | None:
         """What a device lacks, in words; None when it has everything."""
         if self.memory_gb is not None:

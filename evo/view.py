@@ -133,6 +133,7 @@ class SearchView:
         warm_start: what of recorded results it was given to begin with.
         webhook: who is told when it ends, and whether that worked.
         requirements: what a device must have to be given work of it.
+        device_uuid: the one unit that is given work of it; None: any that fits.
     """
 
     id: int
@@ -172,6 +173,7 @@ class SearchView:
     warm_start: WarmStartView | None = None
     webhook: WebhookView | None = None
     requirements: Requirements = field(default_factory=Requirements)
+    device_uuid: str | None = None
 
     @property
     def place(self) -> str:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from api.access.caller import Caller, caller
 from api.access.csrf import check_csrf
+from api.errors import RoleMissing
 from api.text import refuse_unstorable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,8 +60,7 @@ async def authorise(request: Request) -> None:
     if rule:
         who = caller()
         if not rule & who.roles:
-            needed = " or ".join(sorted(rule))
-            raise HTTPException(403, f"{request.method} {request.url.path} needs a token with the role {needed}")
+            raise RoleMissing(request, rule)
         if rule & who.roles == {"worker"} and (worker_id := request.path_params.get("worker_id")) is not None:
             await _as_worker(request, who, worker_id)
     refuse_unstorable({**request.path_params, **request.query_params})

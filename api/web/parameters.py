@@ -1,13 +1,24 @@
 """What may stand behind the question mark of a page's address: whatever the page does not know is refused by name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 from fastapi import Request
-from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from api.query import parameters
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK = "__knows_its_parameters__"
+
+
+def knows_its_parameters(endpoint: F) -> F:
+    """Marks a page that calls `refuse_unknown` itself: which parameters it has depends on what some of them say."""
+    setattr(endpoint, _MARK, True)
+    return endpoint
 
 
 def known_parameters(request: Request) -> None:
@@ -17,20 +28,16 @@ def known_parameters(request: Request) -> None:
         InvalidInput: names the first parameter that this page has not, and those it has.
     """
     route = request.scope["route"]
-    if request.method != "GET" or not isinstance(route, APIRoute):
-        return
-    known = parameters(route)
-    for name in request.query_params:
+    if request.method == "GET" and isinstance(route, APIRoute) and not hasattr(route.endpoint, _MARK):
+        refuse_unknown(request.query_params, parameters(route))
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
+    """The same for a page that knows them by itself.
+
+    Raises:
+        InvalidInput: names the first parameter that this page has not, and those it has.
+    """
+    for name in given:
         if name not in known:
             raise InvalidInput(name[:80], unknown(name[:80], known, "parameters of this page"))
-
-
-def parameters(route: APIRoute) -> frozenset[str]:
-    """The query parameters of a route and of all that it depends on."""
-    return frozenset(_named(route.dependant))
-
-
-def _named(dependant: Dependant) -> Iterator[str]:
-    yield from (field.alias for field in dependant.query_params)
-    for each in dependant.dependencies:
-        yield from _named(each)

@@ -1,52 +1,151 @@
-"""The figures of a promotion's rules as people read them: in their unit, the threshold with the side it lies on."""
+"""The figures of a promotion's rules as people read them: in their unit, the threshold with the side it lies on, and
+what either of them is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from evo.promotion import Rule
-from evo.wording import count_text, significant, time_text
-
-MICROSECONDS, FRACTIONS = {"intervals"}, {"gain", "noise"}
-COUNTED: Mapping[str, str] = {"correct": "failure", "sanitizers": "fault"}
-"""What the figure of a rule is; of the others it is a bare number."""
-
-SIDES: Mapping[str, str] = {
-    "intervals": "<",
-    "effect": "≥",
-    "significance": "≤",
-    "gain": "≥",
-    "noise": ">",
-    "baseline": ">",
-}
-"""How a figure that passes stands to the threshold."""
+from evo.wording import count_text, factor_text, significant, time_text
 
 NOTHING = "–"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How one rule is read.
+
+    Attributes:
+        unit: a figure or a threshold with its unit.
+        symbol: what it is called in statistics.
+        side: how a figure that passes stands to the threshold.
+        figure: what was found is what.
+        threshold: what it is held against is what.
+    """
+
+    unit: Callable[[float], str]
+    side: str
+    figure: str
+    threshold: str
+    symbol: str = ""
+
+    def found(self, value: float) -> str:
+        return f"{self.symbol} = {self.unit(value)}" if self.symbol else self.unit(value)
+
+    def held_against(self, value: float) -> str:
+        return " ".join(filter(None, (self.symbol, self.side, self.unit(value))))
+
+
+def _share(value: float) -> str:
+    return f"{value:.2%}"
+
+
+def _bare(value: float) -> str:
+    return f"{value:.2g}" if 0 < abs(value) < 0.001 else significant(value)
+
+
+def _speed(value: float) -> str:
+    return f"{factor_text(value)} as fast"
+
+
+def _counted(what: str) -> Callable[[float], str]:
+    return lambda value: count_text(int(value), what)
+
+
+READINGS: Mapping[str, Reading] = {
+    "correct": Reading(unit=_counted("failure"), side="", figure="on fresh inputs", threshold="may fail"),
+    "sanitizers": Reading(unit=_counted("fault"), side="", figure="found by sanitizers", threshold="may be found"),
+    "profile": Reading(unit=_counted("gate"), side="", figure="of the policy missed", threshold="may be missed"),
+    "intervals": Reading(
+        unit=time_text,
+        side="<",
+        figure="upper end of the challenger's interval",
+        threshold="lower end of the incumbent's interval",
+    ),
+    "effect": Reading(
+        unit=_bare,
+        symbol="g",
+        side="≥",
+        figure="standard deviations between the two (Hedges' g)",
+        threshold="standard deviations",
+    ),
+    "significance": Reading(
+        unit=_bare,
+        symbol="p",
+        side="≤",
+        figure="chance of such samples from equal kernels",
+        threshold="chance at most",
+    ),
+    "gain": Reading(unit=_share, side="≥", figure="less time than the incumbent", threshold="less time"),
+    "noise": Reading(
+        unit=_share,
+        side=">",
+        figure="less time than the incumbent",
+        threshold="by which two series of one kernel may differ here",
+    ),
+    "processes": Reading(
+        unit=_speed,
+        side=">",
+        figure="as the other, in the middle of fresh processes",
+        threshold="that is, faster than the other",
+    ),
+    "baseline": Reading(
+        unit=_speed,
+        side=">",
+        figure="as the fastest baseline",
+        threshold="that is, faster than the baseline",
+    ),
+}
+"""Of every rule that judges a figure."""
+
+SPREAD = Reading(
+    unit=_share,
+    side="≤",
+    figure="by which two series of one kernel may differ here",
+    threshold="the least gain that the policy counts",
+)
+"""Of the first champion, whose noise is reported beside what counts as a gain."""
 
 
 def figure_text(rule: Rule) -> str:
     """What was found; a dash where a rule judges no figure, or nothing looked for it."""
-    unsought = rule.name in COUNTED and not rule.passed and rule.figure == 0.0
-    return NOTHING if unsought or _wordless(rule) else _in_unit(rule, rule.figure)
+    reading = _reading(rule)
+    return NOTHING if reading is None or _unsought(rule) else reading.found(rule.figure)
+
+
+def figure_words(rule: Rule) -> str:
+    """What that figure is."""
+    reading = _reading(rule)
+    return "" if reading is None or _unsought(rule) else reading.figure
 
 
 def threshold_text(rule: Rule) -> str:
     """What it is held against, e.g. ``≥ 2.00%``."""
-    if _wordless(rule):
+    reading = _reading(rule)
+    if reading is None:
         return NOTHING
-    if rule.name in COUNTED and rule.threshold == 0.0:
+    if not reading.side and rule.threshold == 0.0:
         return "none"
-    side = "≤" if rule.name == "noise" and not rule.required else SIDES.get(rule.name, "")
-    return f"{side} {_in_unit(rule, rule.threshold)}".strip()
+    return UNKNOWN if _noiseless(rule) else reading.held_against(rule.threshold)
 
 
-def _wordless(rule: Rule) -> bool:
-    return rule.name not in COUNTED and rule.figure == rule.threshold == 0.0
+def threshold_words(rule: Rule) -> str:
+    """What that threshold is."""
+    reading = _reading(rule)
+    return "" if reading is None else reading.threshold
 
 
-def _in_unit(rule: Rule, value: float) -> str:
-    if rule.name in MICROSECONDS:
-        return time_text(value)
-    if rule.name in FRACTIONS:
-        return f"{value:.2%}"
-    if rule.name in COUNTED:
-        return count_text(int(value), COUNTED[rule.name])
-    return f"{value:.2g}" if 0 < abs(value) < 0.001 else significant(value)
+def _reading(rule: Rule) -> Reading | None:
+    if rule.name == "noise" and not rule.required:
+        return SPREAD
+    return READINGS.get(rule.name)
+
+
+def _unsought(rule: Rule) -> bool:
+    """Nothing looked for what it counts."""
+    return rule.name in ("sanitizers", "profile") and not rule.passed and rule.figure == 0.0
+
+
+def _noiseless(rule: Rule) -> bool:
+    """No second series was taken, so nothing is known of the session's noise."""
+    return rule.name == "noise" and rule.threshold == 1.0

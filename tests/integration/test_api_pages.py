@@ -185,9 +185,9 @@ def test_pages_can_be_used_without_seeing(stage: Stage, page: httpx.Client) -> N
 
 def test_errors_are_pages_for_people(page: httpx.Client) -> None:
     for path, status, words in (
-        ("/searches/99", 404, "there is no search 99"),
-        ("/searches/x", 422, "search_id"),
-        ("/nowhere", 404, "nothing is at /nowhere"),
+        ("/searches/99", 404, "There is no search 99"),
+        ("/searches/x", 404, "There is no page at /searches/x"),
+        ("/nowhere", 404, "There is no page at /nowhere"),
     ):
         response = page.get(path)
         assert response.status_code == status

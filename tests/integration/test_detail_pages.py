@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from api.schemas import SearchRequest
-from api.web.rule_figures import figure_text, threshold_text
+from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
 from db.artefacts import Artefacts
 from evo.job import ConfirmReport, Evaluate, Lease, Profiled
 from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
@@ -225,17 +225,27 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 
 
-def test_figures_of_rules_have_their_units() -> None:
+def test_figures_of_rules_have_their_units_and_say_what_they_are() -> None:
     rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
-    assert (figure_text(rule), threshold_text(rule)) == ("3.10%", "≥ 2.00%")
+    assert (figure_text(rule), figure_words(rule)) == ("3.10%", "less time than the incumbent")
+    assert (threshold_text(rule), threshold_words(rule)) == ("≥ 2.00%", "less time")
     assert figure_text(replace(rule, name="intervals", figure=812.3)) == "812.3 µs"
-    assert threshold_text(replace(rule, name="noise", required=False)) == "≤ 2.00%"
+    first = replace(rule, name="noise", required=False)
+    assert (threshold_text(first), threshold_words(first)) == ("≤ 2.00%", "the least gain that the policy counts")
+    assert threshold_text(replace(rule, name="noise", threshold=1.0)) == "unknown"
     nothing = replace(rule, name="sanitizers", figure=0.0, threshold=0.0)
     assert (figure_text(nothing), threshold_text(nothing)) == ("0 faults", "none")
     assert figure_text(replace(nothing, passed=False)) == "–", "no sanitizer ran"
     assert (figure_text(replace(nothing, name="first")), threshold_text(replace(nothing, name="first"))) == ("–", "–")
-    assert figure_text(replace(rule, name="significance", figure=3e-9)) == "3e-09"
+    unlikely = replace(rule, name="significance", figure=3e-9, threshold=0.05)
+    assert (figure_text(unlikely), threshold_text(unlikely)) == ("p = 3e-09", "p ≤ 0.05")
+    assert threshold_text(replace(rule, name="effect", threshold=0.8)) == "g ≥ 0.8"
+    again = replace(rule, name="processes", figure=1.042, threshold=1.0)
+    assert (figure_text(again), threshold_text(again)) == ("1.04× as fast", "> 1× as fast")
+    assert "fresh processes" in figure_words(again)
     assert figure_text(replace(rule, name="correct", figure=1.0)) == "1 failure"
+    measured = replace(rule, name="measured", figure=0.0, threshold=1.0)
+    assert (figure_text(measured), threshold_text(measured)) == ("–", "–"), "its text says all"
 
 
 def test_a_confirmation_counts_among_the_attempts_of_its_trial(stage: Stage, page: httpx.Client) -> None:

@@ -44,6 +44,8 @@ def routes() -> list[str]:
         "name": "toy",
         "version": "1",
         "form": "csv",
+        "worker_id": "w1",
+        "device_uuid": "cpu-0",
     }
     others = {"digest": "0" * 64, "filename": "x"}
     return [route.path.format(**places, **others) for route in gets if route.methods == {"GET"}]
@@ -73,7 +75,7 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/searches/1?outcome=bogus", 422, "outcome.0: Input should be"),
         ("/searches/1?page=0", 422, "page: Input should be greater"),
         ("/searches/1/trials/1?against=next", 422, "against: is neither"),
-        ("/searches/1/trials/99", 404, "search 1 has no trial 99"),
+        ("/searches/1/trials/99", 404, "Search 1 has no trial 99"),
         ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),
         ("/start?family=toi", 422, "did you mean `toy`?"),
         ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
@@ -81,13 +83,37 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/compare?left=1.1", 422, "right: is missing: tick two trials of a leaderboard"),
         ("/compare?", 422, "left: is missing: tick two trials of a leaderboard"),
         ("/searches/1/plots?where=zzz", 422, "where: `zzz` is not of the form NAME=VALUE"),
-        ("/compare?left=1.1&right=1.99", 404, "search 1 has no trial 99"),
+        ("/compare?left=1.1&right=1.99", 404, "Search 1 has no trial 99. All searches"),
+        ("/searches/1?sort=rank&sort=number", 422, "sort: is given 2 times: keep one"),
+        ("/searches/1?outcome=pruned&outcome=measured", 200, "Leaderboard"),
+        ("/start?family=toy&seed=1&seed=2", 422, "seed: is given 2 times"),
+        ("/nowhere", 404, "There is no page at /nowhere"),
+        ("/searches/abc", 404, "There is no page at /searches/abc"),
+        ("/champions/99", 404, "There is no champion 99. All champions"),
+        ("/searches/99", 404, "There is no search 99. All searches"),
+        ("/searches/1/pause", 405, "This address takes what a button sends"),
+        ("/searches/1/plots/best/table", 200, "Its figures"),
+        ("/searches/1/plots/parallel/table", 200, "All trials:"),
+        ("/searches/1/plots", 200, "Its figures as a table"),
     ],
 )
 def test_what_an_address_asks_for_in_vain_is_said(page: httpx.Client, path: str, status: int, words: str) -> None:
     answer = page.get(path)
     assert answer.status_code == status
-    assert words in text_of(answer.text).replace("&#39;", "'")
+    text = text_of(answer.text).replace("&#39;", "'")
+    assert words in text
+    assert not re.search(r"GET /|/api/|Bearer", text), "pages speak of pages"
+
+
+def test_rest_names_a_parameter_that_is_given_twice(page: httpx.Client) -> None:
+    for path in ("searches?sort=newest&sort=oldest", "searches/1/trials?limit=1&limit=2", "workers?limit=1&limit=1"):
+        refused = page.get(f"/api/v1/{path}")
+        assert refused.status_code == 422
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["field"] == path.partition("?")[2].partition("=")[0]
+    both = page.get("/api/v1/searches/1/trials.json?outcome=pruned&outcome=measured")
+    assert {trial["outcome"]["kind"] for trial in both.json()} == {"measured"}
+    assert "GET /searches lists them" in page.get("/api/v1/searches/99").json()["detail"]
 
 
 def test_a_trial_has_one_address_and_the_old_ones_lead_there(stage: Stage, page: httpx.Client) -> None:

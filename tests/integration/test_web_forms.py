@@ -25,6 +25,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def page(stage: Stage) -> Iterator[httpx.Client]:
     with served(stage.location) as url, httpx.Client(base_url=url, timeout=60) as client:  # type: ignore[arg-type]
         device = {"kind": "cpu", "model": "Toy CPU", "architecture": "x", "uuid": "cpu-0", "limits": {"cores": 2}}
+        device["software"] = {"compiler": "gcc 13"}
         client.put("/api/v1/workers/w1", json={"name": "w1", "host": "here", "devices": [device]}).raise_for_status()
         yield client
 
@@ -58,46 +59,109 @@ def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "reason"),
+    ("fields", "reasons"),
     [
-        ({"problem__N": "99999"}, "problem.N", "out of its limits"),
-        ({"problem__N": "<b>"}, "problem.N", "not a whole number"),
-        ({"problem__N": " "}, "problem.N", "is empty: give a value, such as 64"),
-        ({"budget__minutes": "soon"}, "budget.minutes", "valid number"),
-        ({"budget__trials": "-3"}, "budget.trials", ""),
-        ({"seed": "1.5"}, "seed", "valid integer"),
-        ({"objective__threads": "64"}, "objective.threads", "1 … 2"),
-        ({"device": "NVIDIA L4"}, "device", "no connected worker offers"),
-        ({"policy": "lax"}, "policy", "there is no `lax`"),
-        ({"strategy": "luck"}, "strategy", "no strategy"),
-        ({"family": "tyo"}, "family", "choose one"),
+        ({"problem__N": "99999"}, {"problem.N": "out of its limits; accepted: 1 … 4096"}),
+        ({"objective__threads": "64"}, {"objective.threads": "1 … 2, the cores of Toy CPU"}),
+        ({"family": "tyo"}, {"family": "did you mean `toy`?"}),
+        ({"device": "NVIDIA L4"}, {"device": "no connected worker offers"}),
+        ({"device_uuid": "cpu-9"}, {"device_uuid": "with uuid cpu-9"}),
+        ({"requirements__memory_gb": "22"}, {"requirements.memory_gb": "does not say how much memory it has"}),
+        ({"requirements__toolkit": "gcc>=99"}, {"requirements.toolkit": "has gcc 13, not 99"}),
+        ({"objective__target": "NVIDIA L4"}, {"objective.target": "is for GPUs"}),
+        ({"budget__cost": "3"}, {"budget.cost_per_hour": "is needed for a budget in money"}),
+        (
+            {
+                "problem__N": " ",
+                "budget__minutes": "soon",
+                "budget__trials": "-3",
+                "budget__cost": "1e999",
+                "policy": "lax",
+                "strategy": "luck",
+                "objective__threads": "two",
+                "seed": "1.5",
+                "requirements__toolkit": "gcc 12",
+                "priority": "<b>",
+                "notes": "x" * 2001,
+            },
+            {
+                "problem.N": "is empty: give a value, such as 64",
+                "budget.minutes": "“soon” is not a number: write one such as 10, with a point and no unit",
+                "budget.trials": "-3 is out of its limits: give 1 to",
+                "policy": "there is no “lax”: choose default,",
+                "strategy": "there is no “luck”: choose portfolio,",
+                "objective.threads": "“two” is not a whole number: write digits only, such as 1",
+                "seed": "“1.5” is not a whole number",
+                "requirements.toolkit": "“gcc 12” does not name a software and its least version",
+                "budget.cost": "“1e999” is not a number",
+                "priority": "“<b>” is not a whole number",
+                "notes": "a text of 2,001 characters is too long: keep to 2,000",
+            },
+        ),
+        ({"device": "NVIDIA L4", "seed": "x"}, {"device": "no connected worker", "seed": "not a whole number"}),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field(
-    page: httpx.Client, fields: dict[str, str], field: str, reason: str
+def test_all_that_is_wrong_is_told_at_once_and_its_address_survives_going_back(
+    page: httpx.Client, fields: dict[str, str], reasons: dict[str, str]
 ) -> None:
-    answer = page.post("/start", data=typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields))
-    assert answer.status_code == 422
-    assert list(wrong(answer.text)) == [field]
-    assert reason in wrong(answer.text)[field]
-    if field != "family":
-        assert value_of(answer.text, "budget.stagnation") == "17", "what was typed is still there"
-        assert value_of(answer.text, "problem.N") == fields.get("problem__N", "48")
+    given = typed(**{"problem__N": "48", "budget__stagnation": "17"} | fields)
+    answer = page.post("/start", data=given)
+    assert answer.status_code == 303, "a refused form is a page of its own, which can be gone back to and reloaded"
+    shown = page.get(answer.headers["location"])
+    assert shown.status_code == 422
+    told = wrong(shown.text)
+    assert list(told) == list(reasons)
+    assert all(reason in told[field] for field, reason in reasons.items()), told
+    assert f"{len(reasons)} field" in shown.text
+    assert re.findall(r'<li><a href="#([^"]*)">', shown.text) == [name for name in reasons if name != "family"]
+    if "family" not in fields:
+        assert shown.text.count("autofocus") == 1
+        assert shown.text.count('aria-invalid="true"') == len(reasons)
+        kept = {name: value_of(shown.text, name) for name in ("budget.stagnation", "problem.N", "seed")}
+        assert kept == {"budget.stagnation": "17", "problem.N": given["problem.N"], "seed": given.get("seed", "0")}
+
+
+def test_an_address_fills_in_the_form(page: httpx.Client) -> None:
+    shown = page.get("/start?family=toy&problem.N=48&requirements.toolkit=gcc>%3D12&notes=a%0Ab&device_uuid=cpu-0")
+    assert shown.status_code == 200
+    assert "nothing is wrong with it" in shown.text
+    assert value_of(shown.text, "problem.N") == "48"
+    assert value_of(shown.text, "requirements.toolkit") == "gcc>=12"
+    assert page.get("/start?family=toy&problem.M=1").status_code == 422
+    long = page.post("/start", data=typed(seed="x", notes="y" * 9000))
+    assert (long.status_code, list(wrong(long.text))) == (422, ["seed", "notes"]), "too long for an address"
+    assert "y" * 9000 in long.text
+
+
+def test_what_a_device_must_have_is_shown_with_the_search(page: httpx.Client) -> None:
+    must = {"requirements__toolkit": "gcc>=12", "device_uuid": "cpu-0", "notes": "only there", "priority": "3"}
+    search = page.post("/start", data=typed(problem__N="24", **must)).headers["location"]
+    view = page.get(f"/api/v1{search}").json()
+    assert (view["requirements"]["toolkit"], view["priority"], view["notes"]) == ({"gcc": "12"}, 3, "only there")
+    html = unescape(page.get(search).text)
+    assert "gcc 12 or newer" in html
+    assert "Pinned to the unit cpu-0 alone" in html
+    assert page.post(f"{search}/cancel").status_code == 303
 
 
 def test_a_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
+    asked = page.get(f"{search}/cancel").text
+    assert "It ends now, for good" in asked
+    assert f'action="{search}/cancel"' in asked
+    assert f'formaction="{search}/cancel"' not in page.get(search).text, "no button of the page itself does it"
     for command, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopping"), ("cancel", "cancelled")):
         assert page.post(f"{search}/{command}").headers["location"] == search
         assert page.get(f"/api/v1{search}").json()["state"] in (state, "finished")
-    assert page.post(f"{search}/finish").status_code == 422
+    assert page.post(f"{search}/finish").status_code == 404
+    assert "It has ended already: cancelled" in page.get(f"{search}/cancel").text
     assert "<form" not in page.get(f"{search}/live").text, "nothing is left to command"
 
 
 def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     asked = page.get("/champions/1/rollback").text
     assert "No champion stands behind it" in asked
-    refused = page.post("/champions/1/rollback", data={"reason": " "})
+    refused = page.post("/champions/1/rollback", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
     assert page.post("/champions/1/rollback", data={"reason": "<i>noisy</i>"}).status_code == 303
     link = re.search(r'href="(/leaderboard[^"]*)"', page.get("/champions?history=true").text)
@@ -112,7 +176,13 @@ def test_workers_are_drained_and_devices_set_aside(page: httpx.Client) -> None:
     assert page.post("/workers/w1/drain").status_code == 303
     assert "draining" in page.get("/workers").text
     assert page.post("/workers/w1/resume").status_code == 303
-    assert page.post("/workers/w1/devices/cpu-0/quarantine", data={"reason": "hot & loud"}).status_code == 303
+    device = "/workers/w1/devices/cpu-0"
+    assert f'href="{device}/quarantine"' in page.get("/workers").text
+    assert "gets no more work" in page.get(f"{device}/quarantine").text
+    refused = page.post(f"{device}/quarantine", data={"reason": " "}, follow_redirects=True)
+    assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
+    assert page.post(f"{device}/quarantine", data={"reason": "hot & loud"}).status_code == 303
+    assert "set aside already" in page.get(f"{device}/quarantine").text
     assert "hot &amp; loud" in page.get("/workers").text
     assert page.post("/workers/w1/devices/cpu-0/clear").status_code == 303
     assert "hot &amp; loud" not in page.get("/workers/live").text

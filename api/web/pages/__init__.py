@@ -1,10 +1,13 @@
 """The pages: one module each, all on this service, all rendered here. Scripts only keep them up to date."""
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
+from api.web.apology import apology
 from api.web.pages import (
     champions,
     compare,
@@ -38,6 +41,7 @@ def install(app: FastAPI) -> None:
     app.state.gallery = Gallery()
 
 
-def error_page(request: Request, status: int, detail: str) -> HTMLResponse:
-    """An error as a person sees it who followed a link."""
-    return render(request, "error.html", status=status, detail=detail, code=status)
+def error_page(request: Request, status: int, detail: str, roles: Sequence[str] = ()) -> HTMLResponse:
+    """An error as a person sees it who followed a link or pressed a button."""
+    said = apology(status, request.url.path, detail, roles)
+    return render(request, "error.html", status=status, apology=said, code=status)

@@ -1,12 +1,12 @@
 """The champions: what won on which problem and device, what competes with it, and the way back."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
-from api.deps import Service, ServiceDep
+from api.deps import ServiceDep
 from api.paging import SORTED, page_of, place_of
 from api.routing import page_router
 from api.schemas import Id
@@ -63,27 +63,24 @@ def champions_page(
 
 @router.get("/champions/{champion_id}/rollback")
 @allow("submitter")
-def rollback_page(champion_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    return _confirm(request, service, champion_id)
-
-
-@router.post("/champions/{champion_id}/rollback")
-@allow("submitter")
-def roll_back(
-    champion_id: Id, request: Request, service: ServiceDep, reason: Annotated[str, Form(max_length=2000)] = ""
-) -> Response:
-    if not reason.strip():
-        return _confirm(request, service, champion_id, wrong="say why: whoever finds it gone will want to know")
-    with service.database.write() as session:
-        Champions(session).roll_back(champion_id, reason=reason.strip(), now=service.conductor.clock())
-    return RedirectResponse(f"/champions/{champion_id}", 303)
-
-
-def _confirm(request: Request, service: Service, champion_id: int, *, wrong: str = "") -> HTMLResponse:
+def rollback_page(
+    champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
+) -> HTMLResponse:
+    """What it means, and a reason to give; `missing` after none was given."""
     with service.database.read() as session:
         champions = Champions(session)
         champion = champion_view(champions.champion(champion_id))
         earlier = champions.behind(champion_id)
         before = None if earlier is None else champion_view(earlier)
-    code = 422 if wrong else 200
-    return render(request, "rollback.html", champion=champion, before=before, wrong=wrong, code=code)
+    code = 422 if missing else 200
+    return render(request, "rollback.html", champion=champion, before=before, missing=missing, code=code)
+
+
+@router.post("/champions/{champion_id}/rollback")
+@allow("submitter")
+def roll_back(champion_id: Id, service: ServiceDep, reason: Annotated[str, Form(max_length=2000)] = "") -> Response:
+    if not reason.strip():
+        return RedirectResponse(f"/champions/{champion_id}/rollback?missing=reason", 303)
+    with service.database.write() as session:
+        Champions(session).roll_back(champion_id, reason=reason.strip(), now=service.conductor.clock())
+    return RedirectResponse(f"/champions/{champion_id}", 303)

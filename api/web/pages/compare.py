@@ -32,13 +32,14 @@ def compare_page(
     right: Name = "",
     search: Id | None = None,
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
-    view: View = "split",
+    view: View | None = None,
 ) -> Response:
     """Two trials by their places, ``left=3.57&right=3.60``; other ways to name them lead to that address.
 
     Args:
         search: where `left` and `right` are mere numbers.
         trial: the two that were ticked in a leaderboard.
+        view: how the sources stand; None: beside each other where the window is wide enough, else one below the other.
     """
     with service.database.read() as session:
         given = _ticked(trial) if trial else {"left": left, "right": right}
@@ -56,6 +57,6 @@ def _ticked(trials: list[str]) -> dict[str, str]:
     return dict(zip(("left", "right"), trials, strict=True))
 
 
-def _address(places: list[Place], view: View) -> str:
+def _address(places: list[Place], view: View | None) -> str:
     sides = dict(zip(("left", "right"), map(str, places), strict=True))
-    return f"/compare?{urlencode(sides | ({} if view == 'split' else {'view': view}))}"
+    return f"/compare?{urlencode(sides | ({} if view is None else {'view': view}))}"

@@ -8,7 +8,7 @@ from api.catalogue import parsed
 from api.deps import ServiceDep
 from api.routing import page_router
 from api.web.rendering import render
-from api.web.start import candidates
+from api.web.start.candidate import candidates
 from evo.errors import NotFound
 from evo.suggestion import unknown
 

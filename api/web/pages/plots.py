@@ -12,6 +12,7 @@ from api.schemas import Id
 from api.selection import selection_of, tunables_of
 from api.views import search_view
 from api.web import plotly
+from api.web.plots.figure import Plot
 from api.web.plots.gallery import EXHIBITS, Gallery
 from api.web.rendering import render
 from evo.errors import NotFound
@@ -53,6 +54,20 @@ def plot_data(
     with service.database.read() as session:
         made = gallery.drawn(session, search_id, name, service.conductor.clock(), (x, y))
     return Response(made, media_type="application/json")
+
+
+@router.get("/searches/{search_id}/plots/{name}/table")
+@allow("viewer")
+def plot_table(search_id: Id, name: str, request: Request, service: ServiceDep) -> HTMLResponse:
+    """The figures of a plot for browsers without scripts, and for whoever would rather read."""
+    gallery: Gallery = request.app.state.gallery
+    with service.database.read() as session:
+        now = service.conductor.clock()
+        plot = gallery.figures(session, search_id, name, now)
+        search = search_view(session, search_id, now)
+    table, note = (plot.table, plot.note) if isinstance(plot, Plot) else (None, "")
+    title = EXHIBITS[name].title
+    return render(request, "figures.html", search=search, name=name, title=title, plot=plot, table=table, note=note)
 
 
 @router.get("/static/plotly/{version}/plotly.min.js")

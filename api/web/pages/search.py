@@ -48,6 +48,15 @@ def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, s
     return render(request, "_leaderboard.html", **content)
 
 
+@router.get("/{search_id}/cancel")
+@allow("submitter")
+def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    """Nothing is dropped by a slip of the finger."""
+    with service.database.read() as session:
+        search = search_view(session, search_id, service.conductor.clock())
+    return render(request, "cancel.html", search=search, ended=search.state in TERMINAL)
+
+
 @router.post("/{search_id}/{command}")
 @allow("submitter")
 def command_search(

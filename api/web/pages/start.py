@@ -1,51 +1,102 @@
-"""The form that starts a search: checked as over REST, told at the field, nothing lost of what was typed."""
+"""The form that starts a search: checked as over REST, told at the field, nothing lost of what was typed.
+
+What was refused is shown again under an address that says all of it: going back and forth or reloading never asks to
+send it once more, and the link can be given to somebody else.
+"""
 
 from dataclasses import replace
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from api.access.csrf import FIELD
 from api.access.rule import allow
+from api.catalogue import parsed
 from api.deps import Service, ServiceDep
 from api.routing import page_router
+from api.schemas import SearchRequest
+from api.submission import Unavailable
+from api.web.parameters import knows_its_parameters, refuse_unknown
 from api.web.rendering import render
-from api.web.start import form_of, start
+from api.web.start.candidate import Candidate, candidate
+from api.web.start.entry import ENTRIES
+from api.web.start.form import form_of
+from api.web.start.terms import PROBLEM, judged
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
 
 router = page_router("/start")
 
 MAX_FIELDS = 200
+LONGEST_ADDRESS = 7000
+"""Characters: what proxies pass on in any case."""
 
 
 async def _typed(request: Request) -> dict[str, str]:
     form = await request.form(max_fields=MAX_FIELDS)
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+    return {name: value for name, value in form.items() if isinstance(value, str) and name != FIELD}
 
 
 @router.get("")
 @allow("submitter")
-def start_page(request: Request, service: ServiceDep, family: str = "") -> HTMLResponse:
-    return _form(request, service, {"family": family})
+@knows_its_parameters
+def start_page(request: Request, service: ServiceDep) -> HTMLResponse:
+    """The form, filled in as the address says; what is wrong with that is told at once."""
+    typed = dict(request.query_params)
+    with service.database.read() as session:
+        chosen = candidate(session, typed.get("family"))
+    refuse_unknown(typed, _fields(chosen, typed))
+    wrong = {} if chosen is None or len(typed) == 1 else judged(service, chosen, typed).wrong
+    return _form(request, service, typed, dict(wrong))
 
 
 @router.post("")
 @allow("submitter")
 def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[str, str], Depends(_typed)]) -> Response:
+    with service.database.read() as session:
+        chosen = candidate(session, typed.get("family"))
+    if chosen is None:
+        return _again(request, service, typed, {"family": "is missing: choose one"})
+    refuse_unknown(typed, _fields(chosen, typed))
+    typed = _unticked(chosen) | typed
+    chosen.register(service)
+    terms = judged(service, chosen, typed)
+    if terms.wrong:
+        return _again(request, service, typed, dict(terms.wrong))
     try:
-        search_id = start(service, typed)
-    except InvalidInput as error:
-        return _form(request, service, typed, {error.field: error.reason})
+        search_id = service.conductor.submit(SearchRequest.model_validate(terms.body(chosen)))
+    except (InvalidInput, Unavailable) as error:  # the last worker left a moment ago
+        return _again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 
-def _form(
-    request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str] | None = None
-) -> HTMLResponse:
+def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
+    """What may be asked for; without a family there is no telling which problem it has."""
+    problem = typed if chosen is None else [PROBLEM + each.name for each in parsed(chosen.document).fields]
+    return {"family", *ENTRIES, *(name for name in problem if name.startswith(PROBLEM))}
+
+
+def _unticked(chosen: Candidate) -> dict[str, str]:
+    """A browser does not send the boxes that are not ticked."""
+    return {PROBLEM + each.name: "false" for each in parsed(chosen.document).fields if each.type == "bool"}
+
+
+def _again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:
+    usual = {name: entry.usual for name, entry in ENTRIES.items()}
+    given = {name: text for name, text in typed.items() if text != usual.get(name)}
+    address = f"/start?{urlencode(given)}"
+    if len(address) <= LONGEST_ADDRESS:
+        return RedirectResponse(address, 303)
+    return _form(request, service, typed, wrong)
+
+
+def _form(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> HTMLResponse:
     with service.database.read() as session:
         form = form_of(session, service, typed, wrong)
-    if form.chosen is None and (name := typed.get("family")) and "family" not in form.wrong:
-        wrong = {"family": unknown(name, [each.name for each in form.families], "families")}
-        form = replace(form, wrong=wrong)
-    return render(request, "start.html", form=form, code=422 if wrong else 200)
+    if form.chosen is None and (name := typed.get("family")):
+        form = replace(form, wrong={"family": unknown(name, [each.name for each in form.families], "families")})
+    elif form.chosen is None and form.filled:
+        form = replace(form, wrong={"family": "is missing: choose one"})
+    return render(request, "start.html", form=form, code=422 if form.wrong else 200)

@@ -75,6 +75,14 @@ class Gallery:
         self._drawn: OrderedDict[Key, bytes] = OrderedDict()
         self._turn = threading.Lock()
 
+    def figures(self, session: Session, search_id: int, name: str, now: datetime) -> Plot | Parallel:
+        """A plot as it would be drawn, for whoever shows it as a table.
+
+        Raises:
+            NotFound: there is no such search or plot.
+        """
+        return JSON.validate_json(self.drawn(session, search_id, name, now, (None, None)))
+
     def drawn(
         self, session: Session, search_id: int, name: str, now: datetime, pair: tuple[str | None, str | None]
     ) -> bytes:

@@ -71,7 +71,11 @@ let ticked = [...rows.element.querySelectorAll(".tick :checked")].map((box) => b
 function showTicks() {
   for (const box of rows.element.querySelectorAll(".tick input")) box.checked = ticked.includes(box.value);
   const button = document.getElementById("compare");
-  if (button) button.textContent = ticked.length === 2 ? `Compare ${ticked.join(" and ")}` : "Compare";
+  if (!button) return;
+  const missing = 2 - ticked.length;
+  button.disabled = missing > 0; // without scripts it never is: the service says what is missing
+  button.textContent = missing ? "Compare" : `Compare ${ticked.join(" and ")}`;
+  document.getElementById("to-tick").textContent = ["", "Tick one more trial to", "Tick two trials to"][missing];
 }
 
 rows.element.addEventListener("change", ({ target }) => {
@@ -82,7 +86,7 @@ rows.element.addEventListener("change", ({ target }) => {
 });
 
 document.addEventListener("submit", (event) => {
-  if (event.target.id !== "pick" || ticked.length !== 2) return; // the service says what is missing
+  if (event.target.id !== "pick" || ticked.length !== 2) return;
   event.preventDefault();
   location.assign(`/compare?${new URLSearchParams({ left: ticked[0], right: ticked[1] })}`);
 });
@@ -100,6 +104,12 @@ function step(by) {
   links[place < 0 ? 0 : Math.min(links.length - 1, Math.max(0, place + by))]?.focus();
 }
 
+function compare() {
+  const button = document.getElementById("compare");
+  if (button?.disabled) document.getElementById("spoken").textContent = `${document.getElementById("to-tick").textContent} compare`;
+  button?.click();
+}
+
 const KEYS = {
   "/": () => form.elements.q.focus(),
   j: () => step(1),
@@ -108,7 +118,7 @@ const KEYS = {
   p: () => document.getElementById("previous")?.click(),
   r: () => document.getElementById("news").click(),
   x: () => document.activeElement?.closest("#rows tr")?.querySelector(".tick input")?.click(),
-  c: () => document.getElementById("compare")?.click(),
+  c: compare,
 };
 
 document.addEventListener("keydown", (event) => {

@@ -122,7 +122,7 @@ function drawTable(section, table) {
   for (const [first, ...rest] of table.rows) {
     const row = body.insertRow();
     row.append(cell("th", first, "row"), ...rest.map((value) => cell("td", value)));
-    [...row.cells].slice(1).forEach((each, at) => { each.dataset.label = table.head[at + 1]; });
+    [...row.cells].forEach((each, at) => { each.dataset.label = table.head[at]; });
   }
   details.querySelector("div").replaceChildren(made);
 }
@@ -157,6 +157,10 @@ async function draw(section, plot) {
 }
 
 async function refresh(section) {
+  if (!drawn.has(section)) {
+    section.setAttribute("aria-busy", "true");
+    section.querySelector(".said").textContent = "Drawing…";
+  }
   try {
     const answer = await fetch(section.dataset.from + (asked.get(section) ?? ""), { headers: { Accept: "application/json" } });
     if (!answer.ok) throw new Error(`the service answered ${answer.status}`);

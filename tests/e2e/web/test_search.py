@@ -1,5 +1,7 @@
 """From the form to the ranking: start a search on the real CPU, watch it, sort and filter, send the link."""
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -20,9 +22,14 @@ def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -
     page.get_by_role("button", name="Start the search").click()
     wrong = page.get_by_label("N", exact=True)
     expect(wrong).to_have_attribute("aria-invalid", "true")
-    expect(page.get_by_text("is out of its limits")).to_be_visible()
-    expect(page.get_by_label("Trials")).to_have_value("2")
+    expect(wrong).to_have_accessible_description(re.compile("is out of its limits"))
+    expect(wrong).to_be_focused()
     assert_accessible(page)
+    page.get_by_role("link", name="Workers").click()
+    page.go_back()
+    expect(page.get_by_label("Trials")).to_have_value("2")
+    page.get_by_role("region", name="1 field must be mended").get_by_role("link", name="N").click()
+    expect(wrong).to_be_focused()
     wrong.fill("2048")
     page.get_by_role("button", name="Start the search").click()
     page.wait_for_url("**/searches/*")
@@ -84,12 +91,19 @@ def test_two_trials_are_ticked_and_compared(site: Site, page: Page) -> None:
     page.wait_for_url(f"**/compare?left={places[1]}&right={places[2]}")
     expect(page.get_by_role("heading", level=1)).to_have_text("Two trials compared")
     page.goto(f"/searches/{site.recorded}")
+    button = page.get_by_role("button", name="Compare")
+    expect(button).to_be_disabled()
+    expect(button).to_have_accessible_description("Tick two trials to")
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(boxes.first).to_be_checked()
-    page.keyboard.press("c")  # one is too few, and the service says so
-    page.wait_for_url("**/compare?trial=*")
-    expect(page.locator("main")).to_contain_text("tick two trials to compare: 1 trial ticked")
+    page.keyboard.press("c")
+    expect(page.locator("#spoken")).to_have_text("Tick one more trial to compare")
+    expect(button).to_be_disabled()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("c")
+    page.wait_for_url("**/compare?left=*")
 
 
 def test_a_reader_without_scripts_sorts_and_compares(site: Site, browser: Browser) -> None:

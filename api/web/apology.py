@@ -1,0 +1,83 @@
+"""What a page says when it cannot be shown: the words and the links of the pages, never those of REST."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from api.access.caller import caller
+
+REQUESTS = re.compile(r": (?:register it|(?:GET|PUT|POST) /).*$")
+"""The way out for programs, behind what is wrong."""
+
+LISTS: Mapping[str, tuple[str, str]] = {
+    "champions": ("/champions", "All champions"),
+    "leaderboard": ("/champions", "All champions"),
+    "workers": ("/workers", "All workers"),
+    "families": ("/families", "All families"),
+    "start": ("/start", "New search"),
+}
+"""Where to go on from an address that begins so; of others to all searches."""
+
+TITLES: Mapping[int, str] = {
+    401: "Sign in first",
+    403: "This is not yours to do",
+    404: "Not found",
+    405: "Nothing to see here",
+    409: "This does not fit",
+    422: "This cannot be understood",
+    429: "Too fast",
+    503: "Not now",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apology:
+    """An error as a person sees it.
+
+    Attributes:
+        links: (address, words) of what to do instead, the nearest first.
+    """
+
+    title: str
+    text: str
+    links: tuple[tuple[str, str], ...]
+
+
+def apology(status: int, path: str, detail: str, roles: Sequence[str] = ()) -> Apology:
+    """What to say and where to go on.
+
+    Args:
+        path: that was asked for.
+        roles: any one of which would have been enough.
+    """
+    return Apology(
+        title=TITLES.get(status, "This did not work"),
+        text=_text(status, path, detail, roles),
+        links=_links(status, path),
+    )
+
+
+def _text(status: int, path: str, detail: str, roles: Sequence[str]) -> str:
+    if status == 401:
+        return "Nobody is signed in here, or no longer: nothing was done. Sign in, and do it again."
+    if status == 403 and roles:
+        own = ", ".join(sorted(caller().roles)) or "none"
+        return (
+            f"You are signed in as {caller().name}, who may do less: this needs the role {' or '.join(roles)}, and "
+            f"yours are: {own}. Sign in with another token, or ask whoever runs this service for one."
+        )
+    if status == 405:
+        return "This address takes what a button sends, and shows nothing by itself. Go to the page with the button."
+    if status == 404 and detail.startswith("nothing is at"):
+        return f"There is no page at {path:.200}. It may be mistyped."
+    said = REQUESTS.sub("", detail)
+    return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # there it begins with the name of a field
+
+
+def _links(status: int, path: str) -> tuple[tuple[str, str], ...]:
+    first, *others = path.strip("/").split("/")
+    listed = LISTS.get(first, ("/", "All searches"))
+    found = [("/sign-in", "Sign in")] if status == 401 else []
+    if status != 401 and others and first in ("searches", "champions") and others[0].isdecimal() and len(others) > 1:
+        found.append((f"/{first}/{others[0]}", f"{'Search' if first == 'searches' else 'Champion'} {others[0]}"))
+    return tuple(dict.fromkeys((*found, listed, ("/", "All searches"))))

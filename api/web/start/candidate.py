@@ -1,0 +1,63 @@
+"""The families that a search can be started of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.deps import Service
+from db.archive import Archive
+from templates import registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A family that can be searched; `location` as the service registers it."""
+
+    name: str
+    title: str
+    digest: str
+    document: Mapping[str, Any]
+    location: str | None
+
+    def register(self, service: Service) -> None:
+        """A search needs its family registered; doing so again changes nothing."""
+        with service.database.write() as session:
+            Archive(session).register_family(
+                digest=self.digest,
+                name=self.name,
+                document=dict(self.document),
+                location=self.location,
+                now=service.conductor.clock(),
+            )
+
+
+def candidates(session: Session) -> tuple[Candidate, ...]:
+    """Families by name: those of this installation, and what else was registered."""
+    own = {
+        package.family.name: Candidate(
+            name=package.family.name,
+            title=package.family.title,
+            digest=package.digest,
+            document=package.family.document,
+            location=package.location,
+        )
+        for package in registry.builtin()
+    }
+    registered = {
+        row.name: Candidate(
+            name=row.name,
+            title=str(row.document.get("title", row.name)),
+            digest=row.digest,
+            document=row.document,
+            location=row.location,
+        )
+        for row in Archive(session).families()
+    }
+    return tuple(each for _, each in sorted((registered | own).items()))
+
+
+def candidate(session: Session, name: str | None) -> Candidate | None:
+    """The family of this name, if there is one."""
+    return next((each for each in candidates(session) if each.name == name), None)

@@ -1,0 +1,118 @@
+"""The fields of the form that every family has: how they are called, what they say, and what they take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from api.schemas import MAX_COUNT, MAX_INTEGER
+from api.web.start.reading import Reading, above_zero, one_of, toolkit, whole, words
+from evo.policy import POLICIES
+from evo.strategy import STRATEGIES
+from evo.target import ATTRIBUTES_BY_MODEL, known
+
+Options = Mapping[str, str]
+"""Value → words."""
+
+NOTES = 2000
+"""Characters; over REST a search takes longer ones."""
+
+
+def _itself(*names: str) -> Options:
+    return {name: name for name in names}
+
+
+def _targets() -> Options:
+    models = {model: f"{model} ({known(model).architecture})" for model in ATTRIBUTES_BY_MODEL}
+    return {"": "the device itself", **models}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A field of the form.
+
+    Attributes:
+        name: of the field, and where its value stands in the body that REST takes: ``budget.minutes``.
+        read: of a text that is not blank; left empty, a field is left out.
+        options: of a choice; None: it is typed. Those of devices are known only when the form is shown.
+        usual: what stands in it at first.
+        long: whether it takes several lines.
+    """
+
+    name: str
+    label: str
+    read: Reading
+    hint: str = ""
+    usual: str = ""
+    options: Options | None = None
+    long: bool = False
+
+
+def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
+    return Entry(name=name, label=label, options=options, read=one_of(options), usual=next(iter(options)), hint=hint)
+
+
+_COUNT = whole("100", most=MAX_COUNT)
+_CACHES = {"hot": "hot: the same buffers again and again", "cold": "cold: past the last-level cache"}
+
+GROUPS: Mapping[str, tuple[Entry, ...]] = {
+    "Where, and for how long": (
+        Entry(name="device", label="Device", read=words("a name", 200), options={}, usual="auto"),
+        Entry(
+            name="budget.minutes",
+            label="Minutes",
+            read=above_zero("10"),
+            usual="10",
+            hint="of running; empty for no limit",
+        ),
+        Entry(name="budget.trials", label="Trials", read=_COUNT, hint="empty for no limit"),
+        Entry(
+            name="budget.stagnation",
+            label="Stagnation",
+            read=_COUNT,
+            hint="end after as many trials without a better one",
+        ),
+    ),
+    "How": (
+        _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds of a promotion"),
+        _choice("strategy", "Strategy", _itself(*STRATEGIES)),
+        _choice("objective.cache", "Cache", _CACHES),
+        Entry(
+            name="objective.threads",
+            label="Threads",
+            read=whole("1", most=MAX_COUNT),
+            usual="1",
+            hint="of a CPU",
+        ),
+        Entry(name="seed", label="Seed", read=whole("0", least=0, most=MAX_INTEGER), usual="0"),
+    ),
+    "What the device must have": (
+        Entry(
+            name="requirements.memory_gb",
+            label="Memory in GB",
+            read=above_zero("22"),
+            hint="of its own, at least; empty for any",
+        ),
+        Entry(
+            name="requirements.toolkit",
+            label="Toolkit",
+            read=toolkit,
+            hint="least versions, such as cuda>=12.4, gcc>=12; empty for any",
+        ),
+        _choice("objective.target", "Architecture", _targets(), "a GPU whose limits every config must keep"),
+        Entry(name="device_uuid", label="Unit", read=words("a name", 200), options={}, hint="pins the search to it"),
+    ),
+    "Money, order, notes": (
+        Entry(name="budget.cost", label="Cost", read=above_zero("2.50"), hint="end when so much is spent"),
+        Entry(name="budget.cost_per_hour", label="Cost per hour", read=above_zero("0.68"), hint="of the machines"),
+        Entry(
+            name="priority",
+            label="Priority",
+            read=whole("0", least=-1000, most=1000),
+            usual="0",
+            hint="workers serve the highest first",
+        ),
+        Entry(name="notes", label="Notes", read=words("a text", NOTES), long=True),
+    ),
+}
+"""Every one of them, by the heading it stands under."""
+
+ENTRIES: Mapping[str, Entry] = {entry.name: entry for group in GROUPS.values() for entry in group}

@@ -1,0 +1,142 @@
+"""What the form that starts a search offers, and how it is shown again when something in it is wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from sqlalchemy.orm import Session
+
+from api.catalogue import parsed
+from api.conductor import CONNECTED_LEASES
+from api.deps import Service
+from api.web.start.candidate import Candidate, candidates
+from api.web.start.entry import ENTRIES, GROUPS, Entry, Options
+from api.web.start.terms import PROBLEM
+from db.fleet import Fleet
+from db.models import DeviceRow
+from evo.family import Family
+from evo.problem import BOOLS, Field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One line of the summary: `field` is where the page has it, None for what belongs to no field."""
+
+    field: str | None
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartForm:
+    """The form with what was typed into it.
+
+    Attributes:
+        fields: of the chosen family's problems.
+        groups: the other fields by their heading, each with its options.
+        devices: whether any is at hand that the family runs on.
+        kinds: of device that it runs on.
+        typed: field → text; what nobody typed has its usual value.
+        wrong: field → what is wrong with it.
+    """
+
+    families: tuple[Candidate, ...]
+    chosen: Candidate | None = None
+    fields: tuple[Field, ...] = ()
+    groups: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    devices: bool = False
+    kinds: tuple[str, ...] = ()
+    typed: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def filled(self) -> bool:
+        """Whether somebody typed something, be it into the address."""
+        return any(name != "family" for name in self.typed)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All that is wrong, in the order of the page; what belongs to no field of it comes last."""
+        labels = {PROBLEM + each.name: each.name for each in self.fields}
+        labels |= {name: entry.label for name, entry in ENTRIES.items()}
+        here = [
+            Fault(field=name, label=label, reason=self.wrong[name])
+            for name, label in labels.items()
+            if name in self.wrong
+        ]
+        others = [
+            Fault(field=None, label=name.capitalize(), reason=reason)
+            for name, reason in self.wrong.items()
+            if name not in labels
+        ]
+        return (*here, *others)
+
+    @property
+    def first(self) -> str | None:
+        """The field to begin with: the first one that is wrong."""
+        return next((fault.field for fault in self.faults if fault.field), None)
+
+    def value(self, entry: Entry) -> str:
+        return self.typed.get(entry.name, entry.usual)
+
+    def options(self, entry: Entry) -> Options:
+        """Of a choice, with what was typed, too, where it is no longer one of them."""
+        offered, typed = dict(entry.options or {}), self.value(entry)
+        return offered if typed in offered else {**offered, typed: typed}
+
+    def problem(self, each: Field) -> str:
+        """What stands in the field of a problem."""
+        usual = "" if each.default is None else str(each.default)
+        return self.typed.get(PROBLEM + each.name, usual.lower() if isinstance(each.default, bool) else usual)
+
+    def truth(self, each: Field) -> bool:
+        """Whether the box of a field is ticked."""
+        return BOOLS.get(self.problem(each), False)
+
+
+def form_of(
+    session: Session, service: Service, typed: Mapping[str, str], wrong: Mapping[str, str] | None = None
+) -> StartForm:
+    """The form as it is shown, for the family that `typed` names, or without its fields."""
+    families = candidates(session)
+    chosen = next((each for each in families if each.name == typed.get("family")), None)
+    if chosen is None:
+        return StartForm(families=families, typed=typed, wrong=wrong or {})
+    family = parsed(chosen.document)
+    since = service.conductor.clock() - timedelta(seconds=CONNECTED_LEASES * service.conductor.lease_s)
+    offered = [row for row in Fleet(session).devices(since) if _runs_on(family, row)]
+    options = {"device": dict(_models(offered)), "device_uuid": dict(_units(offered))}
+    groups = {
+        title: tuple(replace(entry, options=options.get(entry.name, entry.options)) for entry in entries)
+        for title, entries in GROUPS.items()
+    }
+    return StartForm(
+        families=families,
+        chosen=chosen,
+        fields=family.fields,
+        groups=groups,
+        devices=any(row.kind != "estimate" for row in offered),
+        kinds=tuple(family.implementations),
+        typed=typed,
+        wrong=wrong or {},
+    )
+
+
+def _runs_on(family: Family, row: DeviceRow) -> bool:
+    """Whether it does there; estimates are of CUDA kernels."""
+    return ("cuda" if row.kind == "estimate" else row.kind) in family.implementations
+
+
+def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
+    """Every model once, however many workers have one."""
+    yield "auto", "the best at hand"
+    for row in offered:
+        estimate = row.kind == "estimate"
+        yield ("estimate", "an estimate, nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
+
+
+def _units(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
+    yield "", "any of the model"
+    for row in offered:
+        if row.kind != "estimate":
+            yield row.uuid, f"{row.model}, {row.uuid}"

@@ -1,0 +1,104 @@
+"""From what was typed to the body that REST would get, with all that is wrong with it, each at its field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api.catalogue import parsed
+from api.deps import Service
+from api.errors import wrong_fields
+from api.schemas import SearchRequest
+from api.submission import Unavailable
+from api.web.start.candidate import Candidate
+from api.web.start.entry import ENTRIES
+from evo.errors import InvalidInput, NotFound
+
+PROBLEM = "problem."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was understood of a form.
+
+    Attributes:
+        given: field → value, without those that are empty or wrong.
+        wrong: field → what is wrong with it, and what would be accepted.
+    """
+
+    given: Mapping[str, object]
+    wrong: Mapping[str, str]
+
+    def body(self, chosen: Candidate) -> dict[str, Any]:
+        """What REST takes for these terms."""
+        body: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}}
+        for name, value in self.given.items():
+            group, _, inner = name.partition(".")
+            if inner:
+                body.setdefault(group, {})[inner] = value
+            else:
+                body[name] = value
+        return body
+
+
+def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
+    """Each field by itself. An empty one is left out, but not of the problem, where nothing may be guessed."""
+    given: dict[str, object] = {}
+    wrong: dict[str, str] = {}
+    for field in parsed(chosen.document).fields:
+        name = PROBLEM + field.name
+        if (text := typed.get(name)) is None:
+            continue
+        if not text.strip():
+            such_as = "" if field.default is None else f", such as {field.default}"
+            wrong[name] = f"is empty: give a value{such_as}"
+            continue
+        try:
+            given[name] = field.parse(text, name)
+        except InvalidInput as error:
+            wrong[name] = error.reason
+    for name, entry in ENTRIES.items():
+        if not (text := typed.get(name, "").strip()):
+            continue
+        try:
+            given[name] = entry.read(text)
+        except ValueError as error:
+            wrong[name] = str(error)
+    return Terms(given=given, wrong=wrong)
+
+
+def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
+    """All that is wrong at once: what is, is put back to what is usual, and the rest judged again."""
+    terms = read(chosen, typed)
+    while found := _faults(service, terms.body(chosen)):
+        guessed = any(name.startswith(PROBLEM) for name in terms.wrong)
+        sure = {name: reason for name, reason in found.items() if not guessed or not name.startswith("problem")}
+        fresh = {_nearest(name): reason for name, reason in sure.items()}
+        dropped = (fresh.keys() & terms.given.keys()) - terms.wrong.keys()
+        rest = {name: value for name, value in terms.given.items() if name not in dropped}
+        terms = Terms(given=rest, wrong=fresh | dict(terms.wrong))
+        if not dropped or "device" in dropped:  # what else there is to say depends on the device
+            break
+    return terms
+
+
+def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
+    """What REST would refuse; nothing where it would start the search."""
+    try:
+        service.conductor.check(SearchRequest.model_validate(body))
+    except ValidationError as error:
+        return {each["field"]: each["reason"] for each in wrong_fields(error.errors())}
+    except InvalidInput as error:
+        return {error.field: error.reason}
+    except Unavailable as error:
+        return {error.field: str(error)}
+    except NotFound:  # a family that nobody registered yet: what depends on it is judged when the search starts
+        return {}
+    return {}
+
+
+def _nearest(field: str) -> str:
+    """The field of the form that a refusal is about: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
+    inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
+    return max(inside, key=len, default=field)
