@@ -69,6 +69,7 @@ def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
         ({"requirements__memory_gb": "22"}, {"requirements.memory_gb": "does not say how much memory it has"}),
         ({"requirements__toolkit": "gcc>=99"}, {"requirements.toolkit": "has gcc 13, not 99"}),
         ({"objective__target": "NVIDIA L4"}, {"objective.target": "is for GPUs"}),
+        ({"objective__launch": "pdl"}, {"objective.launch": "accepted: plain"}),
         ({"budget__cost": "3"}, {"budget.cost_per_hour": "is needed for a budget in money"}),
         (
             {

@@ -51,6 +51,7 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
 
 
 _COUNT = whole("100", most=MAX_COUNT)
+_LAUNCHES = {"plain": "plain", "pdl": "pdl: begins while the one before ends"}
 _CACHES = {"hot": "hot: the same buffers again and again", "cold": "cold: past the last-level cache"}
 
 GROUPS: Mapping[str, tuple[Entry, ...]] = {
@@ -75,6 +76,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds of a promotion"),
         _choice("strategy", "Strategy", _itself(*STRATEGIES)),
         _choice("objective.cache", "Cache", _CACHES),
+        _choice("objective.launch", "Launch", _LAUNCHES, "of CUDA kernels; pdl from sm_90 on"),
         Entry(
             name="objective.threads",
             label="Threads",
