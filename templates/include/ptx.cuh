@@ -54,10 +54,80 @@ __device__ __forceinline__ float2 unpack_halves(u32 pair) {
     return values;
 }
 
+__device__ __forceinline__ float widen(u16 half) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+    return x;
+}
+
+__device__ __forceinline__ float widen(float x) { return x; }
+
 __device__ __forceinline__ float exp2_approximate(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+// --- global memory ----------------------------------------------------------------------------------------------
+
+// What a load or store asks of the caches. streamed: to be the first to leave them. once, for what nobody writes
+// meanwhile: to pass by L1, and to bring its neighbours into L2.
+enum class Loads { cached, streamed, once };
+enum class Stores { cached, streamed };
+
+__device__ __forceinline__ u16 load_once(const u16* from) {
+    u16 x;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u16 %0, [%1];" : "=h"(x) : "l"(from));
+    return x;
+}
+
+__device__ __forceinline__ u32 load_once(const u32* from) {
+    u32 x;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u32 %0, [%1];" : "=r"(x) : "l"(from));
+    return x;
+}
+
+__device__ __forceinline__ uint2 load_once(const uint2* from) {
+    uint2 x;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 { %0,%1 }, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(from));
+    return x;
+}
+
+__device__ __forceinline__ uint4 load_once(const uint4* from) {
+    uint4 x;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 { %0,%1,%2,%3 }, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+    return x;
+}
+
+template <Loads HOW, class Pack>
+__device__ __forceinline__ Pack load_global(const Pack* from) {
+    if constexpr (HOW == Loads::streamed)
+        return __ldcs(from);
+    else if constexpr (HOW == Loads::once)
+        return load_once(from);
+    else
+        return *from;
+}
+
+template <Stores HOW, class Pack>
+__device__ __forceinline__ void store_global(Pack* to, Pack pack) {
+    if constexpr (HOW == Stores::streamed)
+        __stcs(to, pack);
+    else
+        *to = pack;
+}
+
+// Makes the compiler forget how something came about: it rather unpacks a pack, or reads through a pointer, once more
+// than keep the result in registers across a loop.
+template <class T>
+__device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }
+__device__ __forceinline__ u16 forgotten(u16 x) { asm volatile("" : "+h"(x)); return x; }
+__device__ __forceinline__ u32 forgotten(u32 x) { asm volatile("" : "+r"(x)); return x; }
+__device__ __forceinline__ uint2 forgotten(uint2 x) { asm volatile("" : "+r"(x.x), "+r"(x.y)); return x; }
+__device__ __forceinline__ uint4 forgotten(uint4 x) {
+    asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w));
+    return x;
 }
 
 // --- asynchronous copies ----------------------------------------------------------------------------------------
@@ -96,6 +166,12 @@ __device__ __forceinline__ void await_copies() {
 template <int THREADS, int PLACE = 1>
 __device__ __forceinline__ void meet() {
     asm volatile("bar.sync %0, %1;" :: "n"(PLACE), "n"(THREADS) : "memory");
+}
+
+// The same where the place is known at run time only.
+template <int THREADS>
+__device__ __forceinline__ void meet_at(int place) {
+    asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
 }
 
 __device__ __forceinline__ void barrier_init(u32 barrier, int arrivals) {

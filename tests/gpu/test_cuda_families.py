@@ -36,6 +36,18 @@ SHAPES = [
     ("softmax", "rows=300,cols=4096"),
     ("softmax", "rows=37,cols=1000,dtype=float32"),
     ("softmax", "rows=5,cols=77"),
+    ("rmsnorm", "rows=300,cols=4096"),
+    ("rmsnorm", "rows=37,cols=1000,dtype=float32"),
+    ("rmsnorm", "rows=5,cols=77"),
+    ("transpose", "rows=1000,cols=4096"),
+    ("transpose", "rows=136,cols=1028,dtype=float32"),
+    ("transpose", "rows=5,cols=77"),
+]
+BASELINES = [
+    ("sdpa", "B=1,H=2,S=256,D=64"),
+    ("softmax", "rows=300,cols=4096"),
+    ("rmsnorm", "rows=300,cols=4096"),
+    ("transpose", "rows=1000,cols=4096"),
 ]
 CONFIGS = 12
 TERMS = Objective()
@@ -100,7 +112,7 @@ def test_every_step_of_the_ladder_is_right(bench: Workbench, text: str) -> None:
             assert all(error.passed for error in errors), (step.name, errors)
 
 
-@pytest.mark.parametrize(("family", "text"), [("sdpa", "B=1,H=2,S=256,D=64"), ("softmax", "rows=300,cols=4096")])
+@pytest.mark.parametrize(("family", "text"), BASELINES)
 def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")

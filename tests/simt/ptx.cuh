@@ -223,6 +223,9 @@ inline const char* run(
 template <int THREADS, int PLACE = 1>
 void meet() { simt::gather(simt::places[PLACE], THREADS, 32, nullptr, [](void**) {}); }
 
+template <int THREADS>
+void meet_at(int place) { simt::gather(simt::places[place], THREADS, 32, nullptr, [](void**) {}); }
+
 inline void __syncthreads() {
     simt::gather(simt::places[0], int(simt::fibers.size()), 32, nullptr, [](void**) {});
 }
@@ -318,7 +321,33 @@ inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&
 
 inline u32 pack_halves(float low, float high) { return simt::narrowed(low) | u32(simt::narrowed(high)) << 16; }
 inline float2 unpack_halves(u32 pair) { return float2{simt::half_of(pair, 0), simt::half_of(pair, 1)}; }
+inline float widen(u16 half) { return simt::widened(half); }
+inline float widen(float x) { return x; }
 inline float exp2_approximate(float x) { return exp2f(x); }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+
+// --- global memory ----------------------------------------------------------------------------------------------
+
+enum class Loads { cached, streamed, once };
+enum class Stores { cached, streamed };
+
+namespace simt {
+
+template <class Pack>
+void check_global(const Pack* pack) {
+    if (reinterpret_cast<std::size_t>(pack) % sizeof(Pack)) fault("misaligned global memory address", sizeof(Pack));
+}
+
+}  // namespace simt
+
+template <Loads HOW, class Pack>
+Pack load_global(const Pack* from) { return simt::check_global(from), *from; }
+
+template <Stores HOW, class Pack>
+void store_global(Pack* to, Pack pack) { simt::check_global(to), *to = pack; }
+
+template <class Pack>
+Pack forgotten(Pack x) { return x; }
 
 // --- asynchronous copies ----------------------------------------------------------------------------------------
 

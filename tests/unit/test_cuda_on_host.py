@@ -1,4 +1,4 @@
-"""What the CUDA kernels of attention compute, without a GPU: their threads run on the host, one after the other.
+"""What CUDA kernels compute, without a GPU: their threads run on the host, one after the other.
 
 No proof of what a GPU does; but it finds a wrong index, a missing barrier, a copy nobody waits for, an address out of
 bounds or misaligned, and whoever relies on what a WMMA fragment holds where.
@@ -41,6 +41,15 @@ DIFFERENTLY = (
     {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "QK_AHEAD": True},
 )
 
+ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
+TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
+MEMORY_BOUND = (
+    ("softmax", "rows=530,cols=84", {**ROWS, "KEEP": "shared"}),
+    ("rmsnorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True}),
+    ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
+)
+"""Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing."""
+
 
 @cache
 def reference(package: Package) -> ModuleType:
@@ -77,6 +86,15 @@ def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     problem = package.family.problem("B=1,H=1,S=203,D=64,causal=true", "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **SDPA, **change}, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("family", "text", "change"), MEMORY_BOUND, ids=[name for name, _, _ in MEMORY_BOUND])
+def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, tmp_path: Path) -> None:
+    package = find(family)
+    problem = package.family.problem(text, "cuda")
+    default = package.family.space(problem, DEVICE, Objective()).default()
+    kernel = build(package, {**default, **change}, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 

@@ -27,8 +27,10 @@ PROBLEMS = (
     ("sdpa_ladder", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
+    ("rmsnorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
 )
-SAMPLE = 4
+SAMPLE = 3
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
-    for config, candidate, source in samples(family, text, device, SAMPLE):
+    for number, (config, candidate, source) in enumerate(samples(family, text, device, SAMPLE)):
         made = compiler.compile(Unit(source=source, architecture=architecture, entry=entry), timeout_s=60)
         assert isinstance(made, Artefact), f"{config}: {made}"
         assert "warning" not in made.log, f"{config}: {made.log}"
@@ -64,18 +66,8 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
         resources = compiler.resources(made, launch, device)
         assert compiler.refusal(resources, launch, device) is None, config
         assert resources.occupancy
+        assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing leaves registers"
         assert 16 <= (resources.registers or 0) <= 255
-
-
-def test_defaults_neither_spill_nor_keep_arrays_in_local_memory(compiler: NvrtcCompiler) -> None:
-    for family, text in (("sdpa", "B=2,H=8,S=512,D=64"), ("softmax", "rows=4096,cols=4096")):
-        device, entry = known("sm_90"), find(family).family.implementation("cuda").entry
-        _, candidate, source = next(samples(family, text, device, 0))
-        made = compiler.compile(Unit(source=source, architecture="sm_90", entry=entry), timeout_s=60)
-        assert isinstance(made, Artefact)
-        assert candidate.launch is not None
-        resources = compiler.resources(made, Launch(**vars(candidate.launch)), device)
-        assert (resources.stack_bytes, resources.spill_bytes) == (0, 0)
 
 
 def test_every_family_for_gpus_is_sampled() -> None:

@@ -1,0 +1,110 @@
+"""RMSNorm as it is defined, how exact it can be, and what there is to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+EPSILON = 1e-6
+MEAN_AND_DEVIATION = {
+    "normal": (0.0, 1.0),
+    "offset": (50.0, 2.0),
+    "peaked": (0.0, 1.0),
+    "large": (0.0, 1000.0),
+    "small": (0.0, 2e-3),
+}
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x, (rows, cols), and weights around 1, (cols,).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that shall stay. ``peaked``: one late column holds most of
+            the row's sum. ``large``: a square overflows float16. ``small``: EPSILON counts.
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    x = rng.normal(mean, deviation, (problem["rows"], problem["cols"]))
+    if distribution == "peaked":
+        x[:, problem["cols"] * 3 // 4] += 300.0
+    weight = rng.normal(1.0, 0.25, problem["cols"])
+    return {"x": x.astype(problem["dtype"]), "weight": weight.astype(problem["dtype"])}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same inputs."""
+    x, weight = (inputs[name].astype(np.float64) for name in ("x", "weight"))
+    x /= np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
+    x *= weight
+    return {"out": x}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Sums in float32, elements scaled and weighted one after the other in their own precision."""
+    return {"out": _rmsnorm(inputs["x"], inputs["weight"])}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
+    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        return lambda: _rmsnorm(inputs["x"], inputs["weight"])
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        x, weight, out = inputs["x"], inputs["weight"], np.empty_like(inputs["x"])
+
+        def call() -> object:
+            total = np.einsum("rc,rc->r", x, x)[:, None]
+            np.multiply(x, 1 / np.sqrt(total / x.shape[1] + np.float32(EPSILON)), out=out)
+            return np.multiply(out, weight, out=out)
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        x, weight = (torch.from_numpy(inputs[name]) for name in ("x", "weight"))
+        return lambda: torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's RMSNorm, and ``naive``: CuPy's row operations one after another."""
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        x, weight = (torch.from_numpy(inputs[name]).cuda() for name in ("x", "weight"))
+        return lambda: torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
+
+    def naive(inputs: Arrays) -> Callable[[], object]:
+        import cupy
+
+        x, weight = (cupy.asarray(inputs[name]) for name in ("x", "weight"))
+
+        def call() -> object:
+            wide = x.astype(cupy.float32)
+            factor = 1 / cupy.sqrt((wide * wide).mean(axis=-1, keepdims=True) + EPSILON)
+            return (wide * factor).astype(x.dtype) * weight
+
+        return call
+
+    return {"torch": with_torch, "naive": naive}
+
+
+def _rmsnorm(x: Array, weight: Array) -> Array:
+    wide = x.astype(np.float32)
+    factor = 1 / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + np.float32(EPSILON))
+    result: Array = (wide * factor).astype(x.dtype) * weight
+    return result

@@ -1,0 +1,72 @@
+"""The transpose, and what there is to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x, (rows, cols), from N(0, 1), the only distribution the cases name: numbers are moved, not computed."""
+    x = rng.standard_normal((problem["rows"], problem["cols"]), dtype=np.float32)
+    return {"x": x.astype(problem["dtype"])}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Moving numbers is exact, so the tolerance is zero."""
+    return {"out": np.ascontiguousarray(inputs["x"].T.astype(np.float64))}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` copies a transposed view, ``numpy-in-place`` into memory it already has; ``torch`` likewise, on as many
+    threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        return inputs["x"].T.copy
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        x = inputs["x"]
+        out = np.empty(x.T.shape, x.dtype)
+
+        def call() -> object:
+            np.copyto(out, x.T)
+            return out
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        x = torch.from_numpy(inputs["x"])
+        out = torch.empty(x.T.shape, dtype=x.dtype)
+        return lambda: out.copy_(x.T)
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's copy of a transposed view, and CuPy's, ``naive``."""
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        x = torch.from_numpy(inputs["x"]).cuda()
+        return x.T.contiguous
+
+    def naive(inputs: Arrays) -> Callable[[], object]:
+        import cupy
+
+        x = cupy.asarray(inputs["x"])
+        return lambda: cupy.ascontiguousarray(x.T)
+
+    return {"torch": with_torch, "naive": naive}
