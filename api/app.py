@@ -26,6 +26,7 @@ from api.logs import RequestLog
 from api.metrics import Measured, Metrics
 from api.origin import OwnOrigin, is_loopback
 from api.routes import (
+    ablation,
     artefacts,
     champions,
     document,
@@ -66,6 +67,7 @@ REST = (
     editing,
     search_trials,
     search_report,
+    ablation,
     trials,
     leases,
     artefacts,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from api import endgame
+from api import ablation, endgame
 from api.active import Clock, utc_now
 from api.catalogue import Catalogue
 from api.claims import OTHER_UNIT_S
@@ -122,6 +122,16 @@ class Conductor:
                 return
         with self.database.read() as session:
             transition(Archive(session).search(search_id).state, command)
+
+    def ablate(self, search_id: int, *, values: bool = False) -> None:
+        """Measure what each switch of a finished search's champion is worth.
+
+        Raises:
+            NotFound, Conflict: no such search, it has not finished, or it has no champion of its own.
+        """
+        with self.database.write() as session:
+            ablation.begin(session, self.catalogue, search_id, values=values, now=self.clock())
+        log.info("ablation asked", search=search_id, values=values)
 
     def _obey(self, turn: Turn, command: Command) -> None:
         reason = {"stop": endgame.STOPPED, "cancel": "cancelled"}.get(command)

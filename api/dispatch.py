@@ -96,7 +96,7 @@ class Dispatch:
         return [[] for _ in wants]
 
     def _lease(self, turn: Turn, wants: Sequence[Want]) -> list[list[Lease]]:
-        if turn.active.state not in {"running", "stopping"}:
+        if turn.active.state not in {"running", "stopping", "ablating"}:
             return [[] for _ in wants]
         endgame.follow(turn, self._clock())
         granted = [claims.queued(turn, want.slot, self._clock(), want.count) for want in wants]

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from api.active import ActiveSearch
 from api.settlement import queue_confirmation
 from api.turn import Turn
+from db.ablations import Ablations
 from db.archive import Archive
 from db.champions import Champions
 from db.events import Events
@@ -31,6 +32,8 @@ STOPPED = "stopped"
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
     """Whether `advance` may have something to do, as far as memory tells."""
+    if active.state == "ablating":
+        return True
     if active.state == "stopping":
         return not active.search.history.pending
     stops = active.search.stop_reason(active.elapsed_s(now)) is not None
@@ -49,7 +52,7 @@ def advance(turn: Turn, now: datetime) -> None:
     """Do whatever is due; may be called at any time and as often as one likes.
 
     A running search whose budget is used up stops asking. One that stopped and has nothing in flight lets its best
-    challenge the incumbent, one challenger after the other, and then it is over.
+    challenge the incumbent, one challenger after the other, and then it is over. An ablation ends with its last job.
     """
     active = turn.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
@@ -60,6 +63,8 @@ def advance(turn: Turn, now: datetime) -> None:
         in_flight = Leases(turn.session).open_jobs(active.id)
         if not in_flight and not challenge(turn, now, ended=True):
             finish(turn, now)
+    elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
+        change_state(turn, "finish", now)
 
 
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
@@ -127,10 +132,11 @@ def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | N
     """
     session, active = turn.session, turn.active
     row = Archive(session).search(active.id)
+    ended_before = active.state == "ablating"
     active.enter(row, transition(active.state, command), now)
-    row.reason = row.reason if reason is None else reason
+    row.reason = row.reason if reason is None or ended_before else reason
     if active.state in TERMINAL:
-        row.finished_at = now
+        row.finished_at = row.finished_at if ended_before else now
         drop_open(session, active.id, now)
     Events(session).search_changed(active.id)
 
@@ -139,6 +145,7 @@ def drop_open(session: Session, search_id: int, now: datetime) -> None:
     """Cancel whatever of a search is still waiting, leased or pending."""
     Leases(session).cancel_all(search_id, now)
     Archive(session).cancel_pending(search_id, now)
+    Ablations(session).close(search_id, now)
 
 
 def _nothing_measured(ended: list[Trial]) -> str:

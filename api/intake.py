@@ -10,19 +10,18 @@ from api.endgame import is_due
 from api.plausibility import check
 from api.roster import Roster
 from api.schemas import Receipt
-from api.settlement import judged, settle
+from api.settlement import Ruling, ruled, settle
 from api.together import Together
 from api.turn import Turn
 from db.leases import Leases, StaleLease, check_live, check_token
 from db.models import AttemptRow
 from db.session import Database
-from evo import promotion
 from evo.errors import InvalidInput, NotFound
-from evo.job import Answer, ConfirmReport, Delivery
+from evo.job import Answer, Delivery
 
 Refusal: TypeAlias = StaleLease | NotFound | InvalidInput
 Taken: TypeAlias = Receipt | Refusal
-Judged: TypeAlias = tuple[Delivery, promotion.Verdict | None]
+Judged: TypeAlias = tuple[Delivery, Ruling]
 REPEATED = Receipt(repeated=True)
 
 
@@ -67,13 +66,8 @@ class Intake:
         return places
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> list[Judged]:
-        """With their verdicts, which are reached outside of any turn: resampling takes a while."""
-        return [
-            (each, judged(self._database, search_id, each.attempt_id, each.report))
-            if isinstance(each.report, ConfirmReport)
-            else (each, None)
-            for each in deliveries
-        ]
+        """With what is made of their samples, outside of any turn."""
+        return [(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
 
     def _serve(self, search_id: int, requests: Sequence[Sequence[Judged]]) -> list[tuple[list[Taken], bool]]:
         """What became of each result of each request, and whether something should follow for the search."""
@@ -83,21 +77,19 @@ class Intake:
             ids = {delivery.attempt_id for request in requests for delivery, _ in request}
             attempts, now = Leases(turn.session).together(ids), self._clock()
             taken = [
-                [_settled(turn, attempts[delivery.attempt_id], delivery, verdict, now) for delivery, verdict in request]
+                [_settled(turn, attempts[delivery.attempt_id], delivery, ruling, now) for delivery, ruling in request]
                 for request in requests
             ]
             due = is_due(turn.active, now)
             return [(each, due and place == 0) for place, each in enumerate(taken)]
 
 
-def _settled(
-    turn: Turn, attempt: AttemptRow, delivery: Delivery, verdict: promotion.Verdict | None, now: datetime
-) -> Taken:
+def _settled(turn: Turn, attempt: AttemptRow, delivery: Delivery, ruling: Ruling, now: datetime) -> Taken:
     if attempt.state == "done":
         return REPEATED
     try:
         check_live(attempt.id, attempt.state)
-        settle(turn, attempt, delivery.report, verdict, now)
+        settle(turn, attempt, delivery.report, ruling, now)
     except (StaleLease, InvalidInput) as error:
         return error
     return Receipt()

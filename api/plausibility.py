@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.job import BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Pruned
 from evo.timing import Timing
 
@@ -28,6 +28,9 @@ def check(report: Report) -> None:
             raise InvalidInput(f"{where}.samples_us", "every sample must be a finite number of microseconds above 0")
     if isinstance(report, ConfirmReport):
         _check_rounds(report)
+    if isinstance(report, AblateReport):
+        for place, each in enumerate(report.changes):
+            _check_change(f"report.changes.{place}", each)
 
 
 def _check_estimate(outcome: Estimated) -> None:
@@ -53,6 +56,14 @@ def _check_rounds(report: ConfirmReport) -> None:
         _check_as_many(f"report.repeats.{place}", [repeat.challenger, repeat.other])
 
 
+def _check_change(where: str, each: Ablated) -> None:
+    """All three series, or none and why."""
+    timings = [timing for _, timing in _beside(where, each)]
+    if timings and (len(timings) < 3 or each.failure is not None):
+        raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
+    _check_as_many(where, timings)
+
+
 def _check_as_many(where: str, timings: Sequence[Timing]) -> None:
     rounds = {len(timing.samples_us) for timing in timings}
     if len(rounds) > 1:
@@ -74,6 +85,15 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             for place, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{place}.challenger", repeat.challenger
                 yield f"report.repeats.{place}.other", repeat.other
+        case AblateReport():
+            for place, each in enumerate(report.changes):
+                yield from _beside(f"report.changes.{place}", each)
+
+
+def _beside(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
+    for name in ("champion", "champion_again", "changed"):
+        if (timing := getattr(each, name)) is not None:
+            yield f"{where}.{name}", timing
 
 
 def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:

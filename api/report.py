@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.catalogue import Catalogue
-from api.views import trial_view, trial_views
+from api.views import ablation_views, trial_view, trial_views
 from api.web.board import Board, board_of
 from api.web.plots.importance import FEWEST, TRIALS, evaluate
 from api.web.plots.slices import varied
@@ -15,7 +15,7 @@ from db.landscape import Landscape
 from db.models import FamilyRow
 from evo.explain import detail_text, first_lines
 from evo.report import Example, Found, Material, Spent
-from evo.view import TrialView
+from evo.view import AblationView, SearchView, TrialView
 
 TRIALS_COMPARED = 6000
 """Of a longer search the fastest half as many are compared with each other, and an even choice of the others."""
@@ -47,9 +47,16 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
         spent=[Spent(job=job, count=count, stages=stages) for job, count, stages in landscape.spent()],
         work=catalogue.family(row.family).work(row.problem),
         family=_named(row.family),
+        ablations=_ablations(session, board.search),
         progress="" if board.chart is None else board.chart.summary,
     )
     return Reading(material=material, board=board)
+
+
+def _ablations(session: Session, search: SearchView) -> list[AblationView]:
+    """Of the champion that the report is about."""
+    champion = None if search.champion is None else search.champion.id
+    return [each for each in ablation_views(session, search.id) if each.champion_id == champion]
 
 
 def _importances(landscape: Landscape) -> dict[str, float]:

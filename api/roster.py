@@ -81,7 +81,9 @@ class Roster:
             if standing is None:
                 return
             row = Archive(session).search(search_id)
-            row.state, row.reason, row.finished_at = transition(row.state, "fail"), reason, now
+            if row.state != "ablating":
+                row.reason, row.finished_at = reason, now
+            row.state = transition(row.state, "fail")
             drop_open(session, search_id, now)
             Events(session).search_changed(search_id)
         with self._loading:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Base64Bytes, BaseModel, BeforeValidator, Co
 from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.job import Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, SlotReport
+from evo.job import AblateReport, Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, Report, SlotReport
 from evo.objective import Objective
 from evo.requirements import Requirements
 from evo.search import Budget
@@ -178,7 +178,7 @@ class Reason(Body):
     reason: str = Field(min_length=1, max_length=2000)
 
 
-def _with_digest(report: EvaluateReport | BaselineReport | ConfirmReport) -> Any:
+def _with_digest(report: Report) -> Any:
     """Refuse what is no digest where one belongs: it would not fit the database."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
@@ -189,7 +189,9 @@ def _with_digest(report: EvaluateReport | BaselineReport | ConfirmReport) -> Any
 class Result(Body):
     token: str
     report: Annotated[
-        EvaluateReport | BaselineReport | ConfirmReport, Field(discriminator="kind"), AfterValidator(_with_digest)
+        EvaluateReport | BaselineReport | ConfirmReport | AblateReport,
+        Field(discriminator="kind"),
+        AfterValidator(_with_digest),
     ]
 
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from sqlalchemy import update
 
+from api import ablation
 from api.active import ActiveSearch
 from api.plausibility import check_kind
 from api.turn import Turn
@@ -17,8 +18,18 @@ from db.leases import Leases
 from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
 from db.session import Database
 from evo import promotion
+from evo.ablation import Effect
 from evo.errors import InvalidInput
-from evo.job import BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Report
+from evo.job import (
+    Ablate,
+    AblateReport,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    Report,
+)
 from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
 from evo.promotion import Verdict
 from evo.trial import Trial
@@ -27,12 +38,16 @@ SUSPECT_SPEEDUP = 10.0
 """Faster than the fastest baseline by this factor: possible, but a person should look."""
 
 
-def settle(turn: Turn, attempt: AttemptRow, report: Report, verdict: Verdict | None, now: datetime) -> None:
+Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
+"""What was made of a report's samples: of a confirmation the verdict, of an ablation what each change came to."""
+
+
+def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
     """Take a live attempt's report.
 
     Args:
         attempt: with its job and trial.
-        verdict: on a confirmation, as `judged` reached it.
+        ruling: as `ruled` reached it.
 
     Raises:
         InvalidInput: the report does not answer this job; nothing was changed.
@@ -40,6 +55,8 @@ def settle(turn: Turn, attempt: AttemptRow, report: Report, verdict: Verdict | N
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
     check_kind(report, turn.active.terms.device.kind)
+    if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
+        ablation.check_answers(attempt.job.payload, report)
     Leases(turn.session).end(attempt, "done", now=now, result=report)
     match report:
         case EvaluateReport():
@@ -47,7 +64,9 @@ def settle(turn: Turn, attempt: AttemptRow, report: Report, verdict: Verdict | N
         case BaselineReport():
             _baselines(turn, attempt, report)
         case ConfirmReport():
-            _confirmed(turn, attempt, Evidence(report=report, verdict=cast(Verdict, verdict)))
+            _confirmed(turn, attempt, Evidence(report=report, verdict=cast(Verdict, ruling)))
+        case AblateReport():
+            ablation.settle(turn.session, attempt, report, cast(tuple[Effect | None, ...], ruling))
 
 
 # Trials
@@ -129,6 +148,16 @@ def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
 
 
 # Confirmations
+
+
+def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
+    """What there is to make of its samples; resampling takes a while."""
+    match report:
+        case ConfirmReport():
+            return judged(database, search_id, attempt_id, report)
+        case AblateReport():
+            return ablation.weighed(database, search_id, report)
+    return None
 
 
 def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:

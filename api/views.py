@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
+from db.ablations import Ablations
 from db.archive import Archive
 from db.champions import Champions
 from db.deliveries import Deliveries
@@ -28,6 +29,7 @@ from evo.requirements import Requirements
 from evo.roofline import Roofline
 from evo.target import place_text
 from evo.view import (
+    AblationView,
     AttemptView,
     BestView,
     ChallengeView,
@@ -218,6 +220,22 @@ def champion_view(row: ChampionRow) -> ChampionView:
         replaces=row.replaces,
         retired_at=row.retired_at,
         retired_reason=row.retired_reason,
+    )
+
+
+def ablation_views(session: Session, search_id: int) -> tuple[AblationView, ...]:
+    """What is known of the switches of a search's champions."""
+    return tuple(
+        AblationView(
+            champion_id=row.champion_id,
+            change=row.change,
+            asked_at=row.asked_at,
+            ended_at=row.ended_at,
+            ablated=row.ablated,
+            effect=row.effect,
+            environment=row.environment or {},
+        )
+        for row in Ablations(session).of(search_id)
     )
 
 

@@ -20,7 +20,7 @@ from evo.trial import Trial
 BUNDLE = "bundle:"
 """A family's location that begins so names an artefact."""
 
-UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping")
+UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
 
 NO_FAILURE = ("measured", "estimated", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
@@ -116,7 +116,7 @@ class Archive:
 
     def at_work(self) -> list[int]:
         """Searches that may have work, those of higher priority first, of equal ones the oldest."""
-        query = select(SearchRow.id).where(SearchRow.state.in_(("running", "stopping")))
+        query = select(SearchRow.id).where(SearchRow.state.in_(("running", "stopping", "ablating")))
         return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
 
     def lock(self, search_id: int) -> "Standing | None":

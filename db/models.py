@@ -9,9 +9,10 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, Meta
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from db.columns import Document, Moment
+from evo.ablation import Change, Effect
 from evo.access import Role
 from evo.device import Device
-from evo.job import Activity, BaselineReport, ConfirmReport, Job, Report
+from evo.job import Ablated, Activity, BaselineReport, ConfirmReport, Job, Report
 from evo.lifecycle import State
 from evo.objective import Objective
 from evo.outcome import Outcome
@@ -164,7 +165,7 @@ class JobRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
     trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id"), index=True)
-    kind: Mapped[Literal["evaluate", "baseline", "confirm"]] = mapped_column(String(16))
+    kind: Mapped[Literal["evaluate", "baseline", "confirm", "ablate"]] = mapped_column(String(16))
     state: Mapped[JobState] = mapped_column(String(16))
     payload: Mapped[Job] = mapped_column(Document(Job))
     incumbent_id: Mapped[int | None] = mapped_column(ForeignKey("champions.id"))
@@ -274,6 +275,27 @@ class ChampionRow(Base):
     retired_at: Mapped[datetime | None]
     retired_reason: Mapped[str | None]
     rolled_back: Mapped[bool] = mapped_column(default=False)
+
+
+class AblationRow(Base):
+    """One switch of a champion turned; `place` is its own in the job that measures it, None where no config has it.
+
+    `ended_at` without `ablated`: it could not be, or was not measured.
+    """
+
+    __tablename__ = "ablations"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"), index=True)
+    champion_id: Mapped[int] = mapped_column(ForeignKey("champions.id"))
+    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    place: Mapped[int | None]
+    change: Mapped[Change] = mapped_column(Document(Change))
+    asked_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    ablated: Mapped[Ablated | None] = mapped_column(Document(Ablated))
+    effect: Mapped[Effect | None] = mapped_column(Document(Effect))
+    environment: Mapped[Mapping[str, str] | None] = mapped_column(Document(dict[str, str]))
 
 
 class ArtefactRow(Base):

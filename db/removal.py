@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from db.archive import Archive
 from db.events import Events
-from db.models import AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow
+from db.models import AblationRow, AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow
 from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
 
@@ -26,7 +26,7 @@ def remove_search(session: Session, search_id: int) -> None:
         raise Conflict(f"the evidence of champion {listed} rests on search {search_id}: archive it instead")
     jobs = select(JobRow.id).where(JobRow.search_id == search_id)
     session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
-    for table in (JobRow, TrialRow, DeliveryRow):
+    for table in (AblationRow, JobRow, TrialRow, DeliveryRow):
         session.execute(delete(table).where(table.search_id == search_id))
     session.execute(delete(SearchRow).where(SearchRow.id == search_id))
     Events(session).search_changed(search_id)

@@ -67,7 +67,17 @@ class Confirm:
     kind: Literal["confirm"] = "confirm"
 
 
-Job: TypeAlias = Evaluate | Baseline | Confirm
+@dataclass(frozen=True, kw_only=True)
+class Ablate:
+    """Interleave a champion with configs that differ from it by one change each, in a fresh process."""
+
+    champion: Config
+    changed: tuple[Config, ...]
+    seed: int
+    kind: Literal["ablate"] = "ablate"
+
+
+Job: TypeAlias = Evaluate | Baseline | Confirm | Ablate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +195,39 @@ class ConfirmReport:
     kind: Literal["confirm"] = "confirm"
 
 
-Report: TypeAlias = EvaluateReport | BaselineReport | ConfirmReport
+@dataclass(frozen=True, kw_only=True)
+class Ablated:
+    """One changed config beside its champion: entry i of every timing was taken in round i.
+
+    Attributes:
+        champion_again: a second series of the champion in the same rounds.
+        failure: why the changed config has no times.
+        same_binary: it compiles to the very binary of the champion, so there was nothing to time.
+    """
+
+    champion: Timing | None = None
+    champion_again: Timing | None = None
+    changed: Timing | None = None
+    failure: Outcome | None = None
+    same_binary: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblateReport:
+    """What became of each changed config, in the order of the job.
+
+    Attributes:
+        failure: why the champion itself could not be measured; `changes` is empty then.
+    """
+
+    changes: tuple[Ablated, ...] = ()
+    failure: Outcome | None = None
+    stages: Stages = field(default_factory=Stages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kind: Literal["ablate"] = "ablate"
+
+
+Report: TypeAlias = EvaluateReport | BaselineReport | ConfirmReport | AblateReport
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,11 @@ from typing import Literal, TypeAlias
 
 from evo.errors import Conflict
 
-State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed"]
-Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail"]
+State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
+Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
 
 TERMINAL: frozenset[State] = frozenset({"finished", "cancelled", "failed"})
-"""States that nothing leaves."""
+"""States that nothing leaves, but a finished search for an ablation of its champion, from which it comes back."""
 
 _TARGET: dict[Command, State] = {
     "pause": "paused",
@@ -17,15 +17,17 @@ _TARGET: dict[Command, State] = {
     "cancel": "cancelled",
     "finish": "finished",
     "fail": "failed",
+    "ablate": "ablating",
 }
 
 _LEGAL: dict[State, frozenset[Command]] = {
     "running": frozenset({"pause", "stop", "cancel", "finish", "fail"}),
     "paused": frozenset({"resume", "stop", "cancel", "fail"}),
     "stopping": frozenset({"cancel", "finish", "fail"}),
-    "finished": frozenset(),
+    "finished": frozenset({"ablate"}),
     "cancelled": frozenset(),
     "failed": frozenset(),
+    "ablating": frozenset({"stop", "cancel", "finish", "fail"}),
 }
 
 
@@ -33,11 +35,12 @@ def transition(state: State, command: Command) -> State:
     """The state after a command. Asking for the present state again changes nothing, so commands may be repeated.
 
     ``pause`` and ``stop`` let running trials end; ``stop`` asks for no more and then finishes, ``cancel`` drops them.
+    However an ablation ends, its search is as finished as it was before.
 
     Raises:
         Conflict: the command does not fit the state.
     """
-    target = _TARGET[command]
+    target: State = "finished" if state == "ablating" and command in _LEGAL[state] else _TARGET[command]
     if target == state or command in _LEGAL[state]:
         return target
     if state in TERMINAL:

@@ -171,8 +171,7 @@ def _noise(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Gen
     """The largest relative difference between two series of one kernel that this session's interval admits."""
     if again is None:
         return None
-    ratio = ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng)
-    return max(abs(1.0 - ratio.low), abs(ratio.high - 1.0))
+    return ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng).reach(1.0)
 
 
 def _not_measured(report: ConfirmReport) -> Verdict:

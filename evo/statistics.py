@@ -33,6 +33,10 @@ class Interval:
         """Whether the two share a point; touching ends count as shared."""
         return self.low <= other.high and other.low <= self.high
 
+    def reach(self, around: float) -> float:
+        """How far from `around` its farther end lies."""
+        return max(abs(around - self.low), abs(self.high - around))
+
 
 def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Percentile bootstrap of the median.

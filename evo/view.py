@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from evo.ablation import Change, Effect
 from evo.device import Device
-from evo.job import Activity, ConfirmReport, Stages
+from evo.job import Ablated, Activity, ConfirmReport, Stages
 from evo.lifecycle import State
 from evo.objective import Objective
 from evo.outcome import Outcome
@@ -184,6 +185,24 @@ class SearchView:
     def estimated(self) -> bool:
         """Whether its times are estimates: nothing is run."""
         return self.device.kind == "estimate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationView:
+    """One switch of a champion turned, and what came of it.
+
+    Attributes:
+        ablated: the samples, or why there are none; None while it waits, or where that was never measured.
+        effect: what the samples say.
+    """
+
+    champion_id: int
+    change: Change
+    asked_at: datetime
+    ended_at: datetime | None
+    ablated: Ablated | None = None
+    effect: Effect | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

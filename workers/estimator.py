@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evo.errors import EvoError
 from evo.estimate import Footprint, estimate
-from evo.job import Baseline, BaselineReport, Confirm, Evaluate, EvaluateReport, Job, Report, Stages
+from evo.job import Ablate, Baseline, BaselineReport, Confirm, Evaluate, EvaluateReport, Job, Report, Stages
 from evo.outcome import Estimated
 from evo.target import aimed_at
 from evo.trial import Config
@@ -47,7 +47,7 @@ class Estimator:
                 return _evaluate(aimed(work), job.config, built["candidate"])
             case Baseline():
                 return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
-            case Confirm():
+            case Confirm() | Ablate():
                 raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
 
     def _builder(self) -> Builder:

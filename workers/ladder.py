@@ -6,10 +6,12 @@ A slot drives it with leases; `workers.climb` without a service, by the same ste
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from evo.device import DeviceKind
 from evo.job import (
+    Ablate,
+    AblateReport,
     Baseline,
     BaselineReport,
     Confirm,
@@ -24,6 +26,7 @@ from evo.outcome import Impossible, LaunchFailed, Measured, Outcome, Pruned
 from evo.roofline import device_roofline
 from evo.timing import Timing
 from evo.trial import Config
+from workers.ablation import Ablation
 from workers.build import Builder, Built
 from workers.cache import Cache
 from workers.child import Child
@@ -34,8 +37,8 @@ from workers.protocol import Compare, Measure, Sampled, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
 from workers.stopwatch import Stopwatch
 
-Role: TypeAlias = Literal["candidate", "challenger", "incumbent"]
-Preparation: TypeAlias = Mapping[Role, Built]
+Preparation: TypeAlias = Mapping[str, Built]
+"""By role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the places of its changes."""
 
 _OTHER_SHARE = 4
 """The cache mode that does not rank gets this fraction of the quick gate's samples."""
@@ -95,9 +98,11 @@ class Ladder:
         """Everything a job needs that needs no device: its configs, built."""
         match job:
             case Evaluate():
-                configs: dict[Role, Config | None] = {"candidate": job.config}
+                configs: dict[str, Config | None] = {"candidate": job.config}
             case Confirm():
                 configs = {"challenger": job.challenger, "incumbent": job.incumbent}
+            case Ablate():
+                configs = {"champion": job.champion, **{str(place): each for place, each in enumerate(job.changed)}}
             case Baseline():
                 configs = {}
         return {role: self.build(work, config) for role, config in configs.items() if config is not None}
@@ -109,6 +114,8 @@ class Ladder:
                 return self.evaluate(work, job, built["candidate"])
             case Confirm():
                 return self.confirm(work, job, built)
+            case Ablate():
+                return self.ablate(work, job, built)
             case Baseline():
                 return self.baseline(work)
 
@@ -150,6 +157,10 @@ class Ladder:
         """Challenger, incumbent, challenger again and baselines in turns: fresh process, fresh inputs."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
         return Confirmation(self._instruments, work, job, sides).report()
+
+    def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
+        """The champion, itself again, and each of its changes in turns: fresh process, fresh inputs."""
+        return Ablation(self._runners, work, job, built).report()
 
     def prove(self, work: Assignment) -> None:
         """Open the runner that the next trial needs anyway: each proves the device first."""

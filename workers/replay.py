@@ -5,7 +5,20 @@ import time
 import numpy as np
 
 from evo.errors import EvoError, NotFound
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Report, Stages
+from evo.job import (
+    Ablate,
+    Ablated,
+    AblateReport,
+    Baseline,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    Job,
+    Report,
+    Stages,
+)
 from evo.outcome import InvalidConfig, Measured, Outcome
 from evo.recording import Recording, config_key
 from evo.timing import Timing
@@ -36,6 +49,8 @@ class Replay:
                 return self._evaluate(recording, job.config)
             case Confirm():
                 return _confirm(recording, job, work.terms.policy.confirm_samples)
+            case Ablate():
+                return _ablate(recording, job, work.terms.policy.confirm_samples)
             case Baseline():
                 return BaselineReport(timings={})
 
@@ -78,6 +93,21 @@ def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
         challenger_again=timings["again"],
         incumbent=timings.get("incumbent"),
     )
+
+
+def _ablate(recording: Recording, job: Ablate, rounds: int) -> AblateReport:
+    """Each change beside the champion, from the samples recorded of both."""
+    rng, champion = np.random.default_rng(job.seed), _recorded(recording, job.champion)
+    if not isinstance(champion, Measured):
+        return AblateReport(failure=champion)
+    changes: list[Ablated] = []
+    for outcome in (_recorded(recording, config) for config in job.changed):
+        if isinstance(outcome, Measured):
+            own, again = (_drawn(champion.timing, rounds, rng) for _ in range(2))
+            changes.append(Ablated(champion=own, champion_again=again, changed=_drawn(outcome.timing, rounds, rng)))
+        else:
+            changes.append(Ablated(failure=outcome))
+    return AblateReport(changes=tuple(changes))
 
 
 def _recorded(recording: Recording, config: Config) -> Outcome:

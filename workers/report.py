@@ -1,6 +1,18 @@
 """What a report says: whom it may blame, and what stands for a job that could not be done."""
 
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Lease, Report
+from evo.job import (
+    Ablate,
+    AblateReport,
+    Baseline,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    Job,
+    Lease,
+    Report,
+)
 from evo.outcome import Crashed, LaunchFailed, Outcome, TimedOut
 from workers.ladder import Preparation
 
@@ -10,9 +22,10 @@ def job_of(lease: Lease) -> str:
     return f"{lease.terms.search_id} {lease.job}"
 
 
-def refused(built: Preparation) -> bool:
-    """A config that was refused before it met the device needs none."""
-    return any(each.refusal is not None for each in built.values())
+def refused(job: Job, built: Preparation) -> bool:
+    """A config that was refused before it met the device needs none; one of several changes keeps no other from it."""
+    needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
+    return any(each.refusal is not None for each in needed)
 
 
 def _outcome(report: Report) -> Outcome | None:
@@ -21,6 +34,9 @@ def _outcome(report: Report) -> Outcome | None:
             return outcome
         case ConfirmReport(failure=failure):
             return failure
+        case AblateReport(failure=failure, changes=changes):
+            ended = [failure, *(each.failure for each in changes)]
+            return next((each for each in ended if isinstance(each, Crashed | TimedOut)), failure)
         case BaselineReport():
             return None
 
@@ -46,6 +62,8 @@ def failure(job: Job, reason: str) -> Report:
             return BaselineReport(timings={}, unavailable={"all": reason})
         case Confirm():
             return ConfirmReport(failure=LaunchFailed(reason=reason), failed="challenger")
+        case Ablate():
+            return AblateReport(failure=LaunchFailed(reason=reason))
 
 
 def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:

@@ -172,7 +172,7 @@ class Slot:
         lease, begun_s, still_s = pending.lease, time.monotonic(), self._meter.take()
         with self._meter.working():
             done = self._twin(lease, prepared.built)
-            if done is None and refused(prepared.built):
+            if done is None and refused(lease.job, prepared.built):
                 done = Performed(report=self._performer.perform(pending.work, lease.job, prepared.built))
             elif done is None:
                 done = self._measure(pending, prepared.built)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from api.report import Reading
+from api.web.forest import Forest, forest
 from api.web.samples import WHOLE, Drawing, drawing
 from evo.report import Document
 
@@ -31,6 +32,7 @@ class ReportSheet:
     samples: Drawing | None
     slower: Drawing | None
     bars: tuple[Bar, ...]
+    forest: Forest | None = None
     width: float = WHOLE
     names: float = NAMES
     bar_height: float = BAR_HEIGHT
@@ -51,6 +53,7 @@ def report_sheet(document: Document, reading: Reading) -> ReportSheet:
         samples=drawing(drawn, WHOLE),
         slower=drawing(rest, WHOLE, first=len(drawn)),
         bars=_bars(reading.material.importances),
+        forest=forest(reading.material.ablations),
     )
 
 

@@ -96,6 +96,8 @@ def left_text(view: SearchView) -> str:
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         return "confirming the best"
+    if view.state == "ablating":
+        return "turning the champion's switches"
     if view.state != "running":
         return "finishing what runs" if view.state == "stopping" else view.state
     if view.budget.minutes is not None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from evo.cli import (
+    ablation,
     champions,
     control,
     doctor,
@@ -70,6 +71,7 @@ def _program(
 for group in (
     searches,
     reports,
+    ablation,
     mission,
     control,
     keeping,

@@ -1,6 +1,7 @@
 """``search``, ``searches`` and ``trials``: start a search and stay with it, and look at earlier ones."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from evo.view import SearchView, TrialView
 
-StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed"]
+StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 
 MINUTES = 2.0
 """Budget of a search that names none."""
@@ -172,6 +173,10 @@ def search(
     resume: Annotated[
         int | None, typer.Option(metavar="SEARCH", help="Go on with this search instead of starting one.")
     ] = None,
+    ablate: Annotated[
+        bool,
+        typer.Option("--ablate", help="Then measure what each switch of the champion is worth, as `ablate` does."),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
     url: Url = None,
@@ -185,19 +190,22 @@ def search(
     Several shapes (`S=128,256`) are searched in turn, each with the whole budget, beginning with the champions before.
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
-    from evo.cli import background, session, shapes
+    from evo.cli import ablation, background, session, shapes
     from evo.cli.place import Place
     from evo.cli.request import Request
     from evo.cli.warm_start import read_warm_start
     from evo.problem import split_shapes
 
     where = Where(url=url, token=token, database=db)
+    then = partial(ablation.after_search, as_json=as_json) if ablate else None
+    if detach and ablate and url is not None:
+        raise InvalidInput("--ablate", "follows the search, which --detach does not stay for: run `ablate` later")
     if detach and url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         place = Place.to_begin(db) if resume is None else Place.to_use(db)
         raise typer.Exit(background.detach(again, place, where.options))
     if resume is not None:
-        raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json))
+        raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None:
         raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
     problems = split_shapes(problem)
@@ -220,8 +228,9 @@ def search(
         **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
     )
     if len(problems) == 1:
-        raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json))
-    raise typer.Exit(shapes.run([asked.at(each) for each in problems], where, announce=announce, as_json=as_json))
+        raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json, then=then))
+    shaped = [asked.at(each) for each in problems]
+    raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
 
 
 def searches(

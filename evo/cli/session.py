@@ -50,7 +50,7 @@ def run(
         announce: a file that is told the number and the page of the search, once they are known.
         as_json: progress goes to standard error, the search as it stands at the end to standard output.
     """
-    out, interrupts = _progress(as_json), Interrupts()
+    out, interrupts = progress(as_json), Interrupts()
     with (
         ended_by_signals(),
         reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
@@ -77,7 +77,7 @@ def run(
 
 def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
     """Follow a search that somebody else runs; leaving it changes nothing."""
-    out = _progress(as_json)
+    out = progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
         out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
@@ -96,7 +96,7 @@ def exit_code(view: SearchView, interruptions: int) -> Exit:
     return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
 
 
-def _progress(as_json: bool) -> Console:
+def progress(as_json: bool) -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True) if as_json else console()
 
 

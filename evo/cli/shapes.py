@@ -15,7 +15,9 @@ from evo.view import SearchView
 from evo.wording import settings_text, time_text
 
 
-def run(requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool) -> Exit:
+def run(
+    requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool, then: session.Then | None = None
+) -> Exit:
     """Search each; an interrupted one is the last. The code is that of the first that found nothing.
 
     What starts a search with the champions of near problems is the service, which knows all of them.
@@ -25,7 +27,7 @@ def run(requests: Sequence[Request], where: Where, *, announce: Path | None, as_
     out = Console(stderr=True) if as_json else console()
     with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
         for request in requests:  # each attaches to the service that is held here
-            codes.append(session.run(request, where, announce=announce, as_json=as_json, then=_keeping(ended)))
+            codes.append(session.run(request, where, announce=announce, as_json=as_json, then=_keeping(ended, then)))
             announce = None
             if codes[-1] is Exit.INTERRUPTED or (ended and ended[-1].reason == "stopped"):
                 break
@@ -34,9 +36,11 @@ def run(requests: Sequence[Request], where: Where, *, announce: Path | None, as_
     return next((code for code in codes if code is not Exit.DONE), Exit.DONE)
 
 
-def _keeping(ended: list[SearchView]) -> session.Then:
-    def keep(_connection: Connection, view: SearchView) -> None:
+def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then:
+    def keep(connection: Connection, view: SearchView) -> None:
         ended.append(view)
+        if then is not None:
+            then(connection, view)
 
     return keep
 

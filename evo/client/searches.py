@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from evo.client.calls import Calls
 from evo.client.transport import parse, patience
 from evo.lifecycle import State
-from evo.view import Page, SearchView, TrialView
+from evo.view import AblationView, Page, SearchView, TrialView
 
 EXPORT_QUIET_S = 60.0
 
@@ -66,6 +66,14 @@ class Searches(Calls):
 
     def command(self, search_id: int, command: SearchCommand) -> SearchView:
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
+
+    def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
+        """Have each switch of a finished search's champion measured; `values`: other tunables' neighbours, too."""
+        return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
+
+    def ablation(self, search_id: int) -> tuple[AblationView, ...]:
+        """What is known of each switch."""
+        return self._get(f"/searches/{search_id}/ablation", tuple[AblationView, ...])
 
     def trials(
         self,

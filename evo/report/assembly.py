@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from evo.report.ablation import ablation_blocks
 from evo.report.document import Block, Document, Section
 from evo.report.effort import effort_blocks
 from evo.report.findings import importance_blocks, negative_blocks, outcome_blocks
@@ -22,6 +23,7 @@ def search_report(material: Material, terms: Terms) -> Document:
         "Verdicts": verdict_blocks(material),
         "Share of the limit": limit_blocks(material),
         "What decides the time": importance_blocks(material),
+        "Ablation of the champion": ablation_blocks(material),
         "Valid negatives": negative_blocks(material),
         "Outcomes": outcome_blocks(material),
         "Time and cost": effort_blocks(material, terms),

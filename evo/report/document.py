@@ -32,7 +32,7 @@ class Code:
 class Picture:
     """Where a page draws something; who cannot draw says `words` in its place."""
 
-    name: Literal["progress", "samples", "importances"]
+    name: Literal["progress", "samples", "importances", "ablation"]
     words: str
 
 

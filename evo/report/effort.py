@@ -18,6 +18,9 @@ STAGES = {
 """Of `Stages`, those that add up to the work on a job; waiting is for the device or for others of a batch."""
 
 ON_DEVICE = ("verify_s", "measure_s")
+AFTERWARDS = "ablate"
+"""Jobs of a search that had ended: neither its time nor its cost."""
+
 DAY_S = 86_400.0
 
 
@@ -33,27 +36,28 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
     search, cost = material.search, cost_of(material, terms)
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
-    device_s = sum(_seconds(spent.stages, ON_DEVICE) for spent in material.spent)
+    device_s = sum(_seconds(spent.stages, ON_DEVICE) for spent in material.spent if spent.job != AFTERWARDS)
     on_device = f" {significant(device_s)} s of that on the device." if device_s else ""
     yield Text(f"{done}{on_device}{_overhead(material)}")
     if material.spent:
         yield _by_stage(material, cost)
-        yield Text(
-            "Seconds of all workers together, of jobs that came to an end. Money is shared out in proportion to them."
-            if cost is not None
-            else "Seconds of all workers together, of jobs that came to an end."
-        )
+        shared = "" if cost is None else " Money is shared out in proportion to them."
+        after = any(spent.job == AFTERWARDS for spent in material.spent)
+        later = " The ablation came after the search had ended: shares and money leave it out." if after else ""
+        yield Text(f"Seconds of all workers together, of jobs that came to an end.{shared}{later}")
     yield from _worth(material, terms, cost)
 
 
 def _by_stage(material: Material, cost: float | None) -> Listed:
-    whole = sum(_seconds(spent.stages, STAGES) for spent in material.spent) or 1.0
+    paid = [spent for spent in material.spent if spent.job != AFTERWARDS]
+    whole = sum(_seconds(spent.stages, STAGES) for spent in paid) or 1.0
     kinds = [f"{spent.job} ({spent.count:,})" for spent in material.spent]
     rows = []
     for stage, name in STAGES.items():
         each = [_seconds(spent.stages, [stage]) for spent in material.spent]
-        money = () if cost is None else (significant(cost * sum(each) / whole),)
-        rows.append((name, *map(_figure, each), percent_text(sum(each) / whole), *money))
+        share = sum(_seconds(spent.stages, [stage]) for spent in paid) / whole
+        money = () if cost is None else (significant(cost * share),)
+        rows.append((name, *map(_figure, each), percent_text(share), *money))
     return Listed(("stage, s", *kinds, "share", *(() if cost is None else ("cost",))), tuple(rows), figures=1)
 
 

@@ -7,7 +7,7 @@ from evo.family import Work
 from evo.job import Stages
 from evo.timing import Timing
 from evo.trial import Config
-from evo.view import ChampionView, SearchView, TrialView
+from evo.view import AblationView, ChampionView, SearchView, TrialView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,7 @@ class Material:
         spent: by kind of job.
         work: what the problem needs at least; None where the family does not say.
         family: as the command line names it.
+        ablations: of the champion's switches.
         progress: the chart of the best time so far in words.
     """
 
@@ -61,6 +62,7 @@ class Material:
     spent: Sequence[Spent] = ()
     work: Work | None = None
     family: str = ""
+    ablations: Sequence[AblationView] = ()
     progress: str = ""
 
     @property

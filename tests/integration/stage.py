@@ -15,7 +15,20 @@ from db.location import Location
 from db.models import ChampionRow
 from db.session import Database
 from evo.device import Ceilings, Device
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Lease, Report, Stages
+from evo.job import (
+    Ablate,
+    Ablated,
+    AblateReport,
+    Baseline,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    Lease,
+    Report,
+    Stages,
+)
 from evo.outcome import Measured, Outcome
 from evo.policy import Policy
 from evo.timing import Timing
@@ -89,6 +102,14 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
                 challenger_again=timing(toy_time_us(challenger)),
                 incumbent=None if incumbent is None else timing(toy_time_us(incumbent)),
                 baselines={"library": timing(20.0)},
+            )
+        case Ablate(champion=champion, changed=changed):
+            own = timing(toy_time_us(champion))
+            return AblateReport(
+                changes=tuple(
+                    Ablated(champion=own, champion_again=own, changed=timing(toy_time_us(each))) for each in changed
+                ),
+                stages=Stages(measure_s=2.0),
             )
 
 

@@ -67,6 +67,17 @@ def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: End
     assert listed["config"] == {"X": 3, "Y": 3}
 
 
+def test_each_change_of_the_champion_is_told_with_its_interval(line: CommandLine, searched: Ended) -> None:
+    refused = line.run("ablate", "1")
+    assert refused.code == 4
+    assert "no switch to turn" in refused.err
+    told = line.run("ablate", "1", "--values")
+    assert told.code == 0, told.err
+    for change in ("X 3 → 2", "X 3 → 4", "Y 3 → 2", "Y 3 → 4"):
+        assert change in told.out
+    assert "the champion's value pays" in told.out
+
+
 def test_a_recorded_champion_has_nothing_to_export(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 3

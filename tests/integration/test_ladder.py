@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.job import Confirm, Evaluate, EvaluateReport
+from evo.job import Ablate, Confirm, Evaluate, EvaluateReport
 from evo.objective import Objective
 from evo.outcome import (
     CompileFailed,
@@ -410,3 +410,27 @@ def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
     assert report.incumbent is None
     assert report.challenger is not None
     assert report.challenger_again is not None
+
+
+def test_changes_are_timed_beside_the_champion_and_a_bad_one_spoils_no_other(workshop: Workshop) -> None:
+    """One is wrong only after it was verified, one does not compile, one is the champion's own binary."""
+    changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
+    job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()
+    report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
+    late, good, syntax, nan, same = report.changes
+    assert report.failure is None
+    assert [each.failure and each.failure.kind for each in (late, syntax, nan)] == [
+        "wrong_answer",
+        "compile_failed",
+        "wrong_answer",
+    ]
+    series = [good.champion, good.champion_again, good.changed]
+    assert [len(each.samples_us) for each in series if each is not None] == [QUICK.confirm_samples] * 3
+    assert (same.same_binary, same.changed) == (True, None)
+    assert min(report.stages.verify_s, report.stages.measure_s) > 0
+
+
+def test_without_its_champion_there_is_nothing_to_ablate(workshop: Workshop) -> None:
+    job, work = Ablate(champion=config("nan"), changed=(config(),), seed=3), workshop.work()
+    report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
+    assert (report.changes, report.failure and report.failure.kind) == ((), "wrong_answer")

@@ -37,6 +37,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             stage.hand_in(lease, Measured(timing=timing(toy_time_us(config)), other=timing(50.0)))
         else:
             stage.hand_in(lease)
+    stage.conductor.ablate(1, values=True)
+    list(stage.play())
     stage.database.close()
     return database
 
@@ -86,13 +88,28 @@ def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
     assert ("UNROLL", "2") not in named
 
 
+def test_each_change_of_the_champion_has_its_interval(rest: httpx.Client) -> None:
+    """Kept in a table of its own, with the samples."""
+    (block, *others) = rest.get("/ablation").json()
+    assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
+    assert len(block["ablated"]["changed"]["samples_us"]) == 10
+    assert len(others) == 3
+    told = section(rest.get("/report.md").text, "Ablation of the champion")
+    assert "| UNROLL 2 → 4 | 16 µs | 1.600× | 1.600× to 1.600× | the champion's value pays |" in told
+    assert (
+        told.index("BLOCK 8 → 16") < told.index("UNROLL 2 → 4") < told.index("BLOCK 8 → 4") < told.index("UNROLL 2 → 1")
+    )
+    assert "nothing is promoted by it" in told
+
+
 def test_the_page_stands_alone_and_runs_nothing(rest: httpx.Client) -> None:
     html = rest.get("/report.html", params=TERMS).text
     outline = Outline(html)
     assert HOSTILE not in html
     assert not re.search(r"<(script|link|img)\b|url\(|@import| on\w+=", html)
     pictures = outline.every("svg")
-    assert len(pictures) >= 3
+    assert len(pictures) >= 4
+    assert "BLOCK 8 → 16 1.800×" in html
     assert all(svg.get("aria-hidden") or svg.get("aria-label") for svg in pictures)
     for title in ("Valid negatives", "Share of the limit", "Outcomes", "Environment"):
         assert f"<h2>{title}</h2>" in html

@@ -34,7 +34,7 @@ def test_every_command_explains_itself_with_examples(command: list[str], capsys:
 
 
 def test_all_commands_are_there() -> None:
-    searching = "search searches trials report watch pause resume stop cancel edit delete gc"
+    searching = "search searches trials report ablate watch pause resume stop cancel edit delete gc"
     wanted = f"{searching} measure render new families serve worker doctor"
     champion = [f"champion {each}" for each in ("show", "export", "rollback")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]

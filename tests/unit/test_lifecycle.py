@@ -23,6 +23,11 @@ LEGAL: dict[tuple[State, Command], State] = {
     ("stopping", "cancel"): "cancelled",
     ("stopping", "finish"): "finished",
     ("stopping", "fail"): "failed",
+    ("finished", "ablate"): "ablating",
+    ("ablating", "stop"): "finished",
+    ("ablating", "cancel"): "finished",
+    ("ablating", "finish"): "finished",
+    ("ablating", "fail"): "finished",
     # Asking again for what already is: a repeated request is no error.
     ("running", "resume"): "running",
     ("paused", "pause"): "paused",
@@ -30,6 +35,7 @@ LEGAL: dict[tuple[State, Command], State] = {
     ("finished", "finish"): "finished",
     ("cancelled", "cancel"): "cancelled",
     ("failed", "fail"): "failed",
+    ("ablating", "ablate"): "ablating",
 }
 
 
@@ -43,9 +49,11 @@ def test_every_command_in_every_state(state: State, command: Command) -> None:
             transition(state, command)
 
 
-def test_nothing_leaves_a_terminal_state() -> None:
+def test_nothing_leaves_a_terminal_state_but_an_ablation_which_comes_back() -> None:
     assert {"finished", "cancelled", "failed"} == TERMINAL
-    assert not any(before in TERMINAL and after != before for (before, _), after in LEGAL.items())
+    left = {(before, after) for (before, _), after in LEGAL.items() if before in TERMINAL and after != before}
+    assert left == {("finished", "ablating")}
+    assert {after for (before, _), after in LEGAL.items() if before == "ablating"} == {"finished", "ablating"}
 
 
 def test_a_conflict_says_what_is_possible() -> None:

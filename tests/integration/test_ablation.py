@@ -1,0 +1,112 @@
+"""The ablation of a champion: asked of a finished search, measured as leased jobs, kept, and never a promotion."""
+
+from dataclasses import replace
+
+import pytest
+
+from api.views import ablation_views
+from db.leases import StaleLease
+from db.removal import remove_search
+from evo.errors import Conflict, InvalidInput
+from evo.job import Ablate, Ablated, AblateReport
+from evo.outcome import WrongAnswer
+from evo.view import AblationView
+from tests.integration.stage import Stage, answer, toy_time_us
+
+BEST = {"BLOCK": 8, "UNROLL": 2}
+
+
+def searched(stage: Stage) -> int:
+    search = stage.submit()
+    list(stage.play())
+    assert stage.view(search).state == "finished"
+    return search
+
+
+def known(stage: Stage, search: int) -> dict[tuple[str, object], AblationView]:
+    with stage.database.read() as session:
+        return {(each.change.tunable, each.change.value): each for each in ablation_views(session, search)}
+
+
+def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> None:
+    search = searched(stage)
+    before, champions = stage.view(search), stage.champions()
+    stage.wait(100)
+    stage.conductor.ablate(search, values=True)
+    stage.conductor.ablate(search, values=True)  # again: one is under way
+    assert stage.view(search).state == "ablating"
+    stage.restart()
+    stage.register_worker()
+    jobs = [lease.job for lease in stage.play()]
+    assert [job.kind for job in jobs] == ["ablate"]
+    after = stage.view(search)
+    assert (after.state, after.reason, after.finished_at) == ("finished", before.reason, before.finished_at)
+    assert after.elapsed_s == before.elapsed_s
+    assert [each.id for each in stage.champions()] == [each.id for each in champions]
+    found = known(stage, search)
+    assert set(found) == {("BLOCK", 4), ("BLOCK", 16), ("UNROLL", 1), ("UNROLL", 4)}
+    for (tunable, value), each in found.items():
+        assert each.change.config == {**BEST, tunable: value}
+        assert each.effect is not None
+        assert each.effect.ratio.estimate == pytest.approx(toy_time_us({**BEST, tunable: value}) / 10.0)
+        assert each.effect.finding == "pays"
+        assert each.ablated is not None and each.ablated.changed is not None
+    assert stage.claim() == []
+
+
+def test_what_is_wrong_or_lost_is_told_and_what_is_known_stays(stage: Stage) -> None:
+    search = searched(stage)
+    stage.conductor.ablate(search, values=True)
+    lease = stage.one()
+    assert isinstance(lease.job, Ablate)
+    report = answer(lease)
+    assert isinstance(report, AblateReport)
+    with pytest.raises(InvalidInput, match=r"report\.changes: 4 are needed"):
+        stage.conductor.report(lease.attempt_id, lease.token, replace(report, changes=report.changes[:1]))
+    with pytest.raises(InvalidInput, match=r"report\.changes\.0"):
+        half = replace(report.changes[0], champion_again=None)
+        stage.conductor.report(lease.attempt_id, lease.token, replace(report, changes=(half, *report.changes[1:])))
+    wrong = Ablated(failure=WrongAnswer(reason="case tail: off"))
+    stage.conductor.report(lease.attempt_id, lease.token, replace(report, changes=(wrong, *report.changes[1:])))
+    failed = known(stage, search)["BLOCK", 4]
+    assert failed.effect is None
+    assert failed.ablated == wrong
+    assert stage.view(search).state == "finished"
+
+
+def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
+    search = searched(stage)
+    stage.conductor.ablate(search, values=True)
+    lease = stage.one()
+    stage.conductor.command(search, "cancel")
+    view = stage.view(search)
+    assert (view.state, view.reason) == ("finished", "exhausted")
+    with pytest.raises(StaleLease):
+        stage.hand_in(lease)
+    assert all(each.ablated is None and each.ended_at is not None for each in known(stage, search).values())
+    stage.conductor.ablate(search, values=True)
+    assert [lease.job.kind for lease in stage.play()] == ["ablate"]
+    assert all(each.effect is not None for each in known(stage, search).values())
+    for _ in range(3):  # a worker that is lost again and again
+        stage.conductor.ablate(search, values=True)
+        while stage.claim():
+            stage.wait(100)
+            stage.conductor.sweep()
+    assert stage.view(search).state == "finished"
+    assert all(each.effect is not None for each in known(stage, search).values())
+    with stage.database.write() as session, pytest.raises(Conflict, match="archive it instead"):
+        remove_search(session, search)
+
+
+def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: Stage) -> None:
+    running = stage.submit()
+    with pytest.raises(Conflict, match="cannot ablate a search that is running"):
+        stage.conductor.ablate(running)
+    list(stage.play())
+    (champion,) = stage.champions()
+    with pytest.raises(Conflict, match=r"has no switch to turn.*--values"):
+        stage.conductor.ablate(running)
+    second = stage.submit(budget={"trials": 1}, seed=5)
+    list(stage.play())
+    with pytest.raises(Conflict, match=f"champion {champion.id} was found by search {running}"):
+        stage.conductor.ablate(second)

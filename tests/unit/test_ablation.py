@@ -1,0 +1,93 @@
+"""Which changes an ablation makes, and what it reads in their samples."""
+
+import numpy as np
+import pytest
+
+from evo.ablation import Change, changes, weigh
+from evo.expression import Expression
+from evo.job import Ablated
+from evo.policy import Policy
+from evo.space import Constraint, Space, Tunable
+from evo.timing import Timing
+
+
+def constraint(text: str, because: str) -> Constraint:
+    return Constraint(expression=Expression.parse(text, "here"), because=because)
+
+
+SPACE = Space(
+    [
+        Tunable(name="FAST", values=(False, True)),
+        Tunable(name="LAYOUT", values=("row", "column", "tiled")),
+        Tunable(name="STAGES", values=(1, 2, 3)),
+        Tunable(name="PAD", values=(0, 8)),
+    ],
+    [
+        constraint("LAYOUT != 'tiled' or STAGES == 1", "tiles are not double-buffered"),
+        constraint("FAST or PAD == 0 and STAGES == 1", "only the fast one may"),
+    ],
+)
+CHAMPION = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
+
+
+def test_every_switch_is_turned_alone() -> None:
+    """A switch is without an order, or has two values; numbers with more are asked for."""
+    found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
+    assert list(found) == [("FAST", False), ("LAYOUT", "column"), ("LAYOUT", "tiled"), ("PAD", 0)]
+    assert found["PAD", 0] == Change(tunable="PAD", value=0, instead_of=8, config={**CHAMPION, "PAD": 0})
+    more = [(each.tunable, each.value) for each in changes(SPACE, CHAMPION, values=True)]
+    assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
+
+
+def test_a_tied_change_takes_one_other_along_and_an_impossible_one_says_why() -> None:
+    found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
+    tiled = found["LAYOUT", "tiled"]
+    assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
+    assert "tiles are not double-buffered" in tiled.reason
+    slow = found["FAST", False]  # would need both others changed
+    assert slow.config is None
+    assert "only the fast one may" in slow.reason
+
+
+def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
+    rng = np.random.default_rng(5)
+
+    def timing(scale: float) -> Timing:
+        return Timing(samples_us=tuple(100.0 * scale * rng.lognormal(0.0, spread, 100)))
+
+    return Ablated(champion=timing(1.0), champion_again=timing(again), changed=timing(factor))
+
+
+@pytest.mark.parametrize(
+    ("samples", "finding"),
+    [
+        (beside(1.10), "pays"),
+        (beside(0.90), "hurts"),
+        (beside(1.002), "nothing"),
+        (beside(1.0), "nothing"),
+        (beside(1.03, spread=0.2), "unclear"),
+        (beside(1.05, again=1.08), "unclear"),
+    ],
+)
+def test_what_the_rounds_say(samples: Ablated, finding: str) -> None:
+    """A difference smaller than the policy's least gain is nothing, one within the session's own noise unclear."""
+    effect = weigh(samples, Policy(), np.random.default_rng(0))
+    assert effect is not None
+    assert effect.finding == finding
+    assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
+
+
+def test_the_same_kernel_neither_pays_nor_hurts() -> None:
+    """40 sessions in which the change changes nothing; the policy's least gain is set aside."""
+    policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
+    found = []
+    for _ in range(40):
+        shared = rng.lognormal(0.0, 0.03, 60)
+        own, again, changed = (Timing(samples_us=tuple(shared * rng.lognormal(0.0, 0.01, 60))) for _ in range(3))
+        effect = weigh(Ablated(champion=own, champion_again=again, changed=changed), policy, rng)
+        found.append(effect and effect.finding)
+    assert found.count("unclear") >= 39
+
+
+def test_without_samples_there_is_nothing_to_weigh() -> None:
+    assert weigh(Ablated(same_binary=True), Policy(), np.random.default_rng(0)) is None
