@@ -186,7 +186,7 @@ class Bench:
     def _judge(self, buffers: Buffers, where: str) -> None:
         if fault := buffers.damage():
             raise WrongAnswerError(f"{where}: {fault}")
-        judge({name: buffers.read(name) for name in self._nominal.reference}, self._nominal, where)
+        judge(buffers, self._nominal, where)
 
     def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> list[Buffers]:
         hot = self._case_buffers(self.terms.cases[0].name, 0, arguments)

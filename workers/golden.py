@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,6 +49,11 @@ class Golden:
     inputs: Arrays
     reference: Arrays
     limits: Mapping[str, Limit]
+
+    @cached_property
+    def norms(self) -> Mapping[str, float]:
+        """Euclidean, of each output's reference."""
+        return {name: float(np.linalg.norm(values)) for name, values in self.reference.items()}
 
     def check(self, arguments: Sequence[Argument]) -> None:
         """Compare what reference.py made with what family.toml declares.

@@ -16,6 +16,10 @@ STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0,
 SCORES_BYTES = 4 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
+LARGE_FLOPS = 5e10
+"""From here on float16 references are computed on the GPU that is searched for, in float64 all the same: a second or
+less instead of minutes on the cores beside it."""
+
 LEAST_HALF_DEVIATION = 0.05
 """Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
 
@@ -147,29 +151,47 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Head by head, on all cores: one alone takes minutes where S is large.
+    """Head by head: on all cores, or on a GPU.
 
     Args:
         rounded: what scores and weights are kept in.
     """
-    q, k, v = (inputs[name] for name in ("q", "k", "v"))
-    out = np.empty(q.shape, dtype)
-    hidden = _later_keys(problem)
+    out = np.empty(inputs["q"].shape, dtype)
+    library = _library(problem)
+    later = _later_keys(problem)
+    hidden = None if later is None else library.asarray(later)
 
     def kept(values: Array) -> Array:
         return values if rounded is None else values.astype(rounded).astype(dtype)
 
     def compute(head: tuple[int, ...]) -> None:
-        scores = kept(q[head].astype(dtype) @ k[head].astype(dtype).T * out.dtype.type(problem["D"] ** -0.5))
+        q, k, v = (library.asarray(inputs[name][head]).astype(dtype) for name in ("q", "k", "v"))
+        scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         if hidden is not None:
             scores[hidden] = -np.inf
-        weights = kept(np.exp(scores - scores.max(axis=-1, keepdims=True)))
-        out[head] = weights @ v[head].astype(dtype) / weights.sum(axis=-1, keepdims=True)
+        weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))
+        result = weights @ v / weights.sum(axis=-1, keepdims=True)
+        out[head] = result if library is np else result.get()
 
     affordable = SCORES_BYTES // (4 * problem["S"] ** 2 * out.itemsize)
-    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, affordable))) as pool:
-        list(pool.map(compute, np.ndindex(q.shape[:2])))
+    threads = min(os.cpu_count() or 1, affordable) if library is np else 1
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out
+
+
+def _library(problem: Mapping[str, Any]) -> Any:
+    """NumPy, or CuPy where that spares minutes; float16 is what is searched on GPUs only."""
+    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]
+    if problem["dtype"] != "float16" or flops < LARGE_FLOPS:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:

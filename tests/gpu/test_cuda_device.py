@@ -13,6 +13,7 @@ from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.devices import Argument, LaunchError
 from workers.devices.cuda import CudaSession
 from workers.devices.cuda_copy import with_measured_copy
+from workers.distance import distance
 
 pytestmark = pytest.mark.gpu
 
@@ -191,3 +192,17 @@ def test_the_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
     assert ceilings is not None
     assert ceilings.bytes_source == "measured"
     assert 0.6 < ceilings.bytes_per_s / gpu.ceilings.bytes_per_s < 1.05
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_distance_found_on_the_device_is_the_host_s(session: CudaSession, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    right = rng.standard_normal((3, 1001))
+    values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)
+    values[0, 5], values[2, 7:9] = np.inf, np.frombuffer(b"\xff" * values.itemsize, dtype)[0]
+    argument = Argument(name="out", role="output", dtype=dtype, shape=values.shape)
+    buffers = session.allocate((argument,), {})
+    buffers._buffers["out"].write(values)  # type: ignore[attr-defined]
+    found, expected = buffers.distance("out", right), distance(values, right)
+    assert (found.unwritten, found.not_finite, found.max_abs) == (2, 3, expected.max_abs)
+    assert found.squares == pytest.approx(expected.squares, rel=1e-12)

@@ -1,6 +1,7 @@
 """Sampled configs of every CUDA family are right on every case, and their baselines run."""
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -121,3 +122,27 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
     ready = prepare_baselines(bench.session, reference, problem, golden, function=DRIVER.baselines, sets=1)
     assert "naive" in ready.timers, ready.unavailable
     assert all(0.5 < timer.sample() < 1e5 for timer in ready.timers.values())
+
+
+@pytest.mark.parametrize("causal", ["false", "true"])
+def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
+) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(f"B=1,H=2,S=200,D=64,causal={causal}", "cuda")
+    on_cores = goldens(package, problem, tmp_path / "cores")
+    small = (package.path / "reference.py").read_text()
+    monkeypatch.setattr("workers.golden.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
+    on_gpu = goldens(package, problem, tmp_path / "gpu")
+    for one, other in zip(on_cores, on_gpu, strict=True):
+        assert np.allclose(one.reference["out"], other.reference["out"], rtol=1e-12, atol=1e-13)
+        assert one.limits["out"].max_abs == pytest.approx(other.limits["out"].max_abs, rel=0.5)
+
+
+def _loaded(source: str, name: str, value: float) -> ModuleType:
+    """A module with another constant."""
+    module = ModuleType("reference")
+    module.__file__ = __file__
+    exec(compile(source, "reference.py", "exec"), module.__dict__)
+    setattr(module, name, value)
+    return module

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.compile import Launch
-from workers.devices import POISON, Argument, Buffers, Timer
+from workers.devices import Argument, Buffers, Timer
+from workers.distance import POISON, Distance, distance
 from workers.golden import Golden, Limit
 
 Kernel = Callable[[dict[str, NDArray[Any]]], None]
@@ -30,6 +31,9 @@ class FakeBuffers:
 
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()
+
+    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+        return distance(self.arrays[name], reference)
 
     def fingerprint(self, name: str) -> int:
         return hash(self.arrays[name].tobytes())

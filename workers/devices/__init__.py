@@ -13,13 +13,11 @@ from evo.device import Device, DeviceKind
 from evo.errors import EvoError
 from evo.objective import Objective
 from workers.compile import Compiler, Launch
+from workers.distance import POISON, Distance
 
 if TYPE_CHECKING:
     from workers.profilers import Profiler
     from workers.sanitizers import Sanitizer
-
-POISON = 0xFF
-"""Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
 
 
 class LaunchError(EvoError, RuntimeError):
@@ -69,6 +67,10 @@ class Buffers(Protocol):
 
     def read(self, name: str) -> NDArray[Any]:
         """A host copy of an output, in its shape and dtype."""
+        ...
+
+    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+        """How far an output is from its reference, found where it lies; the reference is not to change any more."""
         ...
 
     def fingerprint(self, name: str) -> int:

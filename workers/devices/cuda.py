@@ -33,6 +33,7 @@ from workers.devices.cuda_copy import with_measured_copy
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_limits import ATTRIBUTES
+from workers.distance import Distance
 from workers.profilers.ncu import NcuProfiler
 from workers.sanitizers.cuda import CudaSanitizer
 
@@ -40,8 +41,8 @@ NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on t
 
 _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
-_COPY_WORDS = 4 * 256
-"""16-byte words that a block of support.cu's `copy` moves."""
+_COPY_BYTES = 4 * 256 * 16
+"""What a block of support.cu's `copy` moves: four 16-byte words a thread."""
 _LOG = structlog.get_logger()
 
 
@@ -80,6 +81,7 @@ class CudaSession:
             users = f"; it is in use by {', '.join(found)}" if (found := nvml.strangers(device.uuid)) else ""
             raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}{users}") from None
         self._support = self._load_support(compiler, folder)
+        self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
         self._counters = GuardedBuffer(
             Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,)), cupy.cuda.runtime
         )
@@ -97,7 +99,7 @@ class CudaSession:
         return Kernel(module=module, function=function.ptr, launch=launch, arguments=tuple(arguments))
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._checksums)
+        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self)
 
     def call(self, kernel: Kernel, buffers: Buffers) -> None:
         self._poison_shared(kernel)
@@ -120,16 +122,21 @@ class CudaSession:
     def floor(self) -> Timer:
         return self._own_timer("empty", 1, 32)
 
-    def copying(self, size: int) -> Timer:
-        """A copy of `size` bytes, a multiple of 16, from one buffer of its own to another."""
-        words = size // 16
-        names = [Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to")]
-        count = Argument(name="count", role="scalar", dtype="int64", value=words)
+    def copies(self, size: int) -> list[Timer]:
+        """Copies of `size` bytes, a multiple of 16, between buffers of their own: by a kernel and by the driver."""
+        source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
+        count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         with cuda_errors():
-            held = {each.name: GuardedBuffer(each, self._cuda.runtime) for each in names}
-        pointers = {name: buffer.pointer for name, buffer in held.items()}
-        call = self._own("copy", math.ceil(words / _COPY_WORDS), 256, *names, count, **pointers)
-        return GraphTimer(self._cuda, self._stream, [call], keep=held)
+            held = [GuardedBuffer(each, self._cuda.runtime) for each in (source, target)]
+        pointers = {buffer.argument.name: buffer.pointer for buffer in held}
+        by_kernel = self._own("copy", math.ceil(size / _COPY_BYTES), 256, source, target, count, **pointers)
+        runtime = self._cuda.runtime
+
+        def by_driver() -> None:
+            kind = runtime.memcpyDeviceToDevice
+            runtime.memcpyAsync(pointers["to"], pointers["from"], size, kind, self._stream.ptr)
+
+        return [GraphTimer(self._cuda, self._stream, [call], keep=held) for call in (by_kernel, by_driver)]
 
     def settle(self) -> None:
         """Nothing runs beside it."""
@@ -143,7 +150,7 @@ class CudaSession:
         with cuda_errors():
             buffer = GuardedBuffer(argument, self._cuda.runtime)
             buffer.write(sent)
-        (found,), expected = self._checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
+        (found,), expected = self.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
 
     def environment(self) -> Mapping[str, str]:
@@ -186,7 +193,7 @@ class CudaSession:
             self._cuda, self._stream, [self._own(entry, blocks, threads, *arguments, **pointers)], keep=self
         )
 
-    def _checksums(self, spans: Sequence[Span]) -> list[int]:
+    def checksums(self, spans: Sequence[Span]) -> list[int]:
         """One for each span of memory; all are asked for before any is waited for."""
         counters = self._counters
         counters.fill(0)
@@ -200,6 +207,38 @@ class CudaSession:
         self._wait()
         with cuda_errors():
             return [int(each) for each in counters.read()[: len(spans)]]
+
+    def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
+        """Of an output of one of the dtypes that support.cu knows."""
+        argument, right = buffer.argument, self._reference(reference)
+        names = [Argument(name=name, role="output", dtype="uint8") for name in ("values", "reference", "far")]
+        count = Argument(name="count", role="scalar", dtype="int64", value=argument.elements)
+        pointers = {"values": buffer.pointer, "reference": right.pointer, "far": self._counters.pointer}
+        self._counters.fill(0)
+        self._wait()
+        blocks = int(self._device.limits["sm_count"]) * 8
+        values, expected, far = names
+        self._own(f"distance_{argument.dtype}", blocks, 256, values, expected, count, far, **pointers)()
+        self._wait()
+        with cuda_errors():
+            found = self._counters.read()[:4]
+        return Distance(
+            elements=argument.elements,
+            unwritten=int(found[0]),
+            not_finite=int(found[1]),
+            max_abs=float(found[2:3].view(np.float64)[0]),
+            squares=float(found[3:4].view(np.float64)[0]),
+        )
+
+    def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
+        """On the device, copied once: the same few are compared with again and again."""
+        if id(values) not in self._references:
+            argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
+            with cuda_errors():
+                buffer = GuardedBuffer(argument, self._cuda.runtime)
+                buffer.write(values)
+            self._references[id(values)] = values, buffer
+        return self._references[id(values)][1]
 
     def _wait(self) -> None:
         with cuda_errors():

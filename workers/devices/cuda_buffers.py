@@ -1,20 +1,36 @@
 """Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import POISON, Argument, LaunchError
+from workers.devices import Argument, LaunchError
 from workers.devices.cuda_launch import cuda_errors
+from workers.distance import POISON, Distance, distance
 
 GUARD_BYTES = 4096
 MOST_BUFFERS = 64
 """Of one kernel; CUDA passes 4 KB of parameters, and nobody writes so many."""
 
+DISTANCES = ("float16", "float32", "float64")
+"""Dtypes of outputs that are judged on the device; others are on the host."""
+
 Span: TypeAlias = tuple[int, int]
 """Address and bytes."""
+
+
+class Kernels(Protocol):
+    """What is found out about buffers where they lie."""
+
+    def checksums(self, spans: Sequence[Span]) -> list[int]:
+        """One for each span."""
+        ...
+
+    def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
+        """Of a buffer of one of `DISTANCES`."""
+        ...
 
 
 class GuardedBuffer:
@@ -73,7 +89,7 @@ class DeviceBuffers:
 
     Args:
         runtime: CuPy's ``cuda.runtime``.
-        checksums: of spans of memory.
+        kernels: that look after what is in memory.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS`.
@@ -87,11 +103,11 @@ class DeviceBuffers:
         arguments: Sequence[Argument],
         inputs: Mapping[str, NDArray[Any]],
         runtime: Any,
-        checksums: Callable[[Sequence[Span]], list[int]],
+        kernels: "Kernels",
     ) -> None:
         if len(arguments) > MOST_BUFFERS:
             raise LaunchError(f"a kernel takes {len(arguments)} arguments, of at most {MOST_BUFFERS}")
-        self._runtime, self._checksums = runtime, checksums
+        self._runtime, self._kernels = runtime, kernels
         with cuda_errors():
             self._buffers = {
                 argument.name: GuardedBuffer(argument, runtime) for argument in arguments if argument.role != "scalar"
@@ -119,6 +135,12 @@ class DeviceBuffers:
         with cuda_errors():
             return self._buffers[name].read()
 
+    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+        buffer = self._buffers[name]
+        if buffer.argument.dtype not in DISTANCES:
+            return distance(self.read(name), reference)
+        return self._kernels.distance(buffer, reference)
+
     def fingerprint(self, name: str) -> int:
         return self._sum([name])[0]
 
@@ -132,4 +154,4 @@ class DeviceBuffers:
         return next((f"modifies its input `{name}`" for name in changed), None)
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        return self._checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])
+        return self._kernels.checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import POISON, Argument, LaunchError
+from workers.devices import Argument, LaunchError
+from workers.distance import POISON, Distance, distance
 
 GUARD_BYTES = 4096
 """Of each band; a page, so that the data between them starts on a page as well."""
@@ -79,6 +80,9 @@ class HostBuffers:
 
     def read(self, name: str) -> NDArray[Any]:
         return self._arrays[name].values.copy()
+
+    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+        return distance(self._arrays[name].values, reference)
 
     def fingerprint(self, name: str) -> int:
         return int.from_bytes(blake2b(self._arrays[name].bytes.data, digest_size=8).digest())

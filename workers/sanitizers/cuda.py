@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from evo.job import Sanitized
 from workers.cuda_tools import find_tool, watched
@@ -44,7 +45,8 @@ class CudaSanitizer:
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
             return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
-        return tuple(self._examined(tool, subject, timeout_s) for tool in TOOLS)
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each spends its time on starting and on one core
+            return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
         status, log = self.said(tool, subject, timeout_s=timeout_s)
