@@ -48,9 +48,10 @@ class Server:
         assert location.server is not None
         name = location.server.database
         self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-        tables = ", ".join(Base.metadata.tables)
+        rows = "; ".join(f"DELETE FROM {table.name}" for table in reversed(Base.metadata.sorted_tables))
+        numbers = "SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S'"
         with psycopg.connect(**_parameters(location.server), autocommit=True) as connection:
-            connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+            connection.execute(f"{rows}; {numbers}")  # truncating makes every file anew, and takes five times as long
         self._spare.append(location)
 
     def create(self) -> Location:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +19,8 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from db.ownership import running_service
 from evo.cli.main import main
+from tests.integration.serving import announcing
 
 PATIENCE_S = 200.0
 
@@ -103,15 +104,21 @@ class CommandLine:
         return self.home / "test.db"
 
     def run(self, *arguments: str) -> Ended:
-        """Wait for a command to end."""
-        return self.start(*arguments).wait()
-
-    def run_here(self, *arguments: str) -> Ended:
-        """The same within this process: for commands that end before they start anything."""
+        """Wait for a command to end, within this process: it finds every module imported already."""
         out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err), chdir(self.home), patch.dict(os.environ, self._own):
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            chdir(self.home),
+            patch.dict(os.environ, self._own),
+            patch.object(tempfile, "tempdir", None),
+        ):
             code = main(list(arguments))
         return Ended(code=code, out=out.getvalue(), err=err.getvalue())
+
+    def run_apart(self, *arguments: str) -> Ended:
+        """The same in a process of its own, as a user has it: for what sets up the process, or leaves some behind."""
+        return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
         """Start a command; the caller ends it."""
@@ -132,17 +139,9 @@ class CommandLine:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """The address of a service on the database, so that commands need not start one each."""
-        service = self.start("serve", "--port", "0")
-        try:
-            yield wait_until(self._url, "the service answers")
-        finally:
-            service.process.terminate()
-            service.wait()
-
-    def _url(self) -> str | None:
-        running = running_service(self.database)
-        return None if running is None else running.url
+        """The address of a service on the database, within this process, so that commands need not start one each."""
+        with patch.dict(os.environ, self._own), announcing(self.database) as url:
+            yield url
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:

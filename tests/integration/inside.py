@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.settings import Settings
 from db.location import Location
+from tests.integration.blank import prepared
 
 HOME = "http://127.0.0.1"
 
@@ -89,7 +90,7 @@ class Serving:
 @contextmanager
 def serving(database: Path | Location, **settings: Any) -> Iterator[Serving]:
     """A service on this database, with these settings."""
-    app = create_app(Settings(db=database, **settings))
+    app = create_app(Settings(db=prepared(database), **settings))
     with start_blocking_portal() as portal:
         lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
         with portal.wrap_async_context_manager(lifespan):

@@ -11,6 +11,7 @@ from api.app import create_app
 from api.deps import Service
 from api.settings import Settings
 from db.location import Location
+from tests.integration.blank import prepared
 from tests.integration.serving import client_of, listening
 from tests.integration.test_api import Rest
 
@@ -25,6 +26,6 @@ class Local(Rest):
 
 @contextmanager
 def local(database: Path | Location, **settings: Any) -> Iterator[Local]:
-    app = create_app(Settings(db=database, **settings))
+    app = create_app(Settings(db=prepared(database), **settings))
     with listening(app) as url, client_of(url) as client:
         yield Local(client, app.state.service)

@@ -12,10 +12,11 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from api.app import create_app
+from api.app import create_app, open_database
 from api.server import address, listen
 from api.settings import Settings
 from db.ownership import running_service
+from tests.integration.blank import prepared
 
 PATIENCE_S = 200.0
 
@@ -23,7 +24,18 @@ PATIENCE_S = 200.0
 @contextmanager
 def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") -> Iterator[str]:
     """The address of a service in this process, which believes to serve `host` and listens on this machine alone."""
-    with listening(create_app(Settings(db=database, lease_s=lease_s, host=host))) as url:
+    with listening(create_app(Settings(db=prepared(database), lease_s=lease_s, host=host))) as url:
+        yield url
+
+
+@contextmanager
+def announcing(database: Path) -> Iterator[str]:
+    """The same as the one service of that database, which commands find by themselves."""
+    settings = Settings(db=prepared(database))
+    opened = open_database(settings)
+    assert opened[0] is not None
+    with listening(create_app(settings, opened=opened)) as url:
+        opened[0].announce(url)
         yield url
 
 

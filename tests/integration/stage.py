@@ -34,6 +34,7 @@ from evo.policy import Policy
 from evo.timing import Timing
 from evo.trial import Config
 from evo.view import SearchView, TrialView
+from tests.integration.blank import prepared
 
 DIGEST = "ab" * 32
 OTHER_DIGEST = "cd" * 32
@@ -125,6 +126,7 @@ class Stage:
     conductor: Conductor = field(init=False)
 
     def __post_init__(self) -> None:
+        prepared(self.location)
         self.open()
 
     def open(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.blank import prepared
 from tests.integration.commands import CommandLine, recording
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
@@ -44,7 +45,7 @@ def serving(line: CommandLine) -> Iterator[str]:
     ],
 )
 def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, arguments: list[str], said: str) -> None:
-    refused = (line.run if arguments[0] == "worker" else line.run_here)(*arguments)  # a worker sets up its logs
+    refused = (line.run_apart if arguments[0] == "worker" else line.run)(*arguments)  # a worker sets up its logs
     assert refused.code == 2
     assert refused.err.startswith("Error: ")
     assert said in refused.err
@@ -55,7 +56,7 @@ def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, ar
 def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     policy = line.home / "policy.toml"
     policy.write_text("minimal_gain = 0.1\n")
-    refused = line.run_here("search", "sdpa", "--policy", str(policy))
+    refused = line.run("search", "sdpa", "--policy", str(policy))
     assert refused.code == 2
     assert "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
@@ -76,7 +77,7 @@ def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: C
     shutil.copytree(TUTORIAL / "saxpy", family)
     with (family / "kernel.c.j2").open("a") as template:
         template.write("{{ UNROL }}")
-    refused = line.run_here("search", str(family))
+    refused = line.run("search", str(family))
     assert refused.code == 2
     assert "kernel.c.j2: there is no `UNROL`" in refused.err
 
@@ -84,7 +85,7 @@ def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: C
 def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
-        refused = bare.run(command, str(TUTORIAL / "saxpy"))
+        refused = bare.run_apart(command, str(TUTORIAL / "saxpy"))
         assert refused.code == 3
         assert "install gcc or clang" in refused.err
         assert "cpu-compiler" in refused.err
@@ -108,14 +109,14 @@ def test_a_taken_port_is_named(line: CommandLine) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused = line.run("serve", "--port", str(port))
+        refused = line.run_apart("serve", "--port", str(port))
     assert refused.code == 3
     assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
     assert "--port" in refused.err
 
 
 def test_one_service_at_a_time_owns_a_database(line: CommandLine, serving: str) -> None:
-    refused = line.run("serve", "--port", "0")
+    refused = line.run_apart("serve", "--port", "0")
     assert refused.code == 4
     assert f"a service already runs on {line.database}: {serving}" in refused.err
 
@@ -130,15 +131,14 @@ def test_no_worker_no_search(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def test_nothing_is_put_beside_a_file_that_is_no_database(tmp_path: Path) -> None:
     line = broken(tmp_path / "home", how="not a database")
-    refused = line.run_here("searches", "--db", str(line.database))
+    refused = line.run("searches", "--db", str(line.database))
     assert refused.code == 3
     assert [path.name for path in line.home.glob(f"{line.database.name}*")] == [line.database.name]
 
 
 def made(line: CommandLine) -> None:
     """Make its database, empty."""
-    with line.serving():
-        pass
+    prepared(line.database)
 
 
 def broken(home: Path, *, how: str) -> CommandLine:
@@ -165,7 +165,7 @@ def test_a_database_that_does_not_exist_is_made_by_no_command_that_reads(tmp_pat
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     mistyped = tmp_path / "a" / "b.db"
     for database in (mistyped, tmp_path / "c.db"):
-        refused = line.run_here(*arguments, "--db", str(database))
+        refused = line.run(*arguments, "--db", str(database))
         assert refused.code == 2
         assert f"no database at {database}: check --db" in refused.err
     assert {path.suffix for path in tmp_path.iterdir()} <= {"", ".out", ".err"}
@@ -177,7 +177,7 @@ def test_no_folder_is_made_for_a_new_database(tmp_path: Path, arguments: list[st
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     (tmp_path / "file").write_text("")
     for folder in ("nowhere", "file"):
-        refused = line.run_here(*arguments, "--db", str(tmp_path / folder / "a.db"))
+        refused = line.run(*arguments, "--db", str(tmp_path / folder / "a.db"))
         assert refused.code == 2
         assert f"there is no folder {tmp_path / folder} for the database" in refused.err
     assert not (tmp_path / "nowhere").exists()
@@ -244,7 +244,7 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(line: CommandLine) -> Non
     compiler = next(each for each in found.json["findings"] if each["what"] == "C compiler")
     assert compiler["found"]
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
-    missing = bare.run("doctor")
+    missing = bare.run_apart("doctor")
     assert missing.code == 1
     assert "No device found to search on." in missing.out
     assert "cpu-compiler" in " ".join(missing.out.split())

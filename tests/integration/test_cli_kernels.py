@@ -34,7 +34,7 @@ def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
     made = line.run("new", "saxpy")
     assert made.code == 0
     assert "kernel-evo search ./saxpy" in made.out
-    ended = line.run("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
+    ended = line.run_apart("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
     with line.serving():
         yield ended
 

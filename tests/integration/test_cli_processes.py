@@ -140,7 +140,7 @@ def test_a_second_terminal_attaches_and_stays_when_the_first_leaves(line: Comman
 
 
 def test_searching_in_the_background(line: CommandLine) -> None:
-    started = line.run(*LONG, "--detach")
+    started = line.run_apart(*LONG, "--detach")
     assert (started.code, started.err) == (0, "")
     assert "Search 1 runs in the background" in started.out
     assert "kernel-evo watch 1" in started.out
@@ -165,6 +165,6 @@ def test_searching_in_the_background(line: CommandLine) -> None:
 
 
 def test_what_cannot_start_in_the_background_is_said_in_the_foreground(line: CommandLine) -> None:
-    refused = line.run("search", SAXPY, "--problem", "N=0", "--detach")
+    refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: problem.N: 0 is out of its limits")

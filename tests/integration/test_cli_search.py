@@ -16,7 +16,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
     """One search of a whole recorded space, which ran its own service; then one to look at it through."""
-    ended = line.run("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
+    ended = line.run_apart("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
     with line.serving():
         yield ended
 

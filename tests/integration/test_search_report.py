@@ -138,7 +138,7 @@ def test_the_command_writes_both_files_when_every_worker_is_gone(
     kept = line.home / "kept"
     kept.mkdir()
     shutil.copy(place, kept / "evo.db")
-    ended = line.run("report", "1", "--db", str(kept / "evo.db"), "--to", "out", "--targets", "stretch=10.5us")
+    ended = line.run_apart("report", "1", "--db", str(kept / "evo.db"), "--to", "out", "--targets", "stretch=10.5us")
     assert ended.code == 0, ended.err
     assert "| stretch | 10.5 µs | 10.5 µs | reached |" in (line.home / "out" / "report.md").read_text()
     assert "<svg" in (line.home / "out" / "report.html").read_text()
