@@ -1,5 +1,6 @@
 """What the observations say about configs nobody tried: how much faster than the best each may be."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat, takewhile
 
@@ -27,7 +28,7 @@ LEAST_SUCCESS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What to expect of some configs, in standardised logarithms of time, shape (n,) each.
+    """What to expect of some configs, in standardised slowness (less is better), shape (n,) each.
 
     Attributes:
         best: of the observations.
@@ -55,7 +56,7 @@ class Outlook:
     """What the observations say about any config.
 
     Attributes:
-        time: standardised logarithms of it.
+        time: standardised slowness, which is speed, turned round.
         success: chance of a time, less the overall share of those that have one; None if all have.
         share: that share.
         best: of the observed times.
@@ -80,15 +81,19 @@ class Outlook:
 
 
 class Surrogate:
-    """A Gaussian process on the logarithm of time, and a local chance of success.
+    """A Gaussian process on speed, and a local chance of success.
+
+    Speed, the inverse of time, tells the fast configs apart and the slow ones hardly.
 
     Its length scales depend on a prefix of the log alone, so that a restarted search finds the same ones.
 
     Args:
         aligned: whether numbers are told apart by their alignment too.
+        scale: from losses to what is predicted, standardised, less for the better.
     """
 
-    def __init__(self, space: Space, *, aligned: bool = True) -> None:
+    def __init__(self, space: Space, *, aligned: bool = True, scale: Callable[[Floats], Floats] | None = None) -> None:
+        self._scale = scale or slowness
         self._coordinates = Coordinates(space, aligned=aligned)
         self._kernel: tuple[tuple[object, int], Kernel] | None = None
 
@@ -99,7 +104,7 @@ class Surrogate:
         """
         kernel = self._fitted(seen)
         known = spread(seen.order[: seen.worked], TRAINED)
-        points, values = self._coordinates.of(seen.rows[known]), standardised(seen.losses[known])
+        points, values = self._coordinates.of(seen.rows[known]), self._scale(seen.losses[known])
         time = Posterior(kernel, points, values)
         if len(seen.pending):
             pending = self._coordinates.of(seen.pending)
@@ -127,7 +132,7 @@ class Surrogate:
         if self._kernel is None or self._kernel[0] != key:
             prefix = np.sort(seen.order[: seen.worked])[: key[1]]
             chosen = spread(prefix[np.argsort(seen.losses[prefix], kind="stable")], FITTED)
-            points, values = self._coordinates.of(seen.rows[chosen]), standardised(seen.losses[chosen])
+            points, values = self._coordinates.of(seen.rows[chosen]), self._scale(seen.losses[chosen])
             self._kernel = key, fit(points, values, self._coordinates.axes)
         return self._kernel[1]
 
@@ -138,12 +143,21 @@ def last_fit(worked: int) -> int:
     return max(takewhile(lambda length: length <= worked, lengths))
 
 
-def standardised(losses: Floats) -> Floats:
-    """Logarithms with mean 0 and variance 1; what was pruned is as slow as the slowest.
+def slowness(losses: Floats) -> Floats:
+    """The negative of speed, with mean 0 and variance 1; what was pruned is as slow as the slowest.
 
     Figures that are no times, because some are not above 0, are used as they are.
     """
+    figures = within_measured(losses)
+    return standardised(-figures.min() / figures if figures.min() > 0 else figures)
+
+
+def within_measured(losses: Floats) -> Floats:
+    """Losses of which what was pruned is taken to be as slow as the slowest that has a time."""
     measured = losses[losses < HOPELESS]
-    figures = np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
-    figures = np.log(figures) if figures.min() > 0 else figures
+    return np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
+
+
+def standardised(figures: Floats) -> Floats:
+    """With mean 0 and variance 1."""
     return np.asarray((figures - figures.mean()) / max(float(figures.std()), 1e-9))

@@ -16,7 +16,7 @@ from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.single_thread import single_thread
-from evo.strategy.surrogate import Surrogate, last_fit, standardised
+from evo.strategy.surrogate import Surrogate, last_fit, slowness
 from evo.timing import Timing
 from evo.trial import Proposal
 from tests.unit.landscapes import KINDS, SPACES, advance, measured, mixed, tell
@@ -71,7 +71,7 @@ def test_numbers_that_are_no_sizes_go_by_rank() -> None:
 
 def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen() -> None:
     points = np.linspace(0, 1, 6)[:, None]
-    values = standardised(np.exp(np.sin(5 * points[:, 0])))
+    values = slowness(np.exp(np.sin(5 * points[:, 0])))
     posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6), points, values)
     mean, deviation = posterior.predict(points)
     assert mean == pytest.approx(values, abs=1e-3)
@@ -92,7 +92,7 @@ def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:
 
 def test_a_fit_tells_what_matters_from_what_does_not() -> None:
     points = rng().random((60, 2))
-    kernel = fit(points, standardised(np.exp(np.sin(6 * points[:, 0]))), np.array([0, 1]))
+    kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.array([0, 1]))
     assert kernel.weights[0] > 10 * kernel.weights[1]
     noisy = fit(points, rng(2).standard_normal(60), np.array([0, 1]))
     assert noisy.noise > 10 * kernel.noise
@@ -143,13 +143,19 @@ def test_failures_and_pending_configs_make_their_surroundings_less_attractive() 
 
 def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
     losses = np.array([1.0, HOPELESS, np.e])
-    assert standardised(losses)[1] == standardised(losses)[2] > 0
+    assert slowness(losses)[1] == slowness(losses)[2] > 0
     seen = observed(plane(), {(0, 0): 5.0, (1, 1): KINDS["pruned"], (2, 2): KINDS["crashed"]})
     assert (seen.measured, seen.worked) == (1, 2)
 
 
+def test_the_fast_are_told_apart_and_the_slow_hardly() -> None:
+    twice, twice_again, slow = np.diff(slowness(np.array([1.0, 2.0, 4.0, 1e3])))
+    assert twice == pytest.approx(2 * twice_again)
+    assert slow < twice_again
+
+
 def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:
-    assert standardised(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
+    assert slowness(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
 
 
 def test_climbing_leads_to_what_the_surrogate_likes_better() -> None:

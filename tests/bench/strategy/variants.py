@@ -11,9 +11,10 @@ import numpy as np
 
 from evo.space import Indices
 from evo.strategy import Context, Strategy
+from evo.strategy.gaussian_process import Floats
 from evo.strategy.observations import Observations
 from evo.strategy.portfolio import ARMS, Portfolio
-from evo.strategy.surrogate import Forecast, Outlook, Surrogate
+from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,12 @@ class Fearless(Surrogate):
         return replace(super().learn(seen), success=None)
 
 
+def logarithms(losses: Floats) -> Floats:
+    """Of time, where it is above 0."""
+    figures = within_measured(losses)
+    return standardised(np.log(figures) if figures.min() > 0 else figures)
+
+
 def _without(arm: str) -> Callable[[Context], Strategy]:
     return partial(Portfolio, arms=tuple(each for each in ARMS if each != arm))
 
@@ -48,6 +55,7 @@ VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
+    "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
     "without greedy proposals": partial(Portfolio, greedy=0.0),
 }
