@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from api.etag import Outdated
 from db.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.limits import refused
 
 log = structlog.get_logger("http")
 
@@ -142,4 +143,4 @@ def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
         return {"field": own, "reason": cause.reason}
     if error["type"] == "json_invalid":
         return {"field": "body", "reason": "this is not valid JSON"}
-    return {"field": ".".join(path) or "body", "reason": str(error["msg"])}
+    return {"field": ".".join(path) or "body", "reason": refused(error) or str(error["msg"])}

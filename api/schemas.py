@@ -1,6 +1,5 @@
 """Bodies of requests and small answers. What the service shows at length is `evo.view`; messages are `evo.job`."""
 
-import math
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -10,6 +9,7 @@ from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
 from evo.job import AblateReport, Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, Report, SlotReport
+from evo.limits import LARGEST
 from evo.objective import Objective
 from evo.requirements import Requirements
 from evo.search import Budget
@@ -18,8 +18,7 @@ from evo.trial import Value
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-MAX_INTEGER = 2**63 - 1
-"""The largest the database holds."""
+MAX_INTEGER = LARGEST
 Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 TrialState: TypeAlias = Literal[
     "pending",
@@ -40,9 +39,6 @@ TrialState: TypeAlias = Literal[
 """A kind of `evo.outcome.Outcome`, or that there is none yet."""
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
-MAX_COUNT = 10**9
-"""Trials of one search: more than any takes, and few enough to count with."""
-
 MAX_RESULTS, MAX_CONTENTS = 256, 1024
 """Of one request."""
 
@@ -58,17 +54,6 @@ def _only_known(kind: type) -> BeforeValidator:
         return given
 
     return BeforeValidator(check)
-
-
-def _bounded(budget: Budget) -> Budget:
-    """Refuse limits that nothing can count up to; leaving one out is how to say that there is none."""
-    for name in ("trials", "stagnation"):
-        if (getattr(budget, name) or 0) > MAX_COUNT:
-            raise InvalidInput(f"budget.{name}", f"at most {MAX_COUNT}; leave it out for no limit")
-    for name in ("minutes", "cost", "cost_per_hour"):
-        if not math.isfinite(getattr(budget, name) or 0.0):
-            raise InvalidInput(f"budget.{name}", "must be a finite number; leave it out for no limit")
-    return budget
 
 
 class Body(BaseModel):
@@ -126,7 +111,7 @@ class SearchRequest(Body):
     objective: Annotated[Objective, _only_known(Objective)] = Objective()
     strategy: Name = "portfolio"
     seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
-    budget: Annotated[Budget, _only_known(Budget), AfterValidator(_bounded)] = Budget()
+    budget: Annotated[Budget, _only_known(Budget)] = Budget()
     policy: dict[str, Any] | str = "default"
     priority: Priority = 0
     notes: str = Field(default="", max_length=MAX_NOTES)

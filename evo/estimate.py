@@ -17,6 +17,10 @@ from evo.roofline import device_roofline
 SCHEDULERS = 4
 """Warp schedulers of a multiprocessor, from sm_70 to sm_120."""
 
+LAUNCH_US = 0.7
+"""What a launch takes that does nothing. An empty kernel took 0.71 µs in a graph of plain launches on an H200
+(docs/benchmarks.md), the least we measured: other GPUs are taken to be no faster."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
@@ -45,16 +49,18 @@ class Estimate:
         balance: work per multiprocessor beside that of the busiest one: 1.0 where the blocks divide evenly.
         hiding: share of its time a scheduler has a warp that is ready.
         spill_us: time that spilled registers take in memory.
+        launch_us: of the launch itself, on top of its work.
     """
 
     floor_us: float
     balance: float
     hiding: float
     spill_us: float
+    launch_us: float = LAUNCH_US
 
     @property
     def time_us(self) -> float:
-        return self.floor_us / (self.balance * self.hiding) + self.spill_us
+        return self.launch_us + self.floor_us / (self.balance * self.hiding) + self.spill_us
 
     @property
     def parts(self) -> Mapping[str, float]:

@@ -57,12 +57,13 @@ def detail_text(outcome: Outcome) -> str:
 
 def _estimate(outcome: Estimated) -> str:
     """What an estimate was made from, in one line."""
-    parts = {name: outcome.parts.get(name) for name in ("floor_us", "balance", "hiding", "spill_us")}
+    parts = {name: outcome.parts.get(name) for name in ("floor_us", "balance", "hiding", "spill_us", "launch_us")}
     reasons = [
         f"the roofline's floor is {time_text(parts['floor_us'])}",
         f"blocks keep {percent_text(parts['balance'])} of the multiprocessors busy",
         f"a warp is ready {percent_text(parts['hiding'])} of the time",
         f"spills take {time_text(parts['spill_us'])}" if parts["spill_us"] else "nothing spills",
+        *([f"the launch itself takes {time_text(parts['launch_us'])} at least"] if parts["launch_us"] else []),
     ]
     return f"estimated, never run: {'; '.join(reasons)}"
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES, History
+from evo.limits import MOST
 from evo.policy import Policy
 from evo.space import Space
 from evo.strategy.base import Strategy
@@ -41,8 +42,10 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("trials", "minutes", "stagnation", "cost", "cost_per_hour"):
             limit = getattr(self, name)
-            if limit is not None and limit <= 0:
-                raise InvalidInput(f"budget.{name}", f"{limit} is not above 0; leave it out for no limit")
+            if limit is not None and not 0 < limit <= MOST:
+                takes = f"above 0, up to {MOST:,}"
+                reason = f"{limit} is out of its limits; accepted: {takes}; leave it out for no limit"
+                raise InvalidInput(f"budget.{name}", reason)
         if self.cost is not None and self.cost_per_hour is None:
             raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
 

@@ -33,7 +33,7 @@ class Estimator:
 
     def __init__(self, compiler: Callable[[], Compiler], folder: Path, place: Path) -> None:
         self._compiler = compiler
-        self._folder = folder
+        self._cache = Cache(folder)
         self._place = place
         self._making = threading.Lock()
         self._made: Builder | None = None
@@ -44,7 +44,9 @@ class Estimator:
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         match job:
             case Evaluate():
-                return _evaluate(aimed(work), job.config, built["candidate"])
+                report = _evaluate(aimed(work), job.config, built["candidate"])
+                warning = self._cache.warning
+                return report if warning is None else replace(report, environment={"cache": warning})
             case Baseline():
                 return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
             case Confirm() | Ablate():
@@ -53,7 +55,7 @@ class Estimator:
     def _builder(self) -> Builder:
         with self._making:
             if self._made is None:
-                self._made = Builder(self._compiler(), Cache(self._folder), self._place)
+                self._made = Builder(self._compiler(), self._cache, self._place)
             return self._made
 
     def prove(self, work: Assignment) -> None:

@@ -9,13 +9,16 @@ import typer
 from evo.cli.options import Db, Json, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import Conflict, InvalidInput
+from evo.limits import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evo.view import ChampionView
 
-ChampionId = Annotated[int, typer.Argument(metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")]
+ChampionId = Annotated[
+    int, typer.Argument(min=1, max=LARGEST, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,10 @@ def register(app: typer.Typer) -> None:
 
 def show(
     champion: Annotated[
-        int | None, typer.Argument(metavar="[CHAMPION]", help="One in full; without it, all current ones are listed.")
+        int | None,
+        typer.Argument(
+            min=1, max=LARGEST, metavar="[CHAMPION]", help="One in full; without it, all current ones are listed."
+        ),
     ] = None,
     *,
     family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
@@ -72,7 +78,9 @@ def show(
 def export(
     champions: Annotated[
         list[int],
-        typer.Argument(metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."),
+        typer.Argument(
+            min=1, max=LARGEST, metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."
+        ),
     ],
     *,
     to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,

@@ -1,5 +1,6 @@
 """The devices of this machine, for commands that need no service."""
 
+import tempfile
 from pathlib import Path
 
 from evo.device import Device, DeviceKind
@@ -9,12 +10,37 @@ from evo.family import Family
 PREFERRED: tuple[DeviceKind, ...] = ("cuda", "cpu")
 """Device kinds of real machines, the faster one first."""
 
+_TRIAL_BYTES = 1 << 16
+"""About a binary's size: a disk that takes less is as good as full."""
+
 
 def cache_folder() -> Path:
     """Where this machine's workers keep what can be made again."""
     from platformdirs import user_cache_path
 
     return user_cache_path("kernel-evo", appauthor=False)
+
+
+def cache_trouble() -> str | None:
+    """What keeps this machine's workers from keeping anything, and the way out; None where nothing does."""
+    folder = cache_folder()
+    if (reason := unwritable(folder)) is None:
+        return None
+    return (
+        f"The cache folder {folder} cannot be written ({reason}): nothing is lost, but everything is compiled anew, "
+        "every time. Make it writable or free some space, or name another one with XDG_CACHE_HOME."
+    )
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be written there, found out by writing one: rights alone do not tell of full disks."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as trial:
+            trial.write(bytes(_TRIAL_BYTES))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def local_devices() -> list[Device]:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,18 +124,11 @@ def _tool(name: str, *, needed_for: str, way_out: str) -> Finding:
 
 
 def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
-    existing = next(each for each in (path, *path.parents) if each.exists())
-    return Finding(what=what, found=_writable(existing), detail=str(path), needed_for=needed_for, way_out=way_out)
+    from evo.cli.devices import unwritable
 
-
-def _writable(folder: Path) -> bool:
-    """Whether a file can be written there, found out by writing one: rights alone do not tell of full disks."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"kernel-evo")
-    except OSError:
-        return False
-    return True
+    reason = unwritable(path)
+    detail = str(path) if reason is None else f"{path}: {reason}"
+    return Finding(what=what, found=reason is None, detail=detail, needed_for=needed_for, way_out=way_out)
 
 
 def _service(place: "Place") -> Finding:

@@ -7,6 +7,7 @@ import typer
 from evo.cli.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import InvalidInput
+from evo.limits import MOST
 
 
 def register(app: typer.Typer) -> None:
@@ -66,10 +67,12 @@ def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db 
 def gc(
     *,
     keep_days: Annotated[
-        float | None, typer.Option(min=0.01, metavar="N", help="Delete what ended longer ago; the archive stays.")
+        float | None,
+        typer.Option(min=0.01, max=MOST, metavar="N", help="Delete what ended longer ago; the archive stays."),
     ] = None,
     artefacts_gb: Annotated[
-        float | None, typer.Option(min=0, metavar="N", help="Delete the oldest artefacts beyond so many gigabytes.")
+        float | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="Delete the oldest artefacts beyond so many gigabytes."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     url: Url = None,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from evo.cli import (
     ablation,
@@ -29,8 +30,10 @@ from evo.cli import (
     workers,
 )
 from evo.cli.exits import Exit, code_of
+from evo.cli.naming import typed_name
 from evo.cli.saying import said, typed
-from evo.errors import EvoError
+from evo.cli.usage import complaint
+from evo.errors import EvoError, InvalidInput
 from evo.masking import masked
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
@@ -94,25 +97,39 @@ def run() -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one command line and return its exit code; nothing but the code and the output tells how it went."""
-    debug = "--debug" in arguments
     prepare_streams()
     try:
         return _carried_out([argument for argument in arguments if argument != "--debug"])
     except EvoError as error:
-        if debug:
-            traceback.print_exc()
-        if "--json" in arguments:
-            _complain_to_script(said(str(error)), code_of(error))
-        else:
-            complain(str(error))
-        return code_of(error)
+        return _refused(told(error), code_of(error), arguments)
+    except typer.Abort:  # a question that got no answer
+        return Exit.INTERRUPTED
+    except TyperException as error:
+        message = complaint(error)
+        return _refused(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
     except Exception as error:  # noqa: BLE001 — the outermost frame: what it cannot name is a bug of ours
-        if debug:
+        if "--debug" in arguments:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
             return refusal
         complain(f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_keep(error)}")
         return Exit.BUG
+
+
+def _refused(message: str, code: Exit, arguments: list[str]) -> int:
+    """Say what cannot be done, to a person or to a script."""
+    if "--debug" in arguments:
+        traceback.print_exc()
+    if "--json" in arguments:
+        sys.stderr.write(json.dumps({"error": said(message), "code": int(code)}) + "\n")
+    else:
+        complain(message)
+    return code
+
+
+def told(error: EvoError) -> str:
+    """What an error says, with the option in place of the field that it is about."""
+    return f"{typed_name(error.field)}: {error.reason}" if isinstance(error, InvalidInput) else str(error)
 
 
 def prepare_streams() -> None:
@@ -128,8 +145,7 @@ def prepare_streams() -> None:
 def _carried_out(arguments: list[str]) -> int:
     """The exit code of a command, once all it said is written."""
     try:
-        app(arguments, prog_name="kernel-evo")
-        code = 0
+        code = app(arguments, prog_name="kernel-evo", standalone_mode=False) or 0
     except SystemExit as ending:
         code = Exit.UNHEARD if _unheard() else int(ending.code or 0)
     sys.stdout.flush()
@@ -153,10 +169,6 @@ def _system_refusal(error: OSError) -> int | None:
         where = "standard output"
     complain(f"{where} cannot be read or written: {error.strerror or error}")
     return Exit.UNAVAILABLE
-
-
-def _complain_to_script(message: str, code: Exit) -> None:
-    sys.stderr.write(json.dumps({"error": message, "code": int(code)}) + "\n")
 
 
 def _drop_output() -> None:

@@ -8,6 +8,7 @@ import typer
 from evo.cli.options import Db, examples
 from evo.cli.place import Where
 from evo.errors import NotFound
+from evo.limits import MOST
 from evo.masking import masked
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def mission(
         float, typer.Option(min=0.1, max=10**6, metavar="M", help="Minutes for all searches together.")
     ] = MINUTES,
     cost_per_hour: Annotated[
-        float | None, typer.Option(min=0.0001, metavar="MONEY", help="What the machine costs; the report adds it up.")
+        float | None,
+        typer.Option(min=0.0001, max=MOST, metavar="MONEY", help="What the machine costs; the report adds it up."),
     ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="A kind or a model; by default cuda, or auto for a rehearsal.")

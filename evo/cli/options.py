@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from evo.limits import LARGEST
+
 _WHERE = "Which service"
 
 Url = Annotated[
@@ -40,7 +42,8 @@ ServedDb = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
-    int, typer.Argument(metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists.")
+    int,
+    typer.Argument(min=1, max=LARGEST, metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists."),
 ]
 FamilyName = Annotated[
     str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")
@@ -72,7 +75,7 @@ LaunchMode = Annotated[
     Literal["plain", "pdl"],
     typer.Option(help="pdl: a launch may begin while the one before it ends (sm_90 and newer)."),
 ]
-Threads = Annotated[int, typer.Option(min=1, metavar="N", help="CPU threads a kernel may use.")]
+Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
 PolicyName = Annotated[
     str, typer.Option(help="Gates and thresholds: default, l4-notes, or a .toml or .json file.", metavar="NAME|FILE")
 ]

@@ -9,6 +9,7 @@ import typer
 from evo.cli.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import Conflict
+from evo.limits import MOST
 
 MARKDOWN, PAGE = "report.md", "report.html"
 
@@ -29,11 +30,11 @@ def report(
     to: Annotated[Path | None, typer.Option(help="Folder for it; by default named after the search.")] = None,
     cost_per_hour: Annotated[
         float | None,
-        typer.Option(min=0.0001, max=1e9, metavar="MONEY", help="What its machines cost; else what its budget says."),
+        typer.Option(min=0.0001, max=MOST, metavar="MONEY", help="What its machines cost; else what its budget says."),
     ] = None,
     calls_per_second: Annotated[
         float | None,
-        typer.Option(min=1e-9, max=1e9, metavar="N", help="How often the kernel is called where it will be used."),
+        typer.Option(min=1e-9, max=MOST, metavar="N", help="How often the kernel is called where it will be used."),
     ] = None,
     targets: Annotated[
         str,

@@ -23,6 +23,7 @@ from evo.cli.options import (
 )
 from evo.cli.place import Where
 from evo.errors import InvalidInput
+from evo.limits import LARGEST, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,9 +34,6 @@ StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "f
 
 MINUTES = 2.0
 """Budget of a search that names none."""
-
-MOST = 10**9
-"""Trials, or minutes, that a budget may name."""
 
 _DEVICE = "Which devices may work for it"
 _BUDGET = "Budget: the first limit reached ends the search"
@@ -81,6 +79,7 @@ def search(
         float | None,
         typer.Option(
             min=0.01,
+            max=MOST,
             metavar="M",
             help=f"Minutes at most; {MINUTES:g} if no limit is given. Confirming the best comes on top.",
             rich_help_panel=_BUDGET,
@@ -95,13 +94,14 @@ def search(
     max_cost: Annotated[
         float | None,
         typer.Option(
-            min=0.0001, metavar="MONEY", help="Money at most; needs --cost-per-hour.", rich_help_panel=_BUDGET
+            min=0.0001, max=MOST, metavar="MONEY", help="Money at most; needs --cost-per-hour.", rich_help_panel=_BUDGET
         ),
     ] = None,
     cost_per_hour: Annotated[
         float | None,
         typer.Option(
             min=0.0001,
+            max=MOST,
             metavar="MONEY",
             help="What the machines that work for it cost together; the report then says what it cost.",
             rich_help_panel=_BUDGET,
@@ -110,7 +110,7 @@ def search(
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
     ] = "portfolio",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, metavar="N", help="Equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
@@ -142,6 +142,7 @@ def search(
         float | None,
         typer.Option(
             min=0.001,
+            max=MOST,
             metavar="GB",
             help="Only on devices with so much memory of their own, as they report it.",
             rich_help_panel=_DEVICE,
@@ -171,7 +172,8 @@ def search(
     ] = 0,
     notes: Annotated[str, typer.Option(metavar="TEXT", help="What people should know about it.")] = "",
     resume: Annotated[
-        int | None, typer.Option(metavar="SEARCH", help="Go on with this search instead of starting one.")
+        int | None,
+        typer.Option(min=1, max=LARGEST, metavar="SEARCH", help="Go on with this search instead of starting one."),
     ] = None,
     ablate: Annotated[
         bool,
@@ -261,7 +263,7 @@ def trials(
         Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
     ] = "rank",
     outcome: Annotated[str | None, typer.Option(help="Only those that ended so, e.g. compile_failed.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most; of the table only.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, metavar="N", help="How many at most; of the table only.")] = 20,
     form: Annotated[
         Literal["table", "csv", "json", "ndjson"],
         typer.Option("--format", help="table: for people; the others: every trial, for a spreadsheet or a script."),
@@ -311,11 +313,6 @@ def _budget(
     max_cost: float | None,
     cost_per_hour: float | None,
 ) -> dict[str, float]:
-    if minutes is not None and not minutes <= MOST:
-        raise InvalidInput("--minutes", f"{minutes:g} is out of its limits; accepted: 0.01 … {MOST:,}")
-    for name, amount in (("--max-cost", max_cost), ("--cost-per-hour", cost_per_hour)):
-        if amount is not None and not amount <= MOST:
-            raise InvalidInput(name, f"{amount:g} is out of its limits; accepted: 0.0001 … {MOST:,}")
     if max_cost is not None and cost_per_hour is None:
         raise InvalidInput("--cost-per-hour", "is needed for --max-cost: what the machines cost together")
     given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import ServedDb, Token, examples
+from evo.limits import MOST
 
 if TYPE_CHECKING:
     from evo.device import DeviceKind
@@ -100,11 +101,14 @@ def worker(
         Path | None, typer.Option(metavar="FOLDER", help="Binaries and references; may be lost. Default: user cache.")
     ] = None,
     exit_when_idle: Annotated[
-        float | None, typer.Option(min=0, metavar="MINUTES", help="End after so long without work: a paid machine.")
+        float | None,
+        typer.Option(min=0, max=MOST, metavar="MINUTES", help="End after so long without work: a paid machine."),
     ] = None,
     drain_after: Annotated[
         float | None,
-        typer.Option(min=0, metavar="MINUTES", help="Take no more work after so long, finish what is held, and end."),
+        typer.Option(
+            min=0, max=MOST, metavar="MINUTES", help="Take no more work after so long, finish what is held, and end."
+        ),
     ] = None,
     parent_pid: ParentPid = None,
 ) -> None:

@@ -10,9 +10,10 @@ from types import FrameType
 from typing import TypeAlias
 
 from rich.console import Console
+from rich.text import Text
 
 from evo.cli.connection import Connection, connect
-from evo.cli.devices import require_compiler
+from evo.cli.devices import cache_trouble, require_compiler
 from evo.cli.display import head, screen
 from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
@@ -62,13 +63,17 @@ def run(
             announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
         out.print(head(view, page))
         _mention_others(out, connection, view)
+        told = cache_trouble() if where.url is None else None
         if where.url is None:
             _mention_strangers(out, view.device)
+            _mention_cache(out, told)
         if not stay:
             return Exit.DONE
         with screen(out) as shown:
             view = follow(connection, view.id, shown, interrupts)
         family = view.family if isinstance(asked, int) else asked.family
+        if told is None:
+            _mention_cache(out, _cache_warning(connection, view))
         _report(out, connection, view, where, family, as_json=as_json)
         if then is not None:
             then(connection, view)
@@ -160,6 +165,19 @@ def _mention_strangers(out: Console, device: Device) -> None:
         out.print(
             f"[yellow]{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.[/]\n"
         )
+
+
+def _mention_cache(out: Console, trouble: str | None) -> None:
+    """What cannot be kept costs time again and again, and else only the worker's log would tell."""
+    if trouble is not None:
+        out.print(Text(f"{trouble}\n", "yellow"))
+
+
+def _cache_warning(connection: Connection, view: SearchView) -> str | None:
+    """What the worker, on whatever machine, told of its cache with the last trial it measured."""
+    latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
+    warnings = (trial.environment.get("cache") for trial in latest)
+    return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)
 
 
 def begun(request: Request, connection: Connection, where: Where) -> SearchView:

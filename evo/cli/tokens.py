@@ -44,7 +44,9 @@ def create(
         list[str] | None,
         typer.Option(metavar="ROLE", help="viewer, submitter, worker, author or admin; may be repeated."),
     ] = None,
-    days: Annotated[float | None, typer.Option(metavar="N", help="Refused after so many days.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Refused after so many days.")
+    ] = None,
     worker: WorkerId = None,
     url: Url = None,
     token: Token = None,
@@ -63,14 +65,16 @@ def create(
 def join(
     name: Name,
     *,
-    hours: Annotated[float, typer.Option(metavar="N", help="Refused after so many hours, if not used.")] = 1.0,
+    hours: Annotated[
+        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Refused after so many hours, if not used.")
+    ] = 1.0,
     worker: WorkerId = None,
     url: Url = None,
     token: Token = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token that a new worker exchanges, once, for its own: give it to ``kernel-evo worker --token``."""
+    """Make a token that a new worker exchanges, once, for its own: give it to `kernel-evo worker --token`."""
     from evo.cli.connection import connect
 
     with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
@@ -113,7 +117,10 @@ def rotate(
     token_id: TokenId,
     *,
     grace: Annotated[
-        float, typer.Option(min=0, metavar="MINUTES", help="How long the old one still works, to hand the new one out.")
+        float,
+        typer.Option(
+            min=0, max=525_600, metavar="MINUTES", help="How long the old one still works, to hand the new one out."
+        ),
     ] = 0.0,
     url: Url = None,
     token: Token = None,

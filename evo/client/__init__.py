@@ -3,6 +3,15 @@
 from evo.client.client import Client
 from evo.client.leases import Acceptance, Leases
 from evo.client.searches import SearchCommand
-from evo.client.transport import AccessDenied, ServiceError, ServiceUnreachable
+from evo.client.transport import AccessDenied, ForeignService, ServiceError, ServiceUnreachable
 
-__all__ = ["Acceptance", "AccessDenied", "Client", "Leases", "SearchCommand", "ServiceError", "ServiceUnreachable"]
+__all__ = [
+    "Acceptance",
+    "AccessDenied",
+    "Client",
+    "ForeignService",
+    "Leases",
+    "SearchCommand",
+    "ServiceError",
+    "ServiceUnreachable",
+]

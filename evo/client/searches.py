@@ -79,7 +79,7 @@ class Searches(Calls):
         self,
         search_id: int,
         *,
-        sort: Literal["number", "rank"] = "number",
+        sort: Literal["number", "-number", "rank"] = "number",
         outcome: str | None = None,
         cursor: str | None = None,
         limit: int = 50,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +21,10 @@ _LONGEST_PAUSE_S = 5.0
 _PASSING = {429, 502, 503, 504}
 
 
+EXAMPLE = "http://127.0.0.1:8765"
+_NOT_OURS = {400, 404, 405, 410, 501}
+"""What a web server says of paths and requests that it does not know; ours says so by a problem document."""
+
 CONNECT_S = 5.0
 """A network that swallows everything is noticed after so long, however patient a request is with its answer."""
 
@@ -30,6 +35,10 @@ class ServiceUnreachable(EvoError, ConnectionError):
 
 class ServiceError(EvoError, RuntimeError):
     """The service answered that it failed, or something that is no answer of ours."""
+
+
+class ForeignService(ServiceError):
+    """Something else than kernel-evo answers at that address."""
 
 
 class AccessDenied(EvoError, PermissionError):
@@ -49,7 +58,7 @@ class Transport:
         transport: httpx.BaseTransport | None,
         sleep: Callable[[float], None],
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = address(url).rstrip("/")
         self._attempts = attempts
         self._sleep = sleep
         self._jitter = random.Random()
@@ -117,6 +126,22 @@ class Transport:
         )
 
 
+def address(url: str) -> str:
+    """The same URL, once it can be one of a service.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise InvalidInput("url", f"{masked(url)!r} is no address of a service: give one like {EXAMPLE}")
+    return url
+
+
 def patience(timeout_s: float) -> httpx.Timeout:
     """How long a request may take; connecting is given up earlier."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
@@ -125,9 +150,13 @@ def patience(timeout_s: float) -> httpx.Timeout:
 def checked(response: httpx.Response) -> httpx.Response:
     """The response, or what its problem document says as the error it was on the other side."""
     status = response.status_code
+    if response.is_redirect:
+        raise _foreign(response, f"sends on to {masked(response.headers['location'])}")
     if status < 400:
         return response
     problem = _problem(response)
+    if status in _NOT_OURS and "problem+json" not in response.headers.get("content-type", ""):
+        raise _foreign(response, f"{status} {response.reason_phrase}")
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
         told = status == 403 or "--token" in detail
@@ -139,6 +168,14 @@ def checked(response: httpx.Response) -> httpx.Response:
     if status in {400, 413, 422} and "field" in problem:
         raise InvalidInput(str(problem["field"]), detail.removeprefix(f"{problem['field']}: "))
     raise ServiceError(f"{response.request.method} {response.request.url.path} answered {status}: {detail}")
+
+
+def _foreign(response: httpx.Response, said: str) -> ForeignService:
+    asked, base = response.request, str(response.request.url).partition("/api/v1")[0]
+    return ForeignService(
+        f"what answers at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {said}): "
+        "is --url right?"
+    )
 
 
 def _passing(response: httpx.Response) -> bool:
@@ -179,6 +216,8 @@ def parse(response: httpx.Response, shape: type[T]) -> T:
         return adapter.validate_json(response.content)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            raise _foreign(response, f"{response.status_code}, and no JSON") from None
         where = ".".join(str(part) for part in first["loc"])
         raise ServiceError(
             f"{response.request.url.path} answered something this version does not understand "

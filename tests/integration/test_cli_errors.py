@@ -31,14 +31,14 @@ def serving(line: CommandLine) -> Iterator[str]:
     [
         (["search", "sdpb"], "there is no `sdpb`, did you mean `sdpa`?"),
         (["search", "./nowhere"], "nowhere is not there: give the path of a folder"),
-        (["search", "sdpa", "--problem", "Z=3"], "problem.Z: there is no `Z`"),
-        (["search", "sdpa", "--problem", "S=many"], "problem.S: 'many' is not a whole number"),
-        (["search", "sdpa", "--problem", "S=0"], "problem.S: 0 is out of its limits"),
+        (["search", "sdpa", "--problem", "Z=3"], "--problem Z: there is no `Z`"),
+        (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
+        (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of its limits"),
         (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
-        (["search", "sdpa", "--policy", "strict"], "policy: there is no `strict`"),
+        (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
-        (["measure", "sdpa", "--config", "WIDHT=8"], "config.WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
-        (["measure", "sdpa", "--config", "WIDTH=7"], "config.WIDTH: 7 is not one of"),
+        (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
+        (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["new", "Bad Name"], "cannot name a family"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
@@ -58,7 +58,7 @@ def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
     policy.write_text("minimal_gain = 0.1\n")
     refused = line.run("search", "sdpa", "--policy", str(policy))
     assert refused.code == 2
-    assert "policy.minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
+    assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
 def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
@@ -233,6 +233,7 @@ def test_an_unwritable_cache_costs_time_but_no_result(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
     assert ended.code == 0
+    assert ended.out.count("cannot be written (Not a directory): nothing is lost") == 1
     findings = line.run("doctor", "--json").json["findings"]
     assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
 

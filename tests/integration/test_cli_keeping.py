@@ -71,7 +71,7 @@ def test_room_is_made_only_where_one_says_how_much(run: Callable[..., str]) -> N
         (["--max-cost", "1"], "--cost-per-hour: is needed"),
         (["--max-cost", "inf", "--cost-per-hour", "1"], "out of its limits"),
         (["--warm-start", "nowhere.json"], "--warm-start: nowhere.json cannot be read"),
-        (["--priority", "1001"], "less than or equal to 1000"),
+        (["--priority", "1001"], "--priority: 1001 is out of its limits; accepted: -1,000 … 1,000"),
     ],
 )
 def test_a_wrong_beginning_is_named(

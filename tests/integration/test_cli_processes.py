@@ -167,4 +167,4 @@ def test_searching_in_the_background(line: CommandLine) -> None:
 def test_what_cannot_start_in_the_background_is_said_in_the_foreground(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
-    assert refused.err.startswith("Error: problem.N: 0 is out of its limits")
+    assert refused.err.startswith("Error: --problem N: 0 is out of its limits")

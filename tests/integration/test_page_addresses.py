@@ -73,7 +73,7 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/?text=nothing+like+it", 200, "No search matches"),
         ("/searches/1?sort=bogus", 200, "sort: there is no `bogus`"),
         ("/searches/1?outcome=bogus", 422, "outcome.0: Input should be"),
-        ("/searches/1?page=0", 422, "page: Input should be greater"),
+        ("/searches/1?page=0", 422, "page: 0 is out of its limits; accepted: 1 and more"),
         ("/searches/1/trials/1?against=next", 422, "against: is neither"),
         ("/searches/1/trials/99", 404, "Search 1 has no trial 99"),
         ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),

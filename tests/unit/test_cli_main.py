@@ -66,7 +66,7 @@ def test_an_expected_error_is_one_line_and_a_code(
 
     monkeypatch.setattr(entry, "app", fail)
     assert entry.main(["search"]) == code
-    assert capsys.readouterr() == ("", f"Error: {error}\n")
+    assert capsys.readouterr() == ("", f"Error: {error}\n".replace("problem.S", "--problem S"))
 
 
 def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
@@ -178,11 +178,52 @@ def test_search_needs_something_to_search(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    "limit", [["--minutes", "inf"], ["--minutes", "nan"], ["--trials", "1000000001"]], ids=" ".join
+    ("line", "said"),
+    [
+        (f"search sdpa --minutes {wrong}", f"--minutes: {wrong} is out of its limits; accepted: 0.01 … 1,000,000,000")
+        for wrong in ("0", "-1", "inf", "nan", "1e10")
+    ]
+    + [
+        ("search sdpa --minutes ten", "--minutes: 'ten' is not a number; accepted: 0.01 … 1,000,000,000"),
+        ("search sdpa --trials 1.5", "--trials: '1.5' is not a whole number; accepted: 1 … 1,000,000,000"),
+        (f"search sdpa --seed {'9' * 60}", f"--seed: {'9' * 40}… is out of its limits; accepted: 0 and more"),
+        ("trials x", "SEARCH: 'x' is not a whole number; accepted: 1 and more"),
+        ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
+        ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
+        ("searches --limt 3", "No such option: --limt (Possible options: --limit): see `kernel-evo searches --help`"),
+        ("serch", "No such command 'serch'. Did you mean 'search'"),
+        ("searches --url notaurl", "--url: 'notaurl' is no address of a service: give one like http://127.0.0.1:8765"),
+        ("searches --url http://[::1", "--url: 'http://[::1' is no address"),
+        ("token join a --hours nan", "--hours: nan is out of its limits; accepted: 0.001 … 876,000"),
+    ],
 )
-def test_a_budget_without_end_is_wrong_input(limit: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["search", "sdpa", *limit]) == Exit.WRONG_INPUT
-    assert limit[0] in capsys.readouterr().err
+def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(line.split()) == Exit.WRONG_INPUT
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith(f"Error: {said}") and printed.err.count("\n") == 1
+    assert entry.main([*line.split(), "--json"]) == Exit.WRONG_INPUT
+    told = json.loads(capsys.readouterr().err)
+    assert told["error"].startswith(said) and told["code"] == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "option"),
+    [
+        ("webhook.url", "--webhook"),
+        ("budget.minutes", "--minutes"),
+        ("budget.cost", "--max-cost"),
+        ("objective.threads", "--threads"),
+        ("requirements.toolkit.cuda", "--toolkit cuda"),
+        ("warm_start.configs.0", "--warm-start configs.0"),
+        ("policy.minimum_gain", "--policy minimum_gain"),
+        ("keep_days", "--keep-days"),
+        ("cuda.launch.grid", "cuda.launch.grid"),
+    ],
+)
+def test_a_field_that_the_service_refuses_has_the_name_of_its_option(field: str, option: str) -> None:
+    assert entry.told(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
 
 
 def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(

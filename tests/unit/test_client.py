@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from evo.client import Acceptance, AccessDenied, Client, ServiceError, ServiceUnreachable
+from evo.client import Acceptance, AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.event import SearchDeleted
 from evo.job import Delivery, EvaluateReport
@@ -139,6 +139,17 @@ def test_tries_are_bounded_and_the_error_says_what_to_do() -> None:
         (problem(409, detail="the lease is stale"), Conflict, "stale"),
         (problem(401, detail="wrong token"), AccessDenied, "KERNEL_EVO_TOKEN"),
         (problem(500, title="Internal error"), ServiceError, "GET /api/v1/searches/7 answered 500: Internal error"),
+        (
+            httpx.Response(404, text="<html>"),
+            ForeignService,
+            r"at http://service is not a kernel-evo service .*: 404 Not",
+        ),
+        (httpx.Response(200, text="<html>"), ForeignService, r"not a kernel-evo service .*: 200, and no JSON"),
+        (
+            httpx.Response(301, headers={"location": "https://service/x"}),
+            ForeignService,
+            "sends on to https://service/x",
+        ),
         (httpx.Response(502, text="<html>"), ServiceError, "answered 502: Bad Gateway"),
         (httpx.Response(200, json={"id": "x"}), ServiceError, "same version"),
     ],

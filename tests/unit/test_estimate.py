@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from evo.errors import InvalidInput
-from evo.estimate import Footprint, estimate
+from evo.estimate import LAUNCH_US, Footprint, estimate
+from evo.explain import detail_text
 from evo.family import Work
 from evo.objective import Objective
+from evo.outcome import Estimated
 from evo.target import known
 
 L4 = known("NVIDIA L4")
@@ -49,9 +51,19 @@ def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None
     used = Footprint(blocks=58 * 12, items=58 * 12, threads=128, blocks_per_sm=12)
     clean = estimate(WORK, L4, used, HOT)
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
-    assert clean.floor_us < clean.time_us < 1.1 * clean.floor_us
+    assert clean.floor_us < clean.time_us - LAUNCH_US < 1.1 * clean.floor_us
     assert spilled.time_us == pytest.approx(clean.time_us + 58 * 12 * 128 * 64 / 300e9 * 1e6, rel=0.01)
-    assert set(spilled.parts) == {"floor_us", "balance", "hiding", "spill_us"}
+    assert set(spilled.parts) == {"floor_us", "balance", "hiding", "spill_us", "launch_us"}
+
+
+def test_no_launch_takes_less_than_an_empty_one() -> None:
+    """Softmax of a few rows: the roofline alone would say less than a nanosecond."""
+    tiny = Work(flops=1024, bytes=256, dtype="float16")
+    guess = estimate(tiny, L4, Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1), HOT)
+    assert guess.floor_us < 1e-3
+    assert guess.time_us > LAUNCH_US
+    said = detail_text(Estimated(time_us=guess.time_us, parts=guess.parts))
+    assert "the launch itself takes 0.7 µs at least" in said or "the launch itself takes 700 ns at least" in said
 
 
 def test_without_work_there_is_nothing_to_estimate() -> None:

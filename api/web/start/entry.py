@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.schemas import MAX_COUNT, MAX_INTEGER
+from api.schemas import MAX_INTEGER
 from api.web.start.reading import Reading, above_zero, one_of, toolkit, whole, words
+from evo.limits import MOST
 from evo.policy import POLICIES
 from evo.strategy import STRATEGIES
 from evo.target import ATTRIBUTES_BY_MODEL, known
@@ -50,7 +51,7 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
     return Entry(name=name, label=label, options=options, read=one_of(options), usual=next(iter(options)), hint=hint)
 
 
-_COUNT = whole("100", most=MAX_COUNT)
+_COUNT = whole("100", most=MOST)
 _LAUNCHES = {"plain": "plain", "pdl": "pdl: begins while the one before ends"}
 _CACHES = {"hot": "hot: the same buffers again and again", "cold": "cold: past the last-level cache"}
 
@@ -80,7 +81,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(
             name="objective.threads",
             label="Threads",
-            read=whole("1", most=MAX_COUNT),
+            read=whole("1", most=MOST),
             usual="1",
             hint="of a CPU",
         ),

@@ -1,0 +1,46 @@
+"""Fields of requests under the names that people type: options and arguments."""
+
+from collections.abc import Mapping
+
+_TYPED: Mapping[str, str] = {
+    "artefact_limit_gb": "--artefacts-gb",
+    "budget.cost": "--max-cost",
+    "champion_id": "CHAMPION",
+    "config": "--config",
+    "device": "--device",
+    "device_uuid": "--device-uuid",
+    "expires_in_s": "--days or --hours",
+    "family": "FAMILY",
+    "grace_s": "--grace",
+    "policy": "--policy",
+    "problem": "--problem",
+    "requirements.memory_gb": "--device-memory",
+    "requirements.toolkit": "--toolkit",
+    "roles": "--role",
+    "search_id": "SEARCH",
+    "token_id": "ID",
+    "warm_start": "--warm-start",
+    "webhook.secret": "--webhook-secret",
+    "webhook.url": "--webhook",
+}
+"""Where the option is called otherwise than the field, or has fields of its own below it."""
+
+_SAME = {
+    "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
+    "objective": ("cache", "launch", "target", "threads"),
+    "": ("calls_per_second", "cost_per_hour", "keep_days", "limit", "notes", "outcome", "priority", "reason", "seed",
+         "sort", "strategy", "targets", "url"),
+}  # fmt: skip
+"""By the group they are sent in; on the command line they stand alone."""
+
+
+def typed_name(field: str) -> str:
+    """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; what nobody types stays as it is."""
+    group, _, last = field.rpartition(".")
+    if last in _SAME.get(group, ()):
+        return f"--{last.replace('_', '-')}"
+    names = field.split(".")
+    for count in range(len(names), 0, -1):
+        if (option := _TYPED.get(".".join(names[:count]))) is not None:
+            return " ".join(filter(None, (option, ".".join(names[count:]))))
+    return field
