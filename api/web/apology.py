@@ -53,7 +53,7 @@ def apology(status: int, path: str, detail: str, roles: Sequence[str] = ()) -> A
     return Apology(
         title=TITLES.get(status, "This did not work"),
         text=_text(status, path, detail, roles),
-        links=_links(status, path),
+        links=_links(status, path, detail),
     )
 
 
@@ -74,10 +74,12 @@ def _text(status: int, path: str, detail: str, roles: Sequence[str]) -> str:
     return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # there it begins with the name of a field
 
 
-def _links(status: int, path: str) -> tuple[tuple[str, str], ...]:
+def _links(status: int, path: str, detail: str) -> tuple[tuple[str, str], ...]:
     first, *others = path.strip("/").split("/")
     listed = LISTS.get(first, ("/", "All searches"))
     found = [("/sign-in", "Sign in")] if status == 401 else []
-    if status != 401 and others and first in ("searches", "champions") and others[0].isdecimal() and len(others) > 1:
+    inside = first in ("searches", "champions") and len(others) > 1 and others[0].isdecimal()
+    if inside and status != 401 and not detail.startswith("there is no"):
         found.append((f"/{first}/{others[0]}", f"{'Search' if first == 'searches' else 'Champion'} {others[0]}"))
-    return tuple(dict.fromkeys((*found, listed, ("/", "All searches"))))
+    every = dict.fromkeys((*found, listed, ("/", "All searches")))
+    return tuple(link for link in every if link[0] != path)

@@ -86,8 +86,8 @@ READINGS: Mapping[str, Reading] = {
     "processes": Reading(
         unit=_speed,
         side=">",
-        figure="as the other, in the middle of fresh processes",
-        threshold="that is, faster than the other",
+        figure="as the other kernel, over fresh processes",
+        threshold="that is, faster than the other kernel",
     ),
     "baseline": Reading(
         unit=_speed,

@@ -85,7 +85,7 @@ def _unticked(chosen: Candidate) -> dict[str, str]:
 
 def _again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:
     usual = {name: entry.usual for name, entry in ENTRIES.items()}
-    given = {name: text for name, text in typed.items() if text != usual.get(name)}
+    given = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
     address = f"/start?{urlencode(given)}"
     if len(address) <= LONGEST_ADDRESS:
         return RedirectResponse(address, 303)
@@ -97,6 +97,6 @@ def _form(request: Request, service: Service, typed: dict[str, str], wrong: dict
         form = form_of(session, service, typed, wrong)
     if form.chosen is None and (name := typed.get("family")):
         form = replace(form, wrong={"family": unknown(name, [each.name for each in form.families], "families")})
-    elif form.chosen is None and form.filled:
+    elif form.chosen is None and typed:
         form = replace(form, wrong={"family": "is missing: choose one"})
     return render(request, "start.html", form=form, code=422 if form.wrong else 200)

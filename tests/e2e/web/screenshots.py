@@ -29,6 +29,7 @@ def paths(made: Site, search: int) -> dict[str, str]:
     return {
         "searches": "/",
         "start": "/start?family=sdpa",
+        "start-wrong": "/start?family=sdpa&problem.S=0&budget.minutes=soon&requirements.toolkit=gcc+12",
         "search": f"/searches/{search}",
         "leaderboard": f"/searches/{search}#leaderboard",
         "recorded": f"/searches/{made.recorded}",
@@ -38,6 +39,7 @@ def paths(made: Site, search: int) -> dict[str, str]:
         "trial": f"/searches/{search}/trials/{trial}",
         "compare": f"/compare?left={search}.{trial}&right={search}.{other}",
         "plots": f"/searches/{search}/plots",
+        "figures": f"/searches/{search}/plots/slices/table",
         "workers": "/workers",
         "families": "/families",
         "family": "/families/sdpa",

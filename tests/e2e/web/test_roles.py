@@ -39,6 +39,7 @@ def test_each_role_sees_what_it_may_do(browser: Browser, tmp_path: Path) -> None
                 sign_in(page, secret)
                 commands, drains = role != "viewer", role == "admin"
                 expect(page.get_by_role("button", name="Drain")).to_have_count(int(drains))
+                expect(page.get_by_role("link", name="Quarantine")).to_have_count(int(drains))
                 page.goto("/")
                 expect(page.get_by_role("link", name="New search")).to_have_count(int(commands))
                 page.goto(f"/searches/{paused}")
@@ -52,6 +53,12 @@ def test_each_role_sees_what_it_may_do(browser: Browser, tmp_path: Path) -> None
                     expect(page.locator(".lead .state")).to_contain_text("paused")
                     page.get_by_role("button", name="Resume").click()
                     expect(page.locator(".lead .state")).to_contain_text("running")
+                    page.get_by_role("link", name="Cancel").press("Enter")
+                    page.get_by_role("link", name="Let it go on").press("Enter")
+                    expect(page.locator(".lead .state")).to_contain_text("running")
+                    page.get_by_role("link", name="Cancel").press("Enter")
+                    page.get_by_role("button", name="Cancel the search").press("Enter")
+                    expect(page.locator(".lead .state")).to_contain_text("cancelled")
 
 
 def roll_back(page: Page) -> None:
