@@ -40,6 +40,13 @@ SHAPES = [
     ("rmsnorm", "rows=300,cols=4096"),
     ("rmsnorm", "rows=37,cols=1000,dtype=float32"),
     ("rmsnorm", "rows=5,cols=77"),
+    ("layernorm", "rows=300,cols=4096"),
+    ("layernorm", "rows=37,cols=1000,dtype=float32"),
+    ("layernorm", "rows=5,cols=77"),
+    ("reduce", "rows=300,cols=4096"),
+    ("reduce", "rows=1,cols=4194304"),
+    ("reduce", "rows=37,cols=1000,dtype=float32,op=max"),
+    ("reduce", "rows=5,cols=77"),
     ("transpose", "rows=1000,cols=4096"),
     ("transpose", "rows=136,cols=1028,dtype=float32"),
     ("transpose", "rows=5,cols=77"),
@@ -48,7 +55,9 @@ BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("softmax", "rows=300,cols=4096"),
     ("rmsnorm", "rows=300,cols=4096"),
+    ("layernorm", "rows=300,cols=4096"),
     ("transpose", "rows=1000,cols=4096"),
+    ("reduce", "rows=1,cols=4194304"),
 ]
 CONFIGS = 12
 TERMS = Objective()

@@ -49,8 +49,8 @@ class HostKernel:
 
     def __call__(
         self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
-    ) -> NDArray[Any]:
-        """The output.
+    ) -> dict[str, NDArray[Any]]:
+        """The outputs, by name.
 
         Raises:
             AssertionError: a thread did what no GPU bears, or damaged memory that is not its own.
@@ -64,7 +64,7 @@ class HostKernel:
         fault = self.function(pointers, grid, block, self.launch.shared_memory_bytes, descending, eager)
         assert not fault, fault.decode()
         assert buffers.damage() is None
-        return buffers.read("out")
+        return {each.name: buffers.read(each.name) for each in self.operands if each.role == "output"}
 
 
 def build(package: Package, config: Config, problem: Problem, device: Device, folder: Path) -> HostKernel:
@@ -88,6 +88,9 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
     return HostKernel(operands=candidate.operands, launch=Launch(**vars(candidate.launch)), function=function)
 
 
-def error(out: NDArray[Any], exact: NDArray[Any]) -> float:
-    """Relative L2, NaN where one is."""
-    return float(np.linalg.norm(out.astype(np.float64) - exact) / np.linalg.norm(exact))
+def error(outputs: Mapping[str, NDArray[Any]], exact: Mapping[str, NDArray[Any]]) -> float:
+    """Relative L2 of the output that is furthest off, NaN where a number of it is."""
+    errors = [
+        np.linalg.norm(outputs[name].astype(np.float64) - exact[name]) / np.linalg.norm(exact[name]) for name in exact
+    ]
+    return float(np.max(errors))

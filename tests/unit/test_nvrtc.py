@@ -28,7 +28,9 @@ PROBLEMS = (
     ("softmax", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
     ("rmsnorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("layernorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
+    ("reduce", "rows=1024,cols=65536", ("sm_80", "sm_89", "sm_90")),
 )
 SAMPLE = 3
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +26,9 @@ from workers.devices import Argument, machine
 from workers.devices.memory import HostBuffers
 
 Array = NDArray[Any]
+Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
-FAMILIES = ("sdpa", "softmax", "rmsnorm", "transpose")
+FAMILIES = ("sdpa", "softmax", "rmsnorm", "layernorm", "transpose", "reduce")
 TWO_THREADS = Objective(threads=2)
 
 # Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
@@ -34,14 +36,18 @@ SHAPES = {
     "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
     "rmsnorm": ("rows=3,cols=1000", "rows=2,cols=1"),
+    "layernorm": ("rows=3,cols=1000", "rows=2,cols=1"),
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
+    "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
 }
 
 SAMPLED = (
     ("sdpa", "B=1,H=2,S=160,D=64"),
     ("softmax", "rows=20,cols=777"),
     ("rmsnorm", "rows=20,cols=776"),
+    ("layernorm", "rows=20,cols=776"),
     ("transpose", "rows=80,cols=200"),
+    ("reduce", "rows=3,cols=4096"),
 )
 
 
@@ -81,26 +87,27 @@ def library(source: str, folder: Path, entry: str) -> Any:
     return ctypes.CDLL(str(path))[entry]
 
 
-def kernel(name: str, problem: Problem, config: Config, folder: Path) -> Any:
+def kernel(name: str, problem: Problem, config: Config, folder: Path) -> Kernel:
     family = package(name).family
-    derived = family.candidate(config, problem, device(), TWO_THREADS).derived
-    source = render(package(name), "cpu", config, problem, derived)
-    return library(source, folder, family.implementation("cpu").entry)
+    candidate = family.candidate(config, problem, device(), TWO_THREADS)
+    source = render(package(name), "cpu", config, problem, candidate.derived)
+    function = library(source, folder, family.implementation("cpu").entry)
+    arguments = [
+        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in candidate.operands
+    ]
+
+    def call(inputs: dict[str, Array]) -> dict[str, Array]:
+        buffers = HostBuffers(arguments, inputs)
+        function(*buffers.call_arguments)
+        assert buffers.damage() is None
+        return {each.name: buffers.read(each.name) for each in arguments if each.role == "output"}
+
+    return call
 
 
 def configs(name: str, problem: Problem, count: int, seed: int) -> list[Config]:
     space = package(name).family.space(problem, device(), TWO_THREADS)
     return [space.default(), *space.sample(np.random.default_rng(seed), count, set())]
-
-
-def call(name: str, problem: Problem, function: Any, inputs: dict[str, Array]) -> dict[str, Array]:
-    arguments = [
-        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in operands(name, problem)
-    ]
-    buffers = HostBuffers(arguments, inputs)
-    function(*buffers.call_arguments)
-    assert buffers.damage() is None
-    return {each.name: buffers.read(each.name) for each in operands(name, problem) if each.role == "output"}
 
 
 def operands(name: str, problem: Problem) -> tuple[Operand, ...]:
@@ -155,13 +162,13 @@ def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -
     family = package(name).family
     problem = family.problem(text, "cpu")
     for config in configs(name, problem, 3, seed=11):
-        functions: dict[str, Any] = {}
+        functions: dict[str, Kernel] = {}
         for case in family.case_problems(problem, "cpu"):
             assert case.problem is not None
             key = problem_key(case.problem)
             functions[key] = functions.get(key) or kernel(name, case.problem, config, tmp_path)
             inputs = reference(name).inputs(case.problem, case.case.inputs, np.random.default_rng(5))
-            out = call(name, case.problem, functions[key], inputs)
+            out = functions[key](inputs)
             assert excess(name, case.problem, inputs, out) <= 1, (case.case.name, config)
 
 
@@ -170,7 +177,7 @@ def test_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
     for config in configs(name, problem, 2, seed=len(text)):
-        out = call(name, problem, kernel(name, problem, config, tmp_path), inputs)
+        out = kernel(name, problem, config, tmp_path)(inputs)
         assert excess(name, problem, inputs, out) <= 1, config
 
 
@@ -182,7 +189,7 @@ def test_threads_change_nothing(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(2))
     config = configs(name, problem, 0, seed=0)[0]
-    one, two = (call(name, problem, kernel(name, problem, {**config, "THREADS": n}, tmp_path), inputs) for n in (1, 2))
+    one, two = (kernel(name, problem, {**config, "THREADS": n}, tmp_path)(inputs) for n in (1, 2))
     assert {each: out.tobytes() for each, out in one.items()} == {each: out.tobytes() for each, out in two.items()}
 
 

@@ -1,0 +1,132 @@
+"""LayerNorm with a residual: its definition, how exact it can be, what to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+EPSILON = 1e-5
+MEAN_AND_DEVIATION = {
+    "normal": (0.0, 1.0),
+    "offset": (50.0, 2.0),
+    "peaked": (0.0, 1.0),
+    "large": (0.0, 1000.0),
+    "small": (0.0, 2e-3),
+}
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x and residual, (rows, cols), weights around 1 and biases around 0, (cols,).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: one late column holds most
+            of the variance. ``large``: a square overflows float16. ``small``: EPSILON counts.
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
+    x, residual = (rng.normal(mean, deviation, shape) for _ in range(2))
+    if distribution == "peaked":
+        x[:, problem["cols"] * 3 // 4] += 300.0
+    weight, bias = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])
+    drawn = {"x": x, "residual": residual, "weight": weight, "bias": bias}
+    return {name: values.astype(dtype) for name, values in drawn.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Both results in float64, from the same inputs. What is normalised is the sum as it is stored, rounded."""
+    wide = {name: values.astype(np.float64) for name, values in inputs.items()}
+    exact = wide["x"] + wide["residual"]
+    stored = exact.astype(problem["dtype"]).astype(np.float64)
+    return {"sum": exact, "out": _layernorm(stored, wide["weight"], wide["bias"])}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Statistics in float32, elements scaled, weighted and shifted one after the other in their own precision."""
+    total = inputs["x"] + inputs["residual"]
+    return {"sum": total, "out": _layernorm(total, inputs["weight"], inputs["bias"])}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the formula as one writes it down, ``numpy-in-place`` writes into memory it already has; ``torch``
+    takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        return lambda: yardstick(problem, inputs)
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        x, residual, weight, bias = (inputs[name] for name in ("x", "residual", "weight", "bias"))
+        total, out = np.empty_like(x), np.empty_like(x)
+
+        def call() -> object:
+            np.add(x, residual, out=total)
+            np.subtract(total, total.mean(axis=-1, keepdims=True), out=out)
+            variance = np.einsum("rc,rc->r", out, out)[:, None] / x.shape[1]
+            np.multiply(out, 1 / np.sqrt(variance + np.float32(EPSILON)), out=out)
+            np.multiply(out, weight, out=out)
+            return {"sum": total, "out": np.add(out, bias, out=out)}
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        x, residual, weight, bias = (torch.from_numpy(inputs[name]) for name in ("x", "residual", "weight", "bias"))
+
+        def call() -> object:
+            total = x + residual
+            return {"sum": total, "out": torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)}
+
+        return call
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's sum and LayerNorm, and ``naive``: CuPy's row operations one after another."""
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        x, residual, weight, bias = (
+            torch.from_numpy(inputs[name]).cuda() for name in ("x", "residual", "weight", "bias")
+        )
+
+        def call() -> object:
+            total = x + residual
+            return total, torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)
+
+        return call
+
+    def naive(inputs: Arrays) -> Callable[[], object]:
+        import cupy
+
+        x, residual, weight, bias = (cupy.asarray(inputs[name]) for name in ("x", "residual", "weight", "bias"))
+
+        def call() -> object:
+            total = x + residual
+            wide = total.astype(cupy.float32)
+            wide = wide - wide.mean(axis=-1, keepdims=True)
+            factor = 1 / cupy.sqrt((wide * wide).mean(axis=-1, keepdims=True) + EPSILON)
+            return total, (wide * factor).astype(x.dtype) * weight + bias
+
+        return call
+
+    return {"torch": with_torch, "naive": naive}
+
+
+def _layernorm(total: Array, weight: Array, bias: Array) -> Array:
+    wide: Array = total.astype(np.float64 if total.dtype == np.float64 else np.float32)
+    wide -= wide.mean(axis=-1, keepdims=True)
+    wide *= 1 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + wide.dtype.type(EPSILON))
+    result: Array = wide.astype(total.dtype) * weight + bias
+    return result

@@ -1,0 +1,103 @@
+"""Sums and maxima of rows as they are defined, and what there is to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+MEAN_AND_DEVIATION = {
+    "normal": (1.0, 1.0),
+    "negative": (-2.0, 1.0),
+    "peaked": (1.0, 1.0),
+    "large": (100.0, 10.0),
+    "small": (1e-3, 1e-3),
+}
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x, (rows, cols); no sum of it is near zero, where a relative error would say nothing.
+
+    Args:
+        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero. ``peaked``: one late
+            column towers above the others. ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
+    """
+    mean, deviation = MEAN_AND_DEVIATION[distribution]
+    x = rng.standard_normal((problem["rows"], problem["cols"]), dtype=np.float32)
+    x *= np.float32(deviation)
+    x += np.float32(mean)
+    if distribution == "peaked":
+        x[:, problem["cols"] * 3 // 4] += 1000.0
+    return {"x": x.astype(problem["dtype"])}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same inputs."""
+    if problem["op"] == "max":
+        return {"out": inputs["x"].max(axis=-1).astype(np.float64)}
+    return {"out": inputs["x"].sum(axis=-1, dtype=np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The same in float32, one number after the other."""
+    x = inputs["x"]
+    if problem["op"] == "max":
+        return {"out": x.max(axis=-1).astype(np.float32)}
+    return {"out": np.array([np.cumsum(row, dtype=np.float32)[-1] for row in x])}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the reduction as one writes it down, ``numpy-in-place`` by way of a product with ones (sums only) and
+    into memory it already has; ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        return lambda: _reduced(np, problem, inputs["x"])
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        x, out = inputs["x"], np.empty(problem["rows"], np.float32)
+        if problem["op"] == "max":
+            return lambda: np.max(x, axis=-1, out=out)
+        ones = np.ones(problem["cols"], np.float32)
+        return lambda: np.matmul(x, ones, out=out)
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        x = torch.from_numpy(inputs["x"])
+        return (lambda: x.amax(dim=-1)) if problem["op"] == "max" else (lambda: x.sum(dim=-1))
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's reduction, and CuPy's, ``naive``."""
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        x = torch.from_numpy(inputs["x"]).cuda()
+        if problem["op"] == "max":
+            return lambda: x.amax(dim=-1)
+        return lambda: x.sum(dim=-1, dtype=torch.float32)
+
+    def naive(inputs: Arrays) -> Callable[[], object]:
+        import cupy
+
+        x = cupy.asarray(inputs["x"])
+        return lambda: _reduced(cupy, problem, x)
+
+    return {"torch": with_torch, "naive": naive}
+
+
+def _reduced(library: Any, problem: Mapping[str, Any], x: Any) -> Any:
+    """In float32, whatever the elements are, by NumPy or CuPy."""
+    return x.max(axis=-1) if problem["op"] == "max" else x.sum(axis=-1, dtype=library.float32)
