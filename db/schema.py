@@ -50,14 +50,14 @@ def upgrade(connection: Connection, location: Location) -> None:
     Raises:
         EvoError: the database was written by a version that knows more migrations than this one.
     """
+    present = MigrationContext.configure(connection).get_current_revision()
+    if present == head():
+        return
     config = configuration()
     scripts = ScriptDirectory.from_config(config)
-    present, head = MigrationContext.configure(connection).get_current_revision(), scripts.get_current_head()
-    if present == head:
-        return
     if present not in {None, *(script.revision for script in scripts.walk_revisions())}:
         raise EvoError(
-            f"database {location}: its schema {present!r} is newer than this kernel-evo, which knows up to {head!r}: "
+            f"database {location}: its schema {present!r} is newer than this kernel-evo, which knows up to {head()!r}: "
             "upgrade kernel-evo, or use another --db"
         )
     config.attributes["connection"] = connection

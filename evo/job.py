@@ -147,7 +147,7 @@ class Profiled:
     """What a profiler counted in one launch on the searched problem.
 
     Attributes:
-        figures: by the names of `evo.profile.FIGURES`; those the device does not count are left out.
+        figures: by the names of `evo.figure.FIGURES`; those the device does not count are left out.
         skipped: why there are none; None when there are.
     """
 

@@ -1,64 +1,11 @@
-"""What a profiler counts of a kernel: our names for it, what a policy may ask of it, and a table of it."""
+"""What a policy may ask of what a profiler counted of a kernel, and a table of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
+from evo.figure import FIGURES, Figure
 from evo.job import Profiled
 from evo.policy import Policy
-from evo.wording import percent_text, significant, time_text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One thing that is counted.
-
-    Attributes:
-        unit: ``fraction`` (of 1), ``us``, ``bytes`` or a bare ``number``.
-    """
-
-    title: str
-    unit: Literal["fraction", "us", "bytes", "number"] = "number"
-
-    def text(self, value: float) -> str:
-        match self.unit:
-            case "fraction":
-                return percent_text(value)
-            case "us":
-                return time_text(value)
-            case "bytes":
-                return f"{value:,.0f} B"
-            case "number":
-                return f"{value:,.0f}" if value >= 1000 else significant(value)
-
-
-FIGURES: Mapping[str, Figure] = {
-    "time_us": Figure(title="time under the profiler", unit="us"),
-    "l2_hit_rate": Figure(title="L2 hit rate", unit="fraction"),
-    "dram_share": Figure(title="DRAM throughput, of its peak", unit="fraction"),
-    "dram_read_bytes": Figure(title="DRAM read", unit="bytes"),
-    "dram_written_bytes": Figure(title="DRAM written", unit="bytes"),
-    "tensor_active": Figure(title="tensor pipe active", unit="fraction"),
-    "achieved_occupancy": Figure(title="achieved occupancy", unit="fraction"),
-    "theoretical_occupancy": Figure(title="occupancy that registers, shared memory and blocks allow", unit="fraction"),
-    "eligible_warps": Figure(title="eligible warps per scheduler and cycle"),
-    "sector_efficiency": Figure(title="bytes used of each sector loaded or copied", unit="fraction"),
-    "sectors_per_load": Figure(title="sectors per load request"),
-    "fp8_operations": Figure(title="FP8 tensor operations"),
-    "fp16_instructions": Figure(title="FP16 instructions, by thread"),
-    "fp32_instructions": Figure(title="FP32 instructions, by thread"),
-    "registers": Figure(title="registers per thread"),
-    "shared_memory_bytes": Figure(title="shared memory per block", unit="bytes"),
-    "stall_long_scoreboard": Figure(title="stalled on global or local memory, cycles per instruction"),
-    "stall_short_scoreboard": Figure(title="stalled on shared memory, cycles per instruction"),
-    "stall_memory_queue": Figure(title="stalled on a full queue to global memory, cycles per instruction"),
-    "stall_shared_queue": Figure(title="stalled on a full queue to shared memory, cycles per instruction"),
-    "stall_barrier": Figure(title="stalled at a barrier, cycles per instruction"),
-    "stall_math": Figure(title="stalled on a busy arithmetic pipe, cycles per instruction"),
-    "stall_wait": Figure(title="stalled on a fixed latency, cycles per instruction"),
-    "stall_not_selected": Figure(title="ready but not selected, cycles per instruction"),
-}
-"""In the order of a summary."""
 
 
 @dataclass(frozen=True, kw_only=True)

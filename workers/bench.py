@@ -13,31 +13,10 @@ from evo.timing import Timing
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
-from workers.devices import (
-    Argument,
-    Buffers,
-    DeviceLostError,
-    DeviceUnfitError,
-    Driver,
-    LaunchError,
-    Session,
-    Timer,
-    driver,
-)
+from workers.devices import Buffers, DeviceLostError, DeviceUnfitError, Driver, LaunchError, Session, Timer, driver
 from workers.golden import Golden, Reference
-from workers.protocol import (
-    Compare,
-    Compared,
-    KernelFile,
-    Measure,
-    Open,
-    Prove,
-    Sampled,
-    Save,
-    Saved,
-    Verified,
-    Verify,
-)
+from workers.kernel import Argument, KernelFile
+from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
 from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, repeats, take
 from workers.verify import WrongAnswerError, judge, verify
 
@@ -242,28 +221,31 @@ def proven(request: Prove) -> Session:
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Rounds that fit the budget; of the baselines, those that are too slow beside the candidates are left out.
+    """Rounds that fit the budget; baselines that would take too much of it are left out.
 
     One that was asked for by name never is: a confirmation in several processes needs it in each of them.
     """
+    if request.only is None:
+        _leave_out(timers, baselines, request)
+    cost_s = sum(_sample_s(timer) for timer in (*timers.values(), *baselines.timers.values()))
+    return min(request.rounds, max(_LEAST_ROUNDS, int(request.budget_s / max(cost_s, 1e-9))))
+
+
+def _leave_out(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> None:
+    """Take out the baselines that are far slower than the candidates, and those whose rounds do not fit the budget."""
     fastest_us = min((timer.sample() for timer in timers.values()), default=float("inf"))
+    cost_s = sum(_sample_s(timer) for timer in timers.values())
     for name, timer in list(baselines.timers.items()):
-        if request.only is None and (baseline_us := timer.sample()) > _FAR_SLOWER * fastest_us:
-            del baselines.timers[name]
-            baselines.unavailable[name] = (
-                f"left out: {baseline_us:.3g} µs, more than {_FAR_SLOWER} times the {fastest_us:.3g} µs to compare with"
-            )
-    cost_s = {name: _sample_s(timer) for name, timer in timers.items()}
-    for name, timer in list(baselines.timers.items()):
-        baseline_s = _sample_s(timer)
-        if timers and request.only is None and request.rounds * (sum(cost_s.values()) + baseline_s) > request.budget_s:
-            del baselines.timers[name]
+        baseline_us, baseline_s = timer.sample(), _sample_s(timer)
+        if baseline_us > _FAR_SLOWER * fastest_us:
+            reason = f"{baseline_us:.3g} µs, more than {_FAR_SLOWER} times the {fastest_us:.3g} µs to compare with"
+        elif timers and request.rounds * (cost_s + baseline_s) > request.budget_s:
             reason = f"{request.rounds} rounds of {baseline_s:.3g} s each do not fit {request.budget_s:.3g} s"
-            baselines.unavailable[name] = f"left out: {reason}"
         else:
-            cost_s[name] = baseline_s
-    fitting = int(request.budget_s / max(sum(cost_s.values()), 1e-9))
-    return min(request.rounds, max(_LEAST_ROUNDS, fitting))
+            cost_s += baseline_s
+            continue
+        del baselines.timers[name]
+        baselines.unavailable[name] = f"left out: {reason}"
 
 
 def _sample_s(timer: Timer) -> float:

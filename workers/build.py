@@ -22,10 +22,9 @@ from templates.render import RenderError, render
 from workers.cache import Cache
 from workers.compile import Artefact, Compiler, Launch, Unit
 from workers.compile.cached import compile_cached
-from workers.devices import Argument
 from workers.families import Assignment, Copy
 from workers.gate import gate
-from workers.protocol import KernelFile
+from workers.kernel import Argument, KernelFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evo.errors import EvoError
 from workers.cache import Cache, cache_key
-from workers.devices import Argument
+from workers.kernel import Argument
 from workers.protocol import CasePlan
 
 Arrays = Mapping[str, NDArray[Any]]

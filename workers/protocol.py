@@ -15,8 +15,7 @@ from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.timing import Timing
 from evo.trial import Value
-from workers.compile import Launch
-from workers.devices import Argument
+from workers.kernel import KernelFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +67,6 @@ class Open:
     memory_limit_bytes: int
     cases: tuple[CasePlan, ...]
     kind: Literal["open"] = "open"
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelFile:
-    """A binary with all it takes to call it for one case's problem."""
-
-    path: str
-    entry: str
-    arguments: tuple[Argument, ...]
-    launch: Launch | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

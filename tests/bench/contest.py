@@ -22,9 +22,10 @@ from evo.trial import Config
 from evo.view import SearchView
 from templates.registry import Package, find
 from workers.families import Assignment, Families
+from workers.kernel import KernelFile
 from workers.ladder import Ladder
 from workers.lock import exclusive
-from workers.protocol import Compare, Compared, KernelFile, Verified, Verify
+from workers.protocol import Compare, Compared, Verified, Verify
 from workers.runners import Runners, ask
 from workers.scratch import scratch
 

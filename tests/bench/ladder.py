@@ -30,8 +30,9 @@ from tests.bench.contest import compare, workshop
 from tests.bench.report import aligned, figure
 from tests.bench.steps import Step, steps
 from workers.families import Assignment
+from workers.kernel import KernelFile
 from workers.ladder import Ladder
-from workers.protocol import Compared, KernelFile
+from workers.protocol import Compared
 
 POLICY = Policy(name="ladder", quick_samples=10)
 HEADER = ("step", "", "µs", "IQR", "less time than before, %", "registers", "shared, KiB", "on an L4 by hand, µs")

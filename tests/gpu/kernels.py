@@ -6,8 +6,8 @@ from typing import Any
 
 from evo.device import Device
 from workers.compile import Artefact, Launch, Unit
-from workers.devices import Argument
 from workers.devices.cuda import DRIVER, CudaSession
+from workers.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))

@@ -10,10 +10,11 @@ import pytest
 from evo.device import Device
 from evo.family import LIMITS
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
-from workers.devices import Argument, LaunchError
+from workers.devices import LaunchError
 from workers.devices.cuda import CudaSession
 from workers.devices.cuda_copy import with_measured_copy
 from workers.distance import distance
+from workers.kernel import Argument
 
 pytestmark = pytest.mark.gpu
 

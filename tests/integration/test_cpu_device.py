@@ -9,8 +9,9 @@ import pytest
 from evo.objective import Objective
 from tests.integration.workbench import cpu
 from workers.compile import Artefact, Unit
-from workers.devices import Argument, LaunchError, driver, machine
+from workers.devices import LaunchError, driver, machine
 from workers.devices.cpu import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
+from workers.kernel import Argument
 
 
 @pytest.fixture(autouse=True)

@@ -32,6 +32,7 @@ PATIENCE_S = 200.0
 POLICY = {
     "quick_samples": 5,
     "confirm_samples": 10,
+    "confirm_processes": 1,
     "verify_timeout_s": 5.0,
     "measure_timeout_s": 30.0,
     "memory_limit_bytes": 128 << 20,

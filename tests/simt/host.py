@@ -20,8 +20,8 @@ from evo.trial import Config
 from templates.registry import Package
 from templates.render import render
 from workers.compile import Launch
-from workers.devices import Argument
 from workers.devices.memory import HostBuffers
+from workers.kernel import Argument
 
 HERE = Path(__file__).parent
 STAND_INS = {"include/ptx.cuh": HERE / "ptx.cuh", "wmma.cuh": HERE / "wmma.cuh"}

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.compile import Launch
-from workers.devices import Argument, Buffers, Timer
+from workers.devices import Buffers, Timer
 from workers.distance import POISON, Distance, distance
 from workers.golden import Golden, Limit
+from workers.kernel import Argument
 
 Kernel = Callable[[dict[str, NDArray[Any]]], None]
 

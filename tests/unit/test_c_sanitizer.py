@@ -7,8 +7,7 @@ import pytest
 
 from evo.job import Sanitized
 from workers.compile.cc import find_compiler
-from workers.devices import Argument
-from workers.protocol import KernelFile
+from workers.kernel import Argument, KernelFile
 from workers.sanitizers import Subject
 from workers.sanitizers.c import CSanitizer
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evo.figure import FIGURES
 from evo.job import Profiled, Sanitized
-from evo.profile import FIGURES
 from workers.compile import Launch
 from workers.cuda_tools import find_tool
-from workers.devices import Argument
+from workers.kernel import Argument, KernelFile
 from workers.profilers import ncu
-from workers.profilers.ncu import METRICS, NcuProfiler
-from workers.protocol import KernelFile
+from workers.profilers.ncu import NcuProfiler, value_of
 from workers.sanitizers import Subject, cuda
 from workers.sanitizers.cuda import TOOLS, CudaSanitizer
 
@@ -104,24 +103,20 @@ def test_a_raw_page_of_an_attention_kernel_is_read_in_our_units() -> None:
 
 
 def test_of_loads_and_copies_the_one_that_wastes_more_counts() -> None:
-    names = METRICS["sector_efficiency"].names
+    names = FIGURES["sector_efficiency"].metric.names
     page = dict(zip(names, ("0.00", "87.5"), strict=True))
-    assert METRICS["sector_efficiency"].value(page) == 0.875
-    assert METRICS["sector_efficiency"].value({**page, names[0]: "25"}) == 0.25
+    assert value_of(FIGURES["sector_efficiency"].metric, page) == 0.875
+    assert value_of(FIGURES["sector_efficiency"].metric, {**page, names[0]: "25"}) == 0.25
 
 
 def test_every_counter_that_is_asked_for_exists_on_a_gpu() -> None:
     """Of the recorded list, which leaves out what is of no interest here; names of ``launch__`` are no counters."""
     listed = set((RECORDED / "metrics.txt").read_text().split())
-    asked = {name.split(".")[0] for metric in METRICS.values() for name in metric.names}
+    asked = {name.split(".")[0] for figure in FIGURES.values() for name in figure.metric.names}
     kinds = ("stalled", "fp8", "pipe_tensor", "sectors_per_request", "bytes_per_sector", "hit_rate", "eligible")
     judged = {name for name in asked if any(kind in name for kind in kinds)}
     assert len(judged) >= 14
     assert judged <= listed
-
-
-def test_the_figures_have_the_names_that_are_told() -> None:
-    assert set(METRICS) == set(FIGURES)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +164,7 @@ def test_every_tool_is_asked_below_which_the_kernel_runs_alone(subject: Subject,
 
 
 def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:
-    lacking = METRICS["fp8_operations"].name
+    lacking = FIGURES["fp8_operations"].metric.name
     refusal = f"==ERROR== Failed to find metric {lacking}"
     page = f"open({str(RECORDED / 'ncu-0-hot.csv')!r}).read()"
     text = f"print({page} if '{lacking}' not in ' '.join(sys.argv) else {refusal!r})"

@@ -7,8 +7,8 @@ import pytest
 
 from evo.family import Tolerance
 from workers.cache import Cache
-from workers.devices import Argument
 from workers.golden import NO_LIMIT, FamilyError, Reference
+from workers.kernel import Argument
 from workers.protocol import CasePlan
 
 WHOLE = """

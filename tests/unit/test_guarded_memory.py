@@ -5,9 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from workers.devices import Argument, LaunchError
+from workers.devices import LaunchError
 from workers.devices.memory import GUARD_BYTES, GuardedArray, HostBuffers
 from workers.distance import POISON
+from workers.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(3, 5))
 Y = Argument(name="y", role="output", dtype="float32", shape=(7,))

@@ -22,8 +22,9 @@ from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names
 from workers.compile import Artefact, Unit
 from workers.compile.cc import CCompiler, find_compiler
-from workers.devices import Argument, machine
+from workers.devices import machine
 from workers.devices.memory import HostBuffers
+from workers.kernel import Argument
 
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]

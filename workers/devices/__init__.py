@@ -1,10 +1,9 @@
 """What a worker needs of a kind of device: to find it, and, in the disposable child only, to call and time kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,9 @@ from evo.errors import EvoError
 from evo.objective import Objective
 from workers.compile import Compiler, Launch
 from workers.distance import POISON, Distance
-
-if TYPE_CHECKING:
-    from workers.profilers import Profiler
-    from workers.sanitizers import Sanitizer
+from workers.kernel import Argument
+from workers.profilers import Profiler
+from workers.sanitizers import Sanitizer
 
 
 class LaunchError(EvoError, RuntimeError):
@@ -30,27 +28,6 @@ class DeviceLostError(EvoError, RuntimeError):
 
 class DeviceUnfitError(EvoError, RuntimeError):
     """The device cannot be opened, or computes a known kernel wrongly: nothing can be judged on it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Argument:
-    """One parameter of a kernel, for one problem.
-
-    Attributes:
-        dtype: ``float32``, ``int32`` …
-        shape: elements; empty for a scalar.
-        value: of a scalar; None for a buffer.
-    """
-
-    name: str
-    role: Literal["input", "output", "workspace", "scalar"]
-    dtype: str
-    shape: tuple[int, ...] = ()
-    value: int | float | None = None
-
-    @property
-    def elements(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
 
 
 class Buffers(Protocol):
@@ -185,11 +162,11 @@ class Driver(Protocol):
         """
         ...
 
-    def sanitizer(self) -> "Sanitizer | None":
+    def sanitizer(self) -> Sanitizer | None:
         """What watches candidates for forbidden behaviour, or None where there is nothing of the kind."""
         ...
 
-    def profiler(self) -> "Profiler | None":
+    def profiler(self) -> Profiler | None:
         """What counts how a kernel uses the device, or None where there is nothing of the kind."""
         ...
 

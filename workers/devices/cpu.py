@@ -21,9 +21,10 @@ from evo.objective import Objective
 from workers import descendants
 from workers.compile import Launch
 from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
-from workers.devices import Argument, Buffers, LaunchError, Timer, machine
+from workers.devices import Buffers, LaunchError, Timer, machine
 from workers.devices.memory import HostBuffers
 from workers.devices.support import load_ceilings, load_support
+from workers.kernel import Argument
 from workers.sanitizers.c import CSanitizer
 
 MINIMUM_SAMPLE_S = 5e-4

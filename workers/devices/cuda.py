@@ -27,13 +27,14 @@ from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Launch, Unit
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.devices import Argument, Buffers, DeviceUnfitError, LaunchError, Timer, nvml
+from workers.devices import Buffers, DeviceUnfitError, LaunchError, Timer, nvml
 from workers.devices.cuda_buffers import MOST_BUFFERS, DeviceBuffers, GuardedBuffer, Span
 from workers.devices.cuda_copy import with_measured_copy
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_limits import ATTRIBUTES
 from workers.distance import Distance
+from workers.kernel import Argument
 from workers.profilers.ncu import NcuProfiler
 from workers.sanitizers.cuda import CudaSanitizer
 

@@ -6,9 +6,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import Argument, LaunchError
+from workers.devices import LaunchError
 from workers.devices.cuda_launch import cuda_errors
 from workers.distance import POISON, Distance, distance
+from workers.kernel import Argument
 
 GUARD_BYTES = 4096
 MOST_BUFFERS = 64

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from workers.compile import Launch
-from workers.devices import Argument, DeviceLostError, LaunchError
+from workers.devices import DeviceLostError, LaunchError
+from workers.kernel import Argument
 
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})

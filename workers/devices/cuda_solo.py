@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from workers.devices import Argument
 from workers.devices.cuda_launch import BoundKernel, error_name, library
-from workers.protocol import KernelFile
+from workers.kernel import Argument, KernelFile
 
 DONE = "kernel-evo: launched"
 """Printed when every launch has ended well."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import Argument, LaunchError
+from workers.devices import LaunchError
 from workers.distance import POISON, Distance, distance
+from workers.kernel import Argument
 
 GUARD_BYTES = 4096
 """Of each band; a page, so that the data between them starts on a page as well."""

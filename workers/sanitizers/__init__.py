@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evo.job import Sanitized
-from workers.protocol import KernelFile
+from workers.kernel import KernelFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 from evo.cflags import native_flag
 from evo.job import Sanitized
 from workers.compile.process import run
-from workers.devices import Argument
+from workers.kernel import Argument
 from workers.sanitizers import Subject
 from workers.scratch import scratch
 

@@ -20,7 +20,14 @@ ROOT = Path(__file__).resolve().parents[3]
 SAXPY = ROOT / "docs" / "tutorial" / "saxpy"
 RECORDED = ROOT / "tests" / "data" / "synthetic.json"
 
-QUICK = {"quick_samples": 5, "confirm_samples": 10, "verify_timeout_s": 5.0, "measure_timeout_s": 10.0, "seeds": 1}
+QUICK = {
+    "quick_samples": 5,
+    "confirm_samples": 10,
+    "confirm_processes": 2,
+    "verify_timeout_s": 5.0,
+    "measure_timeout_s": 10.0,
+    "seeds": 1,
+}
 """A policy with few samples: these tests are about pages."""
 
 

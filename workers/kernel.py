@@ -1,0 +1,39 @@
+"""A compiled kernel with all it takes to call it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from workers.compile import Launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One parameter of a kernel, for one problem.
+
+    Attributes:
+        dtype: ``float32``, ``int32`` …
+        shape: elements; empty for a scalar.
+        value: of a scalar; None for a buffer.
+    """
+
+    name: str
+    role: Literal["input", "output", "workspace", "scalar"]
+    dtype: str
+    shape: tuple[int, ...] = ()
+    value: int | float | None = None
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelFile:
+    """A binary with all it takes to call it for one case's problem."""
+
+    path: str
+    entry: str
+    arguments: tuple[Argument, ...]
+    launch: Launch | None = None
