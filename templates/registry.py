@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
-from evo.errors import InvalidInput, NotFound
+from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.recording import Recording, parse_recording
 from evo.suggestion import unknown
@@ -50,9 +50,30 @@ class Package:
     recording: Recording | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A family that is there and cannot be read; `reason` names the place."""
+
+    name: str
+    reason: str
+
+
 def builtin() -> list[Package]:
-    """The families that come with kernel-evo, by name."""
-    return [_folder(path, built_in=True) for path in _builtin_folders().values()]
+    """The families that come with kernel-evo, by name; what cannot be read of them is left to `broken`."""
+    return [each for each in _survey() if isinstance(each, Package)]
+
+
+def broken() -> list[Broken]:
+    """The families that should be among `builtin`: one mistake in one of them hides no other."""
+    return [each for each in _survey() if isinstance(each, Broken)]
+
+
+def _survey() -> Iterator[Package | Broken]:
+    for name, path in _builtin_folders().items():
+        try:
+            yield _folder(path, built_in=True)
+        except EvoError as error:
+            yield Broken(name=name, reason=str(error))
 
 
 def find(name_or_path: str) -> Package:

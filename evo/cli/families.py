@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evo.family import Case, Implementation
     from evo.problem import Field
     from evo.space import Tunable
-    from templates.registry import Package
+    from templates.registry import Broken, Package
 
 
 def register(app: typer.Typer) -> None:
@@ -33,10 +33,11 @@ def families(
     from templates import registry
 
     packages = registry.builtin() if name is None else [registry.find(name)]
+    broken = registry.broken() if name is None else []
     if as_json:
-        _print_documents(packages)
+        _print_documents(packages, broken)
     elif name is None:
-        _list(packages)
+        _list(packages, broken)
     else:
         _describe(packages[0])
 
@@ -55,13 +56,14 @@ def new(
     out.print(f"\nIt runs as it is:  [bold]kernel-evo search {shown}[/]\nThen put your kernel in its place.")
 
 
-def _print_documents(packages: "Iterable[Package]") -> None:
+def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
     from evo.cli.output import print_json
 
-    print_json([{"digest": each.digest, "path": each.path, "document": each.family.document} for each in packages])
+    read = [{"digest": each.digest, "path": each.path, "document": each.family.document} for each in packages]
+    print_json([*read, *({"name": each.name, "error": each.reason} for each in broken)])
 
 
-def _list(packages: "Iterable[Package]") -> None:
+def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
     from evo.cli.output import console, table
 
     rows = table("family", "what it computes", "runs on")
@@ -70,6 +72,8 @@ def _list(packages: "Iterable[Package]") -> None:
         rows.add_row(_bold(family.name), _escape(family.title), ", ".join(family.implementations))
     out = console()
     out.print(rows)
+    for each in broken:
+        out.print(f"[yellow]{_escape(each.name)} cannot be read: {_escape(each.reason)}[/]")
     out.print("[dim]kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.[/]")
 
 

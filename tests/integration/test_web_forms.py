@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
 import httpx
 import pytest
 
+from templates import registry
+from tests.integration.commands import CommandLine
 from tests.integration.serving import served
 from tests.integration.stage import TOY, Stage
 
@@ -195,3 +198,22 @@ def test_families_are_explained(page: httpx.Client) -> None:
     html = page.get("/families/toy").text
     assert unescape(html).count(TOY["cpu"]["constraints"][0]["because"]) == 1
     assert page.get("/families/tox").status_code == 404
+
+
+def test_a_family_that_cannot_be_read_hides_no_other(
+    page: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = registry._builtin_folders()
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "family.toml").write_text("name = ")
+    monkeypatch.setattr(registry, "_builtin_folders", lambda: {**folders, "torn": tmp_path / "torn"})
+    listed = page.get("/families").text
+    assert all(f">{name}<" in listed for name in ("toy", "sdpa", "softmax", "torn"))
+    assert f"It cannot be read: {tmp_path}/torn/family.toml: is not TOML" in listed
+    body = {"name": "toy", "document": TOY, "location": None}
+    assert page.put(f"/api/v1/families/{'ee' * 32}", json=body).status_code == 200
+    assert page.get("/start?family=toy").status_code == 200
+    ended = CommandLine(home=tmp_path, cache=tmp_path).run("families")
+    assert ended.code == 0
+    assert "sdpa" in ended.out
+    assert f"torn cannot be read: {tmp_path}/torn/family.toml: is not TOML" in ended.out

@@ -40,6 +40,7 @@ def test_a_folder_is_found_by_path_however_written(folder: Path, monkeypatch: py
 
 def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
     packages = registry.builtin()
+    assert registry.broken() == []
     assert [package.family.name for package in packages] == sorted(package.path.name for package in packages)
     for package in packages:
         assert package.location is None

@@ -9,8 +9,9 @@ from api.deps import ServiceDep
 from api.routing import page_router
 from api.web.rendering import render
 from api.web.start.candidate import candidates
-from evo.errors import NotFound
+from evo.errors import InvalidInput, NotFound
 from evo.suggestion import unknown
+from templates import registry
 
 router = page_router("/families")
 
@@ -20,8 +21,13 @@ router = page_router("/families")
 def families_page(request: Request, service: ServiceDep) -> HTMLResponse:
     with service.database.read() as session:
         families = candidates(session)
-    described = [(each, parsed(each.document).describe()) for each in families]
-    return render(request, "families.html", families=described)
+    described, broken = [], registry.broken()
+    for each in families:
+        try:
+            described.append((each, parsed(each.document).describe()))
+        except InvalidInput as error:  # registered by another version
+            broken.append(registry.Broken(name=each.name, reason=str(error)))
+    return render(request, "families.html", families=described, broken=broken)
 
 
 @router.get("/{name}")
