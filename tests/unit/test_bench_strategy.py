@@ -11,7 +11,7 @@ import pytest
 
 from evo.outcome import Measured
 from evo.recording import parse_recording
-from tests.bench.strategy import asking, bars, crowd, ours, tables
+from tests.bench.strategy import asking, bars, crowd, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
@@ -225,6 +225,19 @@ def test_crowding_is_the_ratio_of_the_trials() -> None:
     assert not list(bars.crowding({"x": crowding}, "x"))
     assert list(bars.crowding({"x": crowd.Crowding(alone=[10.0], together=[16.0])}, "x"))
     assert "over 1,000" in tables.crowding({"x": crowd.Crowding(alone=[10.0], together=[np.inf])}, [ground([1.0])])
+
+
+def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "TRIALS", 20)
+    one, other = ground([5.0, 1.0, *[9.0] * 300]), ground([6.0, 1.5, *[8.0] * 300])
+    found = transfer.compare([one, other], "portfolio", 2)
+    free, helped, misled = (starts[0] for starts in found.values())
+    assert free and helped and misled
+    assert helped.trials == 1 < free.trials
+    assert helped.p100 == pytest.approx(1)
+    assert misled.trials > transfer.BAD == len(transfer.slowest(one, [one]))
+    assert not transfer.champions(one, [one])
+    assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
 
 
 def test_the_growth_of_asking_is_the_exponent() -> None:

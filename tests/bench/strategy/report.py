@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, crowd, evaluations, moments, ours, tables
+from tests.bench.strategy import asking, bars, crowd, evaluations, moments, ours, tables, transfer
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
 from workers.devices.machine import processor_model
@@ -50,6 +50,8 @@ def plain(value: Any) -> Any:
     """As JSON has it; resampled draws are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(each) for key, each in asdict(value).items() if key != "draws"}
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, float | np.floating):
@@ -114,6 +116,17 @@ def ask_ablation(report: Report, effort: Effort) -> None:
         return
     report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
+
+
+def ask_transfer(report: Report, effort: Effort) -> None:
+    seeds = max(2, round(transfer.SHARE * effort.seeds))
+    found = transfer.compare(effort.grounds, DEFAULT, seeds)
+    report.add(f"### What advice is worth\n\n{seeds} seeds.\n\n{tables.transfer(found, effort.grounds)}")
+    report.note("transfer", {name: dict(zip(_names(effort), starts, strict=True)) for name, starts in found.items()})
+
+
+def _names(effort: Effort) -> list[str]:
+    return [ground.name for ground in effort.grounds]
 
 
 def _version(package: str) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.bench.strategy.asking import Cost, growth
-from tests.bench.strategy.crowd import Crowding
+from tests.bench.strategy.crowd import MOST, Crowding
 from tests.bench.strategy.evaluations import Standing, lead
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
 from tests.bench.strategy.scores import Figure
+from tests.bench.strategy.transfer import TRIALS, Start
 
 WORTH = ("mean @200", "by space @200", "distinct", "asks")
 
@@ -85,6 +86,15 @@ def crowding(found: Mapping[str, Crowding], grounds: Sequence[Ground]) -> str:
     return table(header, rows)
 
 
+def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Ground]) -> str:
+    """P100 and the trials to 95 % of the optimum, by what the search is told first."""
+    cells = {
+        name: ["" if each is None else f"{each.p100:.2f} / {_trials(each.trials, TRIALS)}" for each in starts]
+        for name, starts in found.items()
+    }
+    return table(["P100 / trials to 95 %", *(ground.name for ground in grounds)], [[k, *v] for k, v in cells.items()])
+
+
 def asking(found: Mapping[str, Sequence[Cost]]) -> str:
     lengths = [cost.trials for cost in next(iter(found.values()))]
     header = ["ms an ask, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
@@ -122,8 +132,8 @@ def _interval(figure: Figure, sign: str = "") -> str:
     return f"{figure.estimate:{sign}.3f} ({figure.low:{sign}.3f} … {figure.high:{sign}.3f})"
 
 
-def _trials(count: float) -> str:
-    return f"{count:g}" if np.isfinite(count) else "over 1,000"
+def _trials(count: float, most: int = MOST) -> str:
+    return f"{count:g}" if np.isfinite(count) else f"over {most:,}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
