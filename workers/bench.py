@@ -59,7 +59,7 @@ class Bench:
         folder = Path(terms.folder)
         chosen = driver(terms.device.kind)
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
-        golden = {plan.name: tuple(reference.golden(plan, seed) for seed in plan.seeds) for plan in terms.cases}
+        golden = reference.goldens(terms.cases)
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden)
 

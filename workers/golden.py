@@ -3,9 +3,11 @@
 import importlib.util
 import io
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,10 +104,20 @@ class Reference:
 
         return named
 
-    def golden(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
+    def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
+        """Of each case one for each seed. Inputs are drawn side by side; references take all cores or much memory."""
+        asked = [(plan, seed) for plan in plans for seed in plan.seeds]
+        with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
+            drawn = pool.map(lambda each: self._draw(*each), asked)
+            made = [self.golden(*each, inputs) for each, inputs in zip(asked, drawn, strict=True)]
+        return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
+
+    def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
+        return self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
+
+    def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
         """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
-        generator = np.random.default_rng(list(seed))
-        inputs = self._arrays("inputs", dict(plan.problem), plan.distribution, generator)
+        inputs = self._draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed)
         kept = self._cache.get(key)
         if kept is None:

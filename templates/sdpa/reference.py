@@ -37,13 +37,14 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     deviation = STANDARD_DEVIATION[distribution]
     if problem["dtype"] == "float16":
         deviation = max(deviation, LEAST_HALF_DEVIATION)
-    drawn = {name: rng.normal(0.0, deviation, shape) for name in ("q", "k", "v")}
+    drawn = {name: rng.standard_normal(shape, np.float32) * np.float32(deviation) for name in ("q", "k", "v")}
     if distribution == "offset":
-        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), (0.5, -2.0, 3.0), strict=True)}
+        means = np.array((0.5, -2.0, 3.0), np.float32)
+        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
     if distribution == "peaked":
         drawn["q"] += 1.0
         drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
-    return {name: array.astype(problem["dtype"]) for name, array in drawn.items()}
+    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
