@@ -15,6 +15,12 @@ def _flash(least: float) -> dict[str, float]:
     return {"torch-flash": least}
 
 
+def _row_kernel(family: str) -> Match:
+    """Bound by memory: 128 MiB are read, and as much written by all but a reduction."""
+    problem = "rows=16384,cols=4096"
+    return Match(family=family, problem=problem, minutes=0.7, cache="cold", least_share=0.92, least={"torch": 1.0})
+
+
 MATCHES = (
     Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.3, least=_best(2.1)),
     Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=4.2, least=_best(2.15)),
@@ -26,6 +32,10 @@ MATCHES = (
     Match(family="sdpa", problem="B=4,H=16,S=4096,D=128", minutes=1.5, least=_flash(1.0)),
     Match(family="softmax", problem="rows=4096,cols=4096", minutes=0.7, cache="cold", least_share=0.9),
     Match(family="softmax", problem="rows=16384,cols=1024", minutes=0.7, cache="cold", least_share=0.9),
+    _row_kernel("rmsnorm"),
+    _row_kernel("layernorm"),
+    _row_kernel("transpose"),
+    _row_kernel("reduce"),
 )
 
 if __name__ == "__main__":
