@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from api.schemas import MAX_INTEGER
 from api.web.start.reading import Reading, above_zero, one_of, toolkit, whole, words
@@ -36,6 +37,7 @@ class Entry:
         options: of a choice; None: it is typed. Those of devices are known only when the form is shown.
         usual: what stands in it at first.
         long: whether it takes several lines.
+        keys: what a phone's keyboard offers for it.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Entry:
     usual: str = ""
     options: Options | None = None
     long: bool = False
+    keys: Literal["text", "numeric", "decimal"] = "text"
 
 
 def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
@@ -61,14 +64,16 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(
             name="budget.minutes",
             label="Minutes",
+            keys="decimal",
             read=above_zero("10"),
             usual="10",
             hint="of running; empty for no limit",
         ),
-        Entry(name="budget.trials", label="Trials", read=_COUNT, hint="empty for no limit"),
+        Entry(name="budget.trials", label="Trials", keys="numeric", read=_COUNT, hint="empty for no limit"),
         Entry(
             name="budget.stagnation",
             label="Stagnation",
+            keys="numeric",
             read=_COUNT,
             hint="end after as many trials without a better one",
         ),
@@ -81,16 +86,18 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(
             name="objective.threads",
             label="Threads",
+            keys="numeric",
             read=whole("1", most=MOST),
             usual="1",
             hint="of a CPU",
         ),
-        Entry(name="seed", label="Seed", read=whole("0", least=0, most=MAX_INTEGER), usual="0"),
+        Entry(name="seed", label="Seed", keys="numeric", read=whole("0", least=0, most=MAX_INTEGER), usual="0"),
     ),
     "What the device must have": (
         Entry(
             name="requirements.memory_gb",
             label="Memory in GB",
+            keys="decimal",
             read=above_zero("22"),
             hint="of its own, at least; empty for any",
         ),
@@ -104,8 +111,16 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(name="device_uuid", label="Unit", read=words("a name", 200), options={}, hint="pins the search to it"),
     ),
     "Money, order, notes": (
-        Entry(name="budget.cost", label="Cost", read=above_zero("2.50"), hint="end when so much is spent"),
-        Entry(name="budget.cost_per_hour", label="Cost per hour", read=above_zero("0.68"), hint="of the machines"),
+        Entry(
+            name="budget.cost", label="Cost", keys="decimal", read=above_zero("2.50"), hint="end when so much is spent"
+        ),
+        Entry(
+            name="budget.cost_per_hour",
+            label="Cost per hour",
+            keys="decimal",
+            read=above_zero("0.68"),
+            hint="of the machines",
+        ),
         Entry(
             name="priority",
             label="Priority",

@@ -31,12 +31,14 @@ def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -
     page.get_by_role("region", name="1 field must be mended").get_by_role("link", name="N").click()
     expect(wrong).to_be_focused()
     wrong.fill("2048")
-    page.get_by_role("button", name="Start the search").click()
+    before = len(site.client.searches().items)
+    page.get_by_role("button", name="Start the search").dblclick()
     page.wait_for_url("**/searches/*")
     expect(page.locator("a.trial").first).to_be_visible(timeout=60_000)
 
     expect(page.locator(".lead .state")).to_contain_text("finished", timeout=60_000)
     assert site.client.search(int(page.url.rsplit("/", 1)[1])).problem["N"] == 2048
+    assert len(site.client.searches().items) == before + 1, "two clicks start one search"
 
 
 def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
