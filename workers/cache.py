@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
+from workers.log import log
 
 LIMIT_BYTES = 2 << 30
 _CHECKSUM_BYTES = 32
-_LOG = structlog.get_logger()
 _warned: set[Path] = set()
 """Folders this process was told of; many caches may share one."""
 
@@ -49,7 +48,7 @@ class Cache:
             return None
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if hashlib.sha256(content).digest() != checksum:
-            _LOG.warning("cache.corrupt", path=str(path))
+            log().warning("cache.corrupt", path=str(path))
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
             return None
@@ -114,4 +113,4 @@ class Cache:
             )
             if self.folder not in _warned:
                 _warned.add(self.folder)
-                _LOG.warning("cache.unwritable", warning=self.warning)
+                log().warning("cache.unwritable", warning=self.warning)

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.family import Tolerance
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.timing import Timing
+from evo.tolerance import Tolerance
 from evo.trial import Value
 from workers.kernel import KernelFile
 

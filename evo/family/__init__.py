@@ -1,6 +1,6 @@
 """What a family document declares, checked and ready to be asked: problems, spaces, cases, candidates, work."""
 
-from evo.family.argument import DTYPES, Argument, Operand, Tolerance
+from evo.family.argument import DTYPES, Argument, Operand
 from evo.family.case import Case, CaseProblem
 from evo.family.family import Candidate, Family
 from evo.family.implementation import Implementation, Launch
@@ -19,6 +19,5 @@ __all__ = [
     "Implementation",
     "Launch",
     "Operand",
-    "Tolerance",
     "Work",
 ]

@@ -10,6 +10,7 @@ from evo.expression import Expression
 from evo.family.table import Table
 from evo.problem import Field
 from evo.suggestion import unknown
+from evo.tolerance import Tolerance
 from evo.trial import Value
 
 Role: TypeAlias = Literal["input", "output", "workspace", "scalar"]
@@ -29,21 +30,6 @@ DTYPES = (
     "uint8",
 )
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tolerance:
-    """How far an output may be from the float64 reference.
-
-    Attributes:
-        rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
-        max_abs: limit of the largest absolute difference; None when `max_abs_ratio` says it.
-        max_abs_ratio: the same as a multiple of the error of ``yardstick()`` on the same inputs.
-    """
-
-    rel_l2: float
-    max_abs: float | None = None
-    max_abs_ratio: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

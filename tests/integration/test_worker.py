@@ -92,7 +92,7 @@ class Bench:
         deadline = time.monotonic() + PATIENCE_S
         while (now := self.client.search(search.id)).state not in TERMINAL:
             assert time.monotonic() < deadline, f"still {now.state} with {now.counts}"
-            time.sleep(0.05)
+            time.sleep(0.2)
         return now
 
     def trials(self, search: SearchView) -> list[TrialView]:

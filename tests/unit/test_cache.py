@@ -63,7 +63,8 @@ def test_an_unwritable_folder_costs_one_warning(tmp_path: Path) -> None:
 
 def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = LogCapture()  # wrapped here, so that no level or logger another test of this process configured counts
-    monkeypatch.setattr("workers.cache._LOG", structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger))
+    logger = structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger)
+    monkeypatch.setattr("workers.cache.log", lambda: logger)
     (tmp_path / "file").write_text("in the way")
     for _ in range(2):
         cache = Cache(tmp_path / "file" / "cache")

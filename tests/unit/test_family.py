@@ -7,9 +7,10 @@ import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.family import LIMITS, Family, Launch, Operand, Tolerance, Work
+from evo.family import LIMITS, Family, Launch, Operand, Work
 from evo.objective import Objective
 from evo.space import EmptySpace
+from evo.tolerance import Tolerance
 from tests.unit.family_document import CPU, CUDA, document, edited
 
 OBJECTIVE = Objective(threads=3)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.family import Tolerance
+from evo.tolerance import Tolerance
 from workers.cache import Cache
 from workers.golden import NO_LIMIT, FamilyError, Reference
 from workers.kernel import Argument

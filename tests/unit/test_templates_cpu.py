@@ -14,9 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from evo.device import Device
-from evo.family import Operand, Tolerance
+from evo.family import Operand
 from evo.objective import Objective
 from evo.problem import Problem, problem_key
+from evo.tolerance import Tolerance
 from evo.trial import Config
 from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from evo.device import Ceilings, Device, DeviceKind
@@ -35,6 +34,7 @@ from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_install
 from workers.devices.cuda_limits import ATTRIBUTES
 from workers.distance import Distance
 from workers.kernel import Argument
+from workers.log import log
 from workers.profilers.ncu import NcuProfiler
 from workers.sanitizers.cuda import CudaSanitizer
 
@@ -44,7 +44,6 @@ _DEFAULT_SHARED_BYTES = 48 << 10
 _SELF_TEST_BYTES = 1 << 20
 _COPY_BYTES = 4 * 256 * 16
 """What a block of support.cu's `copy` moves: four 16-byte words a thread."""
-_LOG = structlog.get_logger()
 
 
 class CudaUnusableError(DeviceUnfitError):
@@ -292,7 +291,7 @@ class CudaDriver:
     def discover(self, folder: Path) -> list[Device]:
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
-            _LOG.info("cuda.unusable", reason=obstacle)
+            log().info("cuda.unusable", reason=obstacle)
         return [with_measured_copy(each, folder) for each in found]
 
     def look(self) -> tuple[list[Device], str | None]:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import structlog
 from pydantic import TypeAdapter
 
 from evo.device import Device
 from workers.cache import Cache, cache_key
 from workers.devices import Timer
 from workers.lock import exclusive
+from workers.log import log
 
 MOST_BYTES = 256 << 20
 """What is copied; less where that is more than a sixteenth of the device's memory."""
@@ -26,7 +26,6 @@ LEAST_SHARE = 0.5
 
 _LIMIT_S = 120
 _DEVICE = TypeAdapter(Device)
-_LOG = structlog.get_logger()
 
 
 def with_measured_copy(device: Device, folder: Path) -> Device:
@@ -38,7 +37,7 @@ def with_measured_copy(device: Device, folder: Path) -> Device:
     if kept is None:
         rate = _measured(device, folder)
         if rate is None or rate < LEAST_SHARE * device.ceilings.bytes_per_s:
-            _LOG.warning("copy.not_measured", device=device.model, bytes_per_s=rate)
+            log().warning("copy.not_measured", device=device.model, bytes_per_s=rate)
             return device
         kept = repr(rate).encode()
         cache.put(key, kept)
@@ -55,7 +54,7 @@ def _measured(device: Device, folder: Path) -> float | None:
             )
             return float(done.stdout)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            _LOG.warning("copy.failed", reason=str(getattr(error, "stderr", b"") or error)[-500:])
+            log().warning("copy.failed", reason=str(getattr(error, "stderr", b"") or error)[-500:])
             return None
 
 
