@@ -25,6 +25,7 @@ from db.models import (
     WorkerRow,
 )
 from evo.job import EvaluateReport
+from evo.lifecycle import TERMINAL
 from evo.requirements import Requirements
 from evo.roofline import Roofline
 from evo.target import place_text
@@ -35,6 +36,7 @@ from evo.view import (
     ChallengeView,
     ChampionView,
     FamilyView,
+    ProvingView,
     RooflineView,
     SearchView,
     SlotView,
@@ -103,6 +105,21 @@ def _search_view(
         webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
+        proving=None if row.state in TERMINAL else _proving(session, row.id),
+    )
+
+
+def _proving(session: Session, search_id: int) -> ProvingView | None:
+    found = Leases(session).proving(search_id)
+    if found is None:
+        return None
+    job, attempt = found
+    device = None if attempt is None else session.get(DeviceRow, (attempt.worker_id, attempt.device_uuid))
+    return ProvingView(
+        job="ablate" if job.kind == "ablate" else "confirm",
+        trial=None if job.trial is None else job.trial.number,
+        since=None if attempt is None else attempt.granted_at,
+        detail=None if device is None else device.detail,
     )
 
 

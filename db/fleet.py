@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session, selectinload
 
 from db.events import Events
+from db.leases import Leases
 from db.models import DeviceRow, WorkerRow
 from evo.device import Device
 from evo.errors import NotFound
@@ -132,11 +133,18 @@ class Fleet:
         rows = self.devices_of(worker_id)
         for row in rows:
             if (slot := told.get(row.uuid)) is not None:
+                if slot.activity == "working" and slot.detail not in (None, row.detail):
+                    self._tell_of_progress(worker_id)
                 row.activity, row.detail = slot.activity, slot.detail
                 if slot.fault is not None and row.quarantined_at is None:
                     quarantine(row, slot.fault, now)
                     Events(self.session).worker_changed(worker_id)
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
+
+    def _tell_of_progress(self, worker_id: str) -> None:
+        """Whoever looks at a search sees how far its confirmation is."""
+        for search_id in Leases(self.session).proven_by(worker_id):
+            Events(self.session).search_changed(search_id)
 
 
 def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:

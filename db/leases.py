@@ -124,6 +124,21 @@ class Leases:
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
+    def proving(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
+        """The confirmation or ablation that is worked on, with its lease, or that waits; None: there is none."""
+        query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
+        query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
+        job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # leased before queued
+        if job is None:
+            return None
+        return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)
+
+    def proven_by(self, worker_id: str) -> Sequence[int]:
+        """Searches whose confirmation or ablation this worker is at."""
+        query = select(JobRow.search_id).join(AttemptRow, AttemptRow.job_id == JobRow.id).distinct()
+        mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
+        return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
+
     def challenges(self, search_id: int) -> list[tuple[int, int]]:
         """(number of the challenger, trials that had ended when it was queued) of each confirmation."""
         query = select(TrialRow.number, JobRow.seen).join(JobRow.trial).where(JobRow.search_id == search_id)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from evo.device import Device
 from evo.requirements import Requirements
-from evo.view import SlotView, WorkerView
+from evo.view import ProvingView, SlotView, WorkerView
 from evo.wording import duration_text
 
 NOTHING = Requirements()
@@ -31,6 +31,14 @@ def slot_text(slot: SlotView) -> str:
     if slot.activity is None:
         return "–"
     return slot.activity if slot.detail is None else f"{slot.activity}: {slot.detail}"
+
+
+def proving_text(proving: ProvingView) -> str:
+    """``confirming trial 19: timing, process 2 of 5 at most``."""
+    what = "turning the champion's switches" if proving.trial is None else f"confirming trial {proving.trial}"
+    if proving.since is None:
+        return f"{what}: waits for a worker"
+    return what if proving.detail is None else f"{what}: {proving.detail}"
 
 
 def hindrance(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from evo.ablation import Change, Effect
 from evo.device import Device
@@ -87,6 +87,22 @@ class ChallengeView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProvingView:
+    """The confirmation or ablation that a search is at.
+
+    Attributes:
+        trial: the challenger's number; None for an ablation.
+        since: when a worker took it up; None while it waits.
+        detail: what that worker is doing of it, as it last said.
+    """
+
+    job: Literal["confirm", "ablate"]
+    trial: int | None
+    since: datetime | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarmStartView:
     """Recorded results that a search begins with.
 
@@ -134,6 +150,7 @@ class SearchView:
         warm_start: what of recorded results it was given to begin with.
         webhook: who is told when it ends, and whether that worked.
         requirements: what a device must have to be given work of it.
+        proving: what is confirmed or ablated now.
         device_uuid: the one unit that is given work of it; None: any that fits.
     """
 
@@ -175,6 +192,7 @@ class SearchView:
     webhook: WebhookView | None = None
     requirements: Requirements = field(default_factory=Requirements)
     device_uuid: str | None = None
+    proving: ProvingView | None = None
 
     @property
     def place(self) -> str:

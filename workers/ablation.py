@@ -5,12 +5,14 @@ from contextlib import contextmanager
 
 from evo.job import Ablate, Ablated, AblateReport
 from evo.outcome import LaunchFailed, Outcome
+from evo.wording import count_text
 from workers.build import Built
 from workers.child import Child
 from workers.confirmation import budget_s, compare
 from workers.families import Assignment
 from workers.protocol import Compare, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.status import Status
 from workers.stopwatch import Stopwatch
 
 CHAMPION = "champion"
@@ -32,11 +34,15 @@ class Ablation:
     """Measures one job of changes; `report` is called once, by whoever holds the device.
 
     Args:
+        status: told what is done.
         built: the champion, and each changed config by its place in the job.
     """
 
-    def __init__(self, runners: Runners, work: Assignment, job: Ablate, built: Mapping[str, Built]) -> None:
+    def __init__(
+        self, runners: Runners, status: Status, work: Assignment, job: Ablate, built: Mapping[str, Built]
+    ) -> None:
         self._runners = runners
+        self._status = status
         self._work = work
         self._job = job
         self._built = built
@@ -102,7 +108,9 @@ class Ablation:
             budget_s=budget_s(self._work),
         )
         with self._fresh() as child:
+            self._status.say(f"proving {count_text(len(places), 'change')}")
             self._verify(child, places)
+            self._status.say(f"timing {count_text(len(places), 'change')} beside the champion")
             with self._watch.stage("measure_s"):
                 compared = compare(child, request, self._work)
         self._environment.update(compared.environment)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evo.job import Confirm, ConfirmReport, Profiled, Repeat, Sanitized
@@ -16,6 +16,7 @@ from workers.protocol import Compare, Compared, Save, Saved, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
 from workers.sanitizers import Sanitizer, Subject
 from workers.scratch import scratch
+from workers.status import Status
 from workers.stopwatch import Stopwatch
 
 Side: TypeAlias = Literal["challenger", "incumbent"]
@@ -30,11 +31,12 @@ _PROFILE_SHARE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """What a confirmation measures and watches with; None where a kind of device has no such tool."""
+    """What a confirmation measures, watches and tells with; None where a kind of device has no such tool."""
 
     runners: Runners
     sanitizer: Sanitizer | None
     profiler: Profiler | None
+    status: Status = field(default_factory=Status)
 
 
 class Confirmation:
@@ -74,14 +76,18 @@ class Confirmation:
             baselines=True,
             budget_s=budget_s(self._work),
         )
+        self._say(1, "proving")
         with self._fresh() as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
+            self._say(1, "timing")
             compared = self._compare(child, request)
             report = _report(cases["challenger"], compared)
             with self._watch.stage("verify_s"):
                 if not promising(report, self._terms.policy):
                     return replace(report, sanitizers=self._not_sanitized())
+                self._say(1, "sanitizing")
                 report = replace(report, sanitizers=self._sanitized(child))
+                self._say(1, "profiling")
                 return replace(report, profiles=self._profiles(child)) if _clean(report) else report
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
@@ -90,10 +96,13 @@ class Confirmation:
         against = "incumbent" if report.incumbent is not None else _fastest(report)
         if against is None or policy.confirm_processes == 1 or not promising(report, policy):
             return report
-        repeats = tuple(self._repeat(against) for _ in range(policy.confirm_processes - 1))
+        repeats = tuple(self._repeat(against, process) for process in range(2, policy.confirm_processes + 1))
         return replace(report, repeats=repeats, repeated_against=against)
 
-    def _repeat(self, against: str) -> Repeat:
+    def _say(self, process: int, stage: str) -> None:
+        self._instruments.status.say(f"{stage}, process {process} of {self._terms.policy.confirm_processes} at most")
+
+    def _repeat(self, against: str, process: int) -> Repeat:
         beside = against == "incumbent"
         request = Compare(
             series={side: side for side in self._sides},
@@ -102,6 +111,7 @@ class Confirmation:
             only=None if beside else against,
             budget_s=budget_s(self._work),
         )
+        self._say(process, "timing")
         with self._fresh() as child:
             for side in self._sides:
                 self._verify(child, side, launches=1)

@@ -31,6 +31,7 @@ from workers.patience import Patience
 from workers.replay import Replay
 from workers.scratch import scratch, sweep_scratch
 from workers.slot import AWAY_S, LONGEST_AWAY_S, Slot
+from workers.status import Status
 
 KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay", "estimate")
 BEAT_S = 5.0
@@ -140,7 +141,7 @@ class Worker:
             held=Held(),
             stopping=stopping,
         )
-        self._slots = [Slot(device, self._performer(device), self._office) for device in self._devices]
+        self._slots = [self._slot(device) for device in self._devices]
         self._ending = Ending(
             begun_s=time.monotonic(), idle_s=settings.exit_when_idle_s, drain_after_s=settings.drain_after_s
         )
@@ -180,13 +181,17 @@ class Worker:
                 _LOG.info("worker.ends", reason=reason)
                 office.stopping.set()
 
-    def _performer(self, device: Device) -> Performer:
+    def _slot(self, device: Device) -> Slot:
+        status = Status()
+        return Slot(device, self._performer(device, status), self._office, status)
+
+    def _performer(self, device: Device, status: Status) -> Performer:
         if device.kind == "replay":
             return Replay(self._settings.replay_scale)
         cache, place = self._settings.cache, self._folder / device.uuid
         if device.kind == "estimate":
             return Estimator(driver("estimate").compiler, cache, place)
-        return Ladder(device.kind, cache, place)
+        return Ladder(device.kind, cache, place, status=status)
 
     def _guard(self, slot: Slot) -> None:
         """A slot's thread: its failure ends the worker, visibly."""

@@ -35,6 +35,7 @@ from workers.devices import driver
 from workers.families import Assignment
 from workers.protocol import Compare, Measure, Sampled, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.status import Status
 from workers.stopwatch import Stopwatch
 
 Preparation: TypeAlias = Mapping[str, Built]
@@ -83,16 +84,22 @@ class Ladder:
     Args:
         folder: the worker's cache.
         place: for files of this process.
+        status: told what a long job is at.
         raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot needs an outcome.
     """
 
-    def __init__(self, kind: DeviceKind, folder: Path, place: Path, *, raise_trouble: bool = False) -> None:
+    def __init__(
+        self, kind: DeviceKind, folder: Path, place: Path, *, status: Status | None = None, raise_trouble: bool = False
+    ) -> None:
         self._raise_trouble = raise_trouble
         self._cache = Cache(folder)
         chosen = driver(kind)
         self._builder = Builder(chosen.compiler(), self._cache, place)
         self._runners = Runners(folder)
-        self._instruments = Instruments(runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler())
+        self._status = status or Status()
+        self._instruments = Instruments(
+            runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler(), status=self._status
+        )
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
         """Everything a job needs that needs no device: its configs, built."""
@@ -160,7 +167,7 @@ class Ladder:
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
         """The champion, itself again, and each of its changes in turns: fresh process, fresh inputs."""
-        return Ablation(self._runners, work, job, built).report()
+        return Ablation(self._runners, self._status, work, job, built).report()
 
     def prove(self, work: Assignment) -> None:
         """Open the runner that the next trial needs anyway: each proves the device first."""

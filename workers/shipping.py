@@ -11,14 +11,17 @@ from workers.outbox import digest_of
 from workers.spool import Parcel
 
 _GOOD = 1.02
-"""A binary is kept when its time is within this factor of the best of its search so far."""
+"""A binary is kept when its time is within this factor of the best of its search so far, …"""
+
+_FIRST = 5
+"""… or among so many best times so far: runners-up are exported as well."""
 
 
 class Shipping:
-    """Packs parcels; remembers the best time of each search, to know which binaries are worth keeping."""
+    """Packs parcels; remembers the best times of each search, to know which binaries are worth keeping."""
 
     def __init__(self) -> None:
-        self._best_us: dict[int, float] = {}
+        self._best_us: dict[int, list[float]] = {}
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
         """Source and compiler log always; the binary of good trials and of every challenger."""
@@ -32,9 +35,10 @@ class Shipping:
     def _good(self, search_id: int, report: EvaluateReport) -> bool:
         if not isinstance(report.outcome, Measured):
             return False
-        time_us = report.outcome.timing.median_us
-        best_us = self._best_us[search_id] = min(time_us, self._best_us.get(search_id, time_us))
-        return time_us <= _GOOD * best_us
+        time_us = float(report.outcome.timing.median_us)
+        best_us: list[float] = sorted([*self._best_us.get(search_id, ()), time_us])[:_FIRST]
+        self._best_us[search_id] = best_us
+        return time_us <= max(_GOOD * best_us[0], best_us[-1])
 
 
 def _files(built: Built, *, binary: bool) -> dict[str, bytes]:

@@ -25,6 +25,7 @@ from workers.pipeline import Pending, Pipeline, Prepared
 from workers.report import died, doubtful, failure, job_of, refused, summary
 from workers.runners import TroubleError, UnfitError
 from workers.shipping import Shipping
+from workers.status import Status
 from workers.twins import Twins
 
 AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
@@ -40,10 +41,15 @@ _LOG = structlog.get_logger()
 
 
 class Slot:
-    """The loop of one device. `run` belongs to a thread of its own, the rest may be called from others."""
+    """The loop of one device. `run` belongs to a thread of its own, the rest may be called from others.
 
-    def __init__(self, device: Device, performer: Performer, office: Office) -> None:
+    Args:
+        status: what the performer says of a long job.
+    """
+
+    def __init__(self, device: Device, performer: Performer, office: Office, status: Status | None = None) -> None:
         self.device = device
+        self._status = status or Status()
         self._performer = performer
         self._office = office
         self._meter = Meter()
@@ -94,6 +100,8 @@ class Slot:
     def report(self) -> SlotReport:
         """What there is to say with a heartbeat."""
         activity, detail = self._doing
+        if activity == "working":
+            detail = self._status.words
         return SlotReport(device_uuid=self.device.uuid, activity=activity, detail=detail, fault=self._fault)
 
     def told(self, report: SlotReport, *, set_aside: bool) -> None:
@@ -276,5 +284,6 @@ class Slot:
         try:
             yield
         finally:
+            self._status.say(None)
             with self._turn:
                 self._current = None

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from api.access.rule import allow
@@ -12,6 +12,8 @@ from api.paging import SORTED, PageQuery, page_of, place_of
 from api.routing import rest_router
 from api.schemas import Id, Restore, Rollback
 from api.views import champion_view
+from api.web.champion_report import champion_report
+from api.web.evidence_sheet import evidence_sheet
 from db import listing
 from db.champions import Champions
 from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
@@ -56,6 +58,23 @@ def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> Ch
         row = Champions(session).champion(champion_id)
     response.headers["etag"] = champion_tag(row)
     return champion_view(row)
+
+
+@router.get(
+    "/{champion_id}/report.html",
+    response_class=Response,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+@allow("viewer")
+def get_champion_report(champion_id: Id, request: Request, service: ServiceDep) -> Response:
+    """Its evidence as one page that needs nothing else, to keep or to send."""
+    with service.database.read() as session:
+        sheet = evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
+    headers = {
+        "Content-Disposition": f'attachment; filename="champion-{champion_id}.html"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(champion_report(request, sheet), media_type="text/html; charset=utf-8", headers=headers)
 
 
 @router.post("/{champion_id}/rollback")

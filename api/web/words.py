@@ -6,6 +6,7 @@ from typing import Any
 
 from api.web import rule_figures
 from evo import wording
+from evo.condition import proving_text
 from evo.profile import profile_rows
 
 SIGNS: Mapping[str, str] = {
@@ -48,6 +49,7 @@ def count(number: int) -> str:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "time": wording.time_text,
+    "proving": proving_text,
     "duration": wording.duration_text,
     "factor": wording.factor_text,
     "percent": wording.percent_text,

@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo champion export 3 --to ./champion && python ./champion/kernel.py",
             "kernel-evo champion export 3 5 8 --to ./sdpa && python ./sdpa/dispatch.py",
+            "kernel-evo champion export 3 --top 5",
         )
     )(export)
     group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
@@ -83,6 +84,12 @@ def export(
         ),
     ],
     *,
+    top: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100, metavar="N", help="The N - 1 fastest other kernels of its search, too, as not promoted."
+        ),
+    ] = 1,
     to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,
     url: Url = None,
     token: Token = None,
@@ -91,27 +98,44 @@ def export(
 ) -> None:
     """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
 
-    Of several champions it holds such a folder for each, dispatch.json, and dispatch.py, which picks by shape.
+    Of several champions it holds such a folder for each, dispatch.json, and dispatch.py, which picks by shape. With
+    --top it holds one for the champion and one for each runner-up, with the evidence there is of it.
     """
     from evo.cli.connection import connect
-    from evo.cli.export import fetch, write
+    from evo.cli.export import fetch, runners_up, write
     from evo.cli.output import console, print_json
+    from evo.export.compiled import LOADER
     from evo.export.dispatch import DISPATCH, dispatch_files
+    from evo.export.runner_up import ranking_files
 
+    if top > 1 and len(set(champions)) > 1:
+        raise InvalidInput(
+            "--top", "is for one champion: name one, or leave --top out for a folder that picks by shape"
+        )
     with connect(Where(url=url, token=token, database=db)) as connection:
         client = connection.client
         bundles = [fetch(client, client.champion(each)) for each in dict.fromkeys(champions)]
+        others, bare = runners_up(client, bundles[0], top - 1) if top > 1 else ([], [])
     first, several = bundles[0], len(bundles) > 1
     name = "dispatch" if several else f"champion-{first.champion.id}"
-    folder = to or Path(f"{first.champion.family}-{name}")
-    paths = write(dispatch_files(bundles) if several else first.files(), folder)
+    folder = to or Path(f"{first.champion.family}-{name if top == 1 else f'top-{top}'}")
+    start = DISPATCH if several else LOADER
+    made = dispatch_files(bundles) if several else first.files()
+    if top > 1:
+        own = f"1-champion-{first.champion.id}"
+        made, start = ranking_files(made, own, others), f"{own}/{LOADER}"
+    paths = write(made, folder)
     if as_json:
         print_json({"folder": folder.absolute(), "files": [str(path.relative_to(folder)) for path in paths]})
         return
     out = console()
     for path in paths:
         out.print(f"wrote {path}")
-    out.print(f"\nTry it:  [bold]python {folder / (DISPATCH if several else 'kernel.py')}[/]")
+    if bare:
+        out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, bare))}")
+    if len(others) < top - 1:
+        out.print(f"Its search has no more kernels that can be exported: {len(others)} beside the champion.")
+    out.print(f"\nTry it:  [bold]python {folder / start}[/]")
 
 
 def rollback(

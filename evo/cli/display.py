@@ -13,6 +13,7 @@ from rich.text import Text
 
 from evo.cli.output import facts
 from evo.cli.terminal import unechoed
+from evo.condition import proving_text
 from evo.view import SearchView, WarmStartView
 from evo.wording import (
     count_text,
@@ -95,11 +96,10 @@ def left_text(view: SearchView) -> str:
     """What remains before the search ends by itself, in the unit its budget has."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
-        return "confirming the best"
-    if view.state == "ablating":
-        return "turning the champion's switches"
+        return "confirming the best" if view.proving is None else proving_text(view.proving)
     if view.state != "running":
-        return "finishing what runs" if view.state == "stopping" else view.state
+        ending = "finishing what runs" if view.state == "stopping" else view.state
+        return ending if view.proving is None else proving_text(view.proving)
     if view.budget.minutes is not None:
         left = 60 * view.budget.minutes - view.elapsed_s
         return f"{duration_text(left)} left" if left > 0 else "confirming the best"
@@ -163,6 +163,8 @@ class LiveScreen:
         grid.add_row("best", Text(best_text(view), "bold green" if view.best else ""))
         grid.add_row("speed-up", Text(speedup_text(view)))
         grid.add_row("outcomes", Text(outcomes_text(view)))
+        if view.proving is not None and view.state == "running":
+            grid.add_row("meanwhile", Text(proving_text(view.proving)))
         return Group(status, grid)
 
 

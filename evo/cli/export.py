@@ -6,7 +6,9 @@ from pathlib import Path
 from evo.client import Client
 from evo.errors import Conflict, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
+from evo.export.runner_up import RunnerUp
 from evo.family import Family
+from evo.outcome import Measured
 from evo.view import ChampionView
 
 
@@ -22,7 +24,49 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     family = Family.from_document(client.family(champion.family_digest or champion.family).document)
     source, library = (_artefact(client, champion, name) for name in ("source", "binary"))
     ptx = _artefact(client, champion, "ptx") if "ptx" in champion.artefacts else None
-    return Bundle(champion=champion, search=search, family=family, source=source, library=library, ptx=ptx)
+    return Bundle(
+        champion=champion,
+        search=search,
+        family=family,
+        source=source,
+        library=library,
+        ptx=ptx,
+        page=client.champion_report(champion.id),
+    )
+
+
+def runners_up(client: Client, beside: Bundle, count: int) -> tuple[list[RunnerUp], list[int]]:
+    """The fastest other kernels of a champion's search, and the trials passed over since no binary of theirs is stored.
+
+    Trials that compiled to the same binary are one kernel.
+    """
+    champion, found, bare = beside.champion, list[RunnerUp](), list[int]()
+    own = client.numbered_trial(champion.search_id, champion.trial_number)
+    known = {own.binary_digest}
+    for rank, trial in enumerate(client.every_trial(champion.search_id, sort="rank"), start=1):
+        if len(found) == count or not isinstance(trial.outcome, Measured):
+            break
+        if trial.number == champion.trial_number or trial.binary_digest in known:
+            continue
+        known.add(trial.binary_digest)
+        if not {"source", "binary"} <= trial.artefacts.keys():
+            bare.append(trial.number)
+            continue
+        source, library = (client.artefact(trial.artefacts[name]) for name in ("source", "binary"))
+        found.append(
+            RunnerUp(
+                search=beside.search,
+                family=beside.family,
+                source=source,
+                library=library,
+                ptx=client.artefact(trial.artefacts["ptx"]) if "ptx" in trial.artefacts else None,
+                trial=trial,
+                outcome=trial.outcome,
+                rank=rank,
+                champion=champion.id,
+            )
+        )
+    return found, bare
 
 
 def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:

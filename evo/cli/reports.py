@@ -43,6 +43,7 @@ def report(
             help="Times to hold it against, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
         ),
     ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,
@@ -60,6 +61,9 @@ def report(
     folder = to or Path(f"search-{search_id}-report")
     if folder.exists() and not folder.is_dir():
         raise Conflict(f"{folder} is no folder: name another one with --to")
+    earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
+    if earlier and not force:
+        raise Conflict(f"{folder / earlier[0]} is there already: replace it with --force, or name a folder with --to")
     with connect(Where(url=url, token=token, database=db)) as connection:
         fetch = partial(
             connection.client.search_report,

@@ -28,6 +28,10 @@ class Champions(Calls):
     def champion(self, champion_id: int) -> ChampionView:
         return self._get(f"/champions/{champion_id}", ChampionView)
 
+    def champion_report(self, champion_id: int) -> bytes:
+        """Its evidence as one page that needs nothing else."""
+        return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
+
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
         """Retire the current champion; `seen` is the entity tag of what the decision rests on."""
         path = f"/champions/{champion_id}/rollback"

@@ -22,7 +22,7 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
         "## Verdict",
         _verdict(champion),
         *(("## Profile", section) if (section := profile_section(champion)) is not None else ()),
-        *(("## Use", _use(build, search.device.kind)) if build is not None else ()),
+        *(("## Use", use_section(build, search.device.kind)) if build is not None else ()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -96,7 +96,8 @@ def _met(passed: bool, required: bool) -> str:
     return "yes" if passed else "no" if required else "no (reported only)"
 
 
-def _use(build: str, kind: str) -> str:
+def use_section(build: str, kind: str) -> str:
+    """How to call it, and to compile it for another machine of its kind."""
     return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 

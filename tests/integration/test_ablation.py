@@ -7,11 +7,12 @@ import pytest
 from api.views import ablation_views
 from db.leases import StaleLease
 from db.removal import remove_search
+from evo.condition import proving_text
 from evo.errors import Conflict, InvalidInput
-from evo.job import Ablate, Ablated, AblateReport
+from evo.job import Ablate, Ablated, AblateReport, Confirm, SlotReport
 from evo.outcome import WrongAnswer
 from evo.view import AblationView
-from tests.integration.stage import Stage, answer, toy_time_us
+from tests.integration.stage import DEVICE, Stage, answer, toy_time_us
 
 BEST = {"BLOCK": 8, "UNROLL": 2}
 
@@ -34,7 +35,10 @@ def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> N
     stage.wait(100)
     stage.conductor.ablate(search, values=True)
     stage.conductor.ablate(search, values=True)  # again: one is under way
-    assert stage.view(search).state == "ablating"
+    view = stage.view(search)
+    assert view.state == "ablating"
+    assert view.proving is not None
+    assert proving_text(view.proving) == "turning the champion's switches: waits for a worker"
     stage.restart()
     stage.register_worker()
     jobs = [lease.job for lease in stage.play()]
@@ -110,3 +114,17 @@ def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: S
     list(stage.play())
     with pytest.raises(Conflict, match=f"champion {champion.id} was found by search {running}"):
         stage.conductor.ablate(second)
+
+
+def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 1})
+    list(stage.play(2))
+    lease = stage.one()
+    assert isinstance(lease.job, Confirm)
+    report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail="timing, process 2 of 5 at most")
+    stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
+    proving = stage.view(search).proving
+    assert proving is not None
+    assert proving_text(proving) == "confirming trial 0: timing, process 2 of 5 at most"
+    stage.hand_in(lease)
+    assert stage.view(search).proving is None

@@ -61,7 +61,7 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
 
 def test_an_export_holds_everything(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
-    names |= {"evidence.schema.json", "samples.csv"}
+    names |= {"evidence.schema.json", "samples.csv", "report.html"}
     assert {path.name for path in exported.iterdir()} == names
     evidence = json.loads((exported / "evidence.json").read_text())
     assert len(evidence["report"]["challenger"]["samples_us"]) == 20
@@ -73,6 +73,33 @@ def test_an_export_holds_everything(exported: Path) -> None:
     report = (exported / "report.md").read_text()
     assert "# saxpy: champion 1" in report
     assert "| numpy |" in report
+    page = (exported / "report.html").read_text()
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "://" not in page
+
+
+def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    """Each in a folder of its own, which works, with its own evidence, and promoted nowhere."""
+    folder = tmp_path / "best"
+    told = line.run("champion", "export", "1", "--top", "3", "--to", str(folder))
+    assert told.code == 0, told.err
+    first, *others = sorted(path for path in folder.iterdir() if path.is_dir())
+    assert first.name == "1-champion-1"
+    assert json.loads((first / "config.json").read_text())["promoted"] is True
+    assert 1 <= len(others) <= 2
+    for each in others:
+        assert each.name.endswith("-not-promoted")
+        evidence = json.loads((each / "evidence.json").read_text())
+        jsonschema.validate(evidence, json.loads((each / "evidence.schema.json").read_text()))
+        assert evidence["promoted"] is False
+        assert evidence["outcome"]["timing"]["samples_us"]
+        assert "not promoted" in (each / "report.md").read_text()
+        assert each.name in (folder / "ranking.md").read_text()
+    subprocess.run([sys.executable, "-I", "kernel.py"], capture_output=True, check=True, cwd=others[0])
+    refused = line.run("champion", "export", "1", "2", "--top", "3")
+    assert (refused.code, "--top: is for one champion" in refused.err) == (2, True)
+    assert "0 is out of its limits; accepted: 1 and more" in line.run("champion", "export", "0").err
 
 
 def test_an_export_computes_the_right_thing_in_a_clean_process(exported: Path, tmp_path: Path) -> None:

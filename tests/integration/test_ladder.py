@@ -37,6 +37,7 @@ from workers.families import Assignment, Families
 from workers.ladder import Ladder
 from workers.lock import exclusive
 from workers.runners import TroubleError, open_limit_s
+from workers.status import Status
 
 
 class Workshop:
@@ -354,7 +355,11 @@ def test_a_winner_is_sanitized_and_compared_again_in_further_processes(
     monkeypatch.setattr("workers.confirmation.promising", lambda *_: True)
     policy = replace(QUICK, confirm_processes=3, process_samples=5)
     work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
+    said: list[str | None] = []
+    one, further = "process 1 of 3 at most", [f"timing, process {process} of 3 at most" for process in (2, 3)]
+    monkeypatch.setattr(Status, "say", lambda _, words: said.append(words))
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert said == [f"proving, {one}", f"timing, {one}", f"sanitizing, {one}", f"profiling, {one}", *further]
     memory, threads = report.sanitizers
     assert (memory.skipped, memory.findings) == (None, ())
     assert threads.skipped == "the kernel runs on one thread"

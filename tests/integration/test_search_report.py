@@ -143,3 +143,11 @@ def test_the_command_writes_both_files_when_every_worker_is_gone(
     assert "| stretch | 10.5 µs | 10.5 µs | reached |" in (line.home / "out" / "report.md").read_text()
     assert "<svg" in (line.home / "out" / "report.html").read_text()
     assert line.run("report", "1", "--db", str(kept / "evo.db"), "--targets", "stretch=soon").code != 0
+    kept_before = (line.home / "out" / "report.md").read_bytes()
+    again = ("report", "1", "--db", str(kept / "evo.db"), "--to", "out")
+    refused = line.run(*again)
+    assert refused.code == 4
+    assert "out/report.md is there already: replace it with --force" in refused.err
+    assert (line.home / "out" / "report.md").read_bytes() == kept_before
+    assert line.run(*again, "--force").code == 0
+    assert (line.home / "out" / "report.md").read_bytes() != kept_before

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from dataclasses import replace
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
@@ -10,6 +11,7 @@ from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.routing import page_router
 from api.schemas import Id
+from api.web.champion_report import champion_report
 from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet
 from api.web.rendering import render
 from evo.errors import NotFound
@@ -31,8 +33,7 @@ def evidence_page(champion_id: Id, request: Request, service: ServiceDep) -> HTM
 def report_page(champion_id: Id, request: Request, service: ServiceDep) -> Response:
     """One file with everything in it, to keep or to send."""
     sheet = _sheet(service, champion_id)
-    page = _page(request, sheet, "report.html")
-    return _download(bytes(page.body), "text/html; charset=utf-8", f"{_stem(sheet)}.html")
+    return _download(champion_report(request, sheet), "text/html; charset=utf-8", f"{_stem(sheet)}.html")
 
 
 @router.get("/report.md")
@@ -63,14 +64,16 @@ def evidence_document(champion_id: Id, service: ServiceDep) -> Response:
 
 @router.get("/export.zip")
 @allow("viewer")
-def export_archive(champion_id: Id, service: ServiceDep) -> Response:
+def export_archive(champion_id: Id, request: Request, service: ServiceDep) -> Response:
     """What `kernel-evo champion export` writes, as an archive."""
     with service.database.read() as session:
-        bundle = bundle_of(session, service.artefacts, champion_id, service.conductor.clock())
+        now = service.conductor.clock()
+        bundle = bundle_of(session, service.artefacts, champion_id, now)
+        page = champion_report(request, evidence_sheet(session, service.artefacts, champion_id, now))
     folder = f"{bundle.champion.family}-champion-{champion_id}"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in bundle.files().items():
+        for name, content in replace(bundle, page=page).files().items():
             archive.writestr(f"{folder}/{name}", content)
     return _download(packed.getvalue(), "application/zip", f"champion-{champion_id}.zip")
 

@@ -1,0 +1,110 @@
+"""A compiled kernel as files that work without kernel-evo: source, binary, loaders, and what they need to know."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from evo.cflags import c_flags
+from evo.family import Candidate, Family
+from evo.trial import Config
+from evo.view import SearchView
+
+LOADER, PTX = "kernel.py", "kernel.ptx"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What a kernel of one kind of device is taken away as.
+
+    Attributes:
+        source, binary: names of its files. A binary must not bear the loader's name: Python would take it for an
+            extension module.
+        loaders: our file by the name it gets.
+    """
+
+    source: str
+    binary: str
+    loaders: Mapping[str, str]
+
+
+FORMS: Mapping[str, Form] = {
+    "cpu": Form(source="kernel.c", binary="libkernel.so", loaders={LOADER: "kernel.py"}),
+    "cuda": Form(
+        source="kernel.cu",
+        binary="kernel.cubin",
+        loaders={LOADER: "cuda_kernel.py", "torch_op.py": "torch_op.py"},
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """One config of a search with what was compiled of it.
+
+    Attributes:
+        library: what `source` was compiled to.
+        ptx: of a CUDA kernel, where it was kept.
+    """
+
+    search: SearchView
+    family: Family
+    source: bytes
+    library: bytes
+    ptx: bytes | None = None
+
+    def working_files(self, config: Config, **told: Any) -> dict[str, bytes]:
+        """Content by file name; `told` goes into config.json as well."""
+        folder = files(__package__) / "loader"
+        return {
+            self.form.source: self.source,
+            self.form.binary: self.library,
+            **({PTX: self.ptx} if self.ptx else {}),
+            **{name: (folder / ours).read_bytes() for name, ours in self.form.loaders.items()},
+            "config.json": as_json({**self._description(config), **told}),
+        }
+
+    @property
+    def form(self) -> Form:
+        return FORMS[self.search.device.kind]
+
+    def candidate_of(self, config: Config) -> Candidate:
+        search = self.search
+        return self.family.candidate(config, search.problem, search.device, search.objective)
+
+    def build_command(self) -> str:
+        """How the binary was compiled from the source, with this machine's compiler in the place of its own."""
+        kind, architecture = self.search.device.kind, self.search.device.architecture
+        flags = self.family.implementation(kind).flags
+        if kind == "cpu":
+            return shlex.join(["cc", *c_flags(architecture), *flags, self.form.source, "-o", self.form.binary, "-lm"])
+        command = ["nvcc", "-cubin", f"-arch={architecture}", "--std=c++17", *flags]
+        return shlex.join([*command, self.form.source, "-o", self.form.binary])
+
+    def _description(self, config: Config) -> dict[str, Any]:
+        """What the loader needs, and what a person asks first."""
+        search, candidate = self.search, self.candidate_of(config)
+        return {
+            "family": search.family,
+            "problem": search.problem,
+            "config": config,
+            "entry": self.family.implementation(search.device.kind).entry,
+            "library" if search.device.kind == "cpu" else "binary": self.form.binary,
+            "arguments": [
+                {"name": each.name, "role": each.role, "dtype": each.dtype, "shape": each.shape, "value": each.value}
+                for each in candidate.operands
+            ],
+            **({} if candidate.launch is None else {"launch": asdict(candidate.launch)}),
+            "architecture": search.device.architecture,
+            "device": search.device.model,
+            "build": self.build_command(),
+        }
+
+
+def as_json(value: Any) -> bytes:
+    """A document for people and programs."""
+    return json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,169 @@
+"""The files of a trial that is not the champion: they work as its do, and say that nothing was promoted."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from evo.export.bundle import samples_csv
+from evo.export.compiled import Compiled, as_json
+from evo.export.report import use_section
+from evo.export.table import table
+from evo.objective import Objective
+from evo.outcome import Measured
+from evo.policy import Policy
+from evo.promotion import Verdict
+from evo.timing import Timing
+from evo.trial import Config
+from evo.view import RooflineView, TrialView
+from evo.wording import settings_text, time_text
+
+QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerUpEvidence:
+    """What is known of it.
+
+    Attributes:
+        rank: among the trials of its search by the time of their quick samples, from 1.
+        outcome: with samples, correctness cases and resources.
+        verdicts: of its challenges, all of which said no; empty: it never challenged.
+    """
+
+    search: int
+    trial: int
+    rank: int
+    champion: int
+    config: Config
+    device: Device
+    objective: Objective
+    policy: Policy
+    roofline: RooflineView | None
+    outcome: Measured
+    verdicts: tuple[Verdict, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    promoted: Literal[False] = False
+
+
+_DOCUMENT: TypeAdapter[RunnerUpEvidence] = TypeAdapter(RunnerUpEvidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerUp(Compiled):
+    """All that its export is made from.
+
+    Attributes:
+        champion: number of the champion beside it.
+        outcome: the trial's.
+    """
+
+    trial: TrialView
+    outcome: Measured
+    rank: int
+    champion: int
+
+    def files(self) -> dict[str, bytes]:
+        """Content by file name."""
+        return {
+            **self.working_files(self.trial.config, promoted=False),
+            "evidence.json": json.dumps(
+                _DOCUMENT.dump_python(self._evidence(), mode="json"), indent=2, ensure_ascii=False
+            ).encode()
+            + b"\n",
+            "evidence.schema.json": as_json(runner_up_schema()),
+            "samples.csv": samples_csv(self._series()),
+            "report.md": self._report().encode(),
+        }
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(each.verdict for each in self.search.challenges if each.trial == self.trial.number)
+
+    @property
+    def standing(self) -> str:
+        """Why it is no champion, in a sentence."""
+        if self.verdicts:
+            return self.verdicts[-1].summary
+        return f"Not promoted: it never challenged. {QUICK}"
+
+    def _series(self) -> Iterator[tuple[str, int, Timing]]:
+        cache = self.search.objective.cache
+        yield cache, 1, self.outcome.timing
+        if self.outcome.other is not None:
+            yield "cold" if cache == "hot" else "hot", 1, self.outcome.other
+
+    def _evidence(self) -> RunnerUpEvidence:
+        search, trial = self.search, self.trial
+        return RunnerUpEvidence(
+            search=search.id,
+            trial=trial.number,
+            rank=self.rank,
+            champion=self.champion,
+            config=trial.config,
+            device=search.device,
+            objective=search.objective,
+            policy=search.policy,
+            roofline=search.roofline,
+            outcome=self.outcome,
+            verdicts=self.verdicts,
+            environment=trial.environment,
+        )
+
+    def _report(self) -> str:
+        search, trial = self.search, self.trial
+        rows = {
+            "problem": f"`{search.problem_key}`",
+            "config": f"`{settings_text(trial.config)}`",
+            "device": search.place,
+            "objective": search.objective.key,
+            "found in": f"search {search.id}, rank {self.rank} by its quick samples",
+            "champion": str(self.champion),
+        }
+        times = [
+            (name, time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)))
+            for name, _, timing in self._series()
+        ]
+        cases = [(each.case, each.output, "passed" if each.passed else "failed") for each in self.outcome.cases]
+        parts = [
+            f"# {search.family}: trial {trial.number}, not promoted",
+            f"**{self.standing}**",
+            table(("", ""), list(rows.items())),
+            "## Time",
+            table(("", "median", "interquartile range", "samples"), times),
+            QUICK,
+            *(("## Correctness", table(("case", "output", ""), cases)) if cases else ()),
+            "## Use",
+            use_section(self.build_command(), search.device.kind),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def runner_up_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of its evidence."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kernel-evo evidence of a runner-up",
+        **_DOCUMENT.json_schema(mode="serialization"),
+    }
+
+
+def ranking_files(champion: Mapping[str, bytes], first: str, others: Sequence[RunnerUp]) -> dict[str, bytes]:
+    """Content by path: the champion's folder, called `first`, one for each runner-up, and a table of them."""
+    folders = {f"{place}-trial-{each.trial.number}-not-promoted": each for place, each in enumerate(others, 2)}
+    rows = [(first, "champion", "see its report", "")]
+    rows += [
+        (folder, "not promoted", time_text(each.outcome.timing.median_us), settings_text(each.trial.config))
+        for folder, each in folders.items()
+    ]
+    made = {f"{first}/{name}": content for name, content in champion.items()}
+    for folder, each in folders.items():
+        made |= {f"{folder}/{name}": content for name, content in each.files().items()}
+    made["ranking.md"] = (
+        f"{table(('folder', '', 'quick samples', 'config'), rows)}\n\nOnly the champion was confirmed and promoted. "
+        "Quick samples of different trials come from different sessions: close ones may be in any order.\n"
+    ).encode()
+    return made
