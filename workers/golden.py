@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from evo.errors import EvoError
@@ -25,6 +26,8 @@ from workers.protocol import CasePlan
 
 Arrays = Mapping[str, NDArray[Any]]
 NO_LIMIT = sys.float_info.max
+_GROWTH = 64
+"""So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
 
 
 class FamilyError(EvoError, RuntimeError):
@@ -105,11 +108,14 @@ class Reference:
         return named
 
     def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
-        """Of each case one for each seed. Inputs are drawn side by side; references take all cores or much memory."""
+        """Of each case one for each seed; made side by side, as many as cores and memory allow."""
         asked = [(plan, seed) for plan in plans for seed in plan.seeds]
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
-            drawn = pool.map(lambda each: self._draw(*each), asked)
-            made = [self.golden(*each, inputs) for each, inputs in zip(asked, drawn, strict=True)]
+            drawn = list(pool.map(self._draw, *zip(*asked, strict=True)))
+        largest = max(sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn)
+        affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
+        with ThreadPoolExecutor(max(1, min(affordable, len(asked), os.cpu_count() or 1))) as pool:
+            made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:

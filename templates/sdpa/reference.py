@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
-SCORES_BYTES = 4 << 30
+SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
 LARGE_FLOPS = 5e10

@@ -19,7 +19,7 @@ from evo.problem import problem_key
 from evo.roofline import Roofline, device_roofline
 from evo.space import Space
 from evo.trial import Config
-from evo.view import SearchView
+from evo.view import SearchView, TrialView
 from templates.registry import Package, find
 from workers.families import Assignment, Families
 from workers.kernel import KernelFile
@@ -140,7 +140,7 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 def search(match: Match, effort: Effort, folder: Path) -> SearchView:
     """The command a user would type, on a database of its own and from a cold cache."""
-    place = folder / f"{match.family}-{match.problem}-{match.cache}-{match.launch}"
+    place = _place(match, folder)
     place.mkdir()
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
     chosen = ["--device", effort.device, "--problem", match.problem, "--cache", match.cache, "--launch", match.launch]
@@ -151,6 +151,18 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command[2:])} ended with status {done.returncode}")
     return TypeAdapter(SearchView).validate_json(done.stdout)
+
+
+def trials_of(view: SearchView, match: Match, folder: Path) -> list[TrialView]:
+    """Every trial of what `search` returned."""
+    command = [sys.executable, "-m", "evo", "trials", str(view.id), "--json", "--limit", "1000000"]
+    command += ["--db", str(_place(match, folder) / "bench.db")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return TypeAdapter(list[TrialView]).validate_json(done.stdout)
+
+
+def _place(match: Match, folder: Path) -> Path:
+    return folder / f"{match.family}-{match.problem}-{match.cache}-{match.launch}"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from evo.family import Candidate
 from evo.objective import Objective
 from templates.registry import find
 from templates.render import render
-from tests.bench.contest import BenchError, Effort, Match, search
+from tests.bench.contest import BenchError, Effort, Match, search, trials_of
 from workers.devices.cuda import DRIVER
 
 DRAWN = 2_000
@@ -46,22 +46,29 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="kernel-evo-throughput-") as folder:
             _say(f"| {options.problem} | configs a minute |\n| --- | ---: |")
-            ours = _ours(options.problem, options.minutes, Path(folder))
+            ours, whole = _ours(options.problem, options.minutes, Path(folder))
             _say(f"| kernel-evo search | {ours:.0f} |")
+            _say(f"| the same with its start, baselines and confirmations | {whole:.0f} |")
             theirs = _theirs(options.problem, options.minutes, Path(folder))
             _say(f"| Kernel Tuner | {theirs:.0f} |\n\n{ours / theirs:.1f} times as many.")
     except BenchError as error:
         print(f"bench-throughput: {error}", file=sys.stderr)
         return 1
-    return int(ours < WANTED_A_MINUTE or ours < WANTED_RATIO * theirs)
+    return int(whole < WANTED_A_MINUTE or ours < WANTED_RATIO * theirs)
 
 
-def _ours(problem: str, minutes: float, folder: Path) -> float:
-    """Trials a minute of the whole command, its start, baselines and confirmations included."""
+def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
+    """Trials a minute from the first to the last, as Kernel Tuner's are counted, and of the whole command.
+
+    The command also starts a service and a worker, times the baselines and confirms the best in fresh processes.
+    """
     begun = time.monotonic()
-    effort = Effort(trials=100_000, minutes=minutes, sample=0, rounds=0, seed=0, device="cuda")
-    ended = sum(search(Match(family=FAMILY, problem=problem), effort, folder).counts.values())
-    return 60 * ended / (time.monotonic() - begun)
+    match = Match(family=FAMILY, problem=problem)
+    view = search(match, Effort(trials=100_000, minutes=minutes, sample=0, rounds=0, seed=0, device="cuda"), folder)
+    whole_s = time.monotonic() - begun
+    ended = sorted(each.finished_at for each in trials_of(view, match, folder) if each.finished_at is not None)
+    loop_s = (ended[-1] - ended[0]).total_seconds()
+    return 60 * (len(ended) - 1) / loop_s, 60 * len(ended) / whole_s
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:

@@ -1,6 +1,7 @@
 """The two rates of the throughput benchmark: what is known is printed at once, and a failure takes nothing along."""
 
 import sys
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +9,14 @@ import pytest
 from tests.bench import throughput
 
 
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def run(monkeypatch: pytest.MonkeyPatch, theirs: str) -> int:
     """With a fake search of ours, and a program that stands in for Kernel Tuner's part."""
-    monkeypatch.setattr(throughput, "search", lambda *_: SimpleNamespace(counts={"measured": 90_000, "pruned": 9}))
+    ends = [SimpleNamespace(finished_at=MOMENT + timedelta(seconds=each / 10)) for each in range(91)]
+    monkeypatch.setattr(throughput, "search", lambda *_: None)
+    monkeypatch.setattr(throughput, "trials_of", lambda *_: ends)
     monkeypatch.setattr(throughput, "KERNEL_TUNER", (sys.executable, "-S", "-c", theirs))
     return throughput.main(["--minutes", "0.01"])
 
@@ -18,8 +24,8 @@ def run(monkeypatch: pytest.MonkeyPatch, theirs: str) -> int:
 def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
     printed = capsys.readouterr().out
-    assert "| kernel-evo search | " in printed and "| Kernel Tuner | 100 |" in printed
-    assert printed.rstrip().endswith("times as many.")
+    assert "| kernel-evo search | 600 |" in printed and "| Kernel Tuner | 100 |" in printed
+    assert printed.rstrip().endswith("\n6.0 times as many.")
 
 
 @pytest.mark.parametrize(
