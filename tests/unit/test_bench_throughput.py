@@ -8,7 +8,6 @@ import pytest
 
 from tests.bench import throughput
 
-
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
