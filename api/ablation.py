@@ -76,11 +76,10 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """What each change of a report came to."""
+    """What each change of a report came to, the same whenever its samples are weighed again."""
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
-    rng = np.random.default_rng(0)
-    return tuple(weigh(each, policy, rng) for each in report.changes)
+    return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)
 
 
 def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:

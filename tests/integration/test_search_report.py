@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
-from evo.job import Evaluate
+from db.ablations import Ablations
+from db.archive import Archive
+from db.leases import Leases
+from db.location import Location
+from db.session import Database
+from evo.ablation import weigh
+from evo.job import Confirm, ConfirmReport, Evaluate
 from evo.outcome import CompileFailed, Measured, WrongAnswer
+from evo.promotion import judge
 from tests.integration.commands import CommandLine
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us
@@ -130,17 +138,39 @@ def test_terms_that_mean_nothing_are_refused_by_name(rest: httpx.Client, terms: 
     assert refused.json()["field"] == field
 
 
+def test_verdicts_and_effects_follow_again_from_the_samples_that_are_kept(place: Path, tmp_path: Path) -> None:
+    """Nothing that was decided rests on anything but what the database holds."""
+    shutil.copy(place, tmp_path / "evo.db")
+    database = Database.open(Location(file=tmp_path / "evo.db"))
+    with database.read() as session:
+        search, leases = Archive(session).search(1), Leases(session)
+        for challengers, job in enumerate(leases.confirmations(1), start=1):
+            assert isinstance(job.payload, Confirm) and job.trial_id is not None
+            results = [each.result for each in leases.attempts_of_trial(job.trial_id) if each.job_id == job.id]
+            (report,) = (each for each in results if isinstance(each, ConfirmReport))
+            rng = np.random.default_rng(job.payload.seed)
+            assert judge(report, search.policy, challengers, rng) == job.verdict
+        rows = Ablations(session).of(1)
+        assert len(rows) == 4
+        for row in rows:
+            assert row.ablated is not None
+            assert weigh(row.ablated, search.policy, np.random.default_rng(0)) == row.effect
+    database.close()
+
+
 def test_the_command_writes_both_files_when_every_worker_is_gone(
-    place: Path, tmp_path_factory: pytest.TempPathFactory
+    place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Only the database and its artefact store come along."""
+    """Only the database comes along, and what is made of it there is the same to the letter."""
     line = CommandLine.fresh(tmp_path_factory)
     kept = line.home / "kept"
     kept.mkdir()
     shutil.copy(place, kept / "evo.db")
     ended = line.run_apart("report", "1", "--db", str(kept / "evo.db"), "--to", "out", "--targets", "stretch=10.5us")
     assert ended.code == 0, ended.err
-    assert "| stretch | 10.5 µs | 10.5 µs | reached |" in (line.home / "out" / "report.md").read_text()
+    told = rest.get("/report.md", params={"targets": "stretch=10.5us"}).text
+    assert "| stretch | 10.5 µs | 10.5 µs | reached |" in told
+    assert (line.home / "out" / "report.md").read_text() == told
     assert "<svg" in (line.home / "out" / "report.html").read_text()
     assert line.run("report", "1", "--db", str(kept / "evo.db"), "--targets", "stretch=soon").code != 0
     kept_before = (line.home / "out" / "report.md").read_bytes()
