@@ -44,9 +44,7 @@ DIFFERENTLY = (
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 MEMORY_BOUND = (
-    ("softmax", "rows=530,cols=84", {**ROWS, "KEEP": "shared"}),
-    ("rmsnorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True}),
-    ("layernorm", "rows=530,cols=84", {**ROWS, "STATISTICS": "two_pass"}),
+    ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
