@@ -6,6 +6,7 @@ from urllib.parse import quote
 import structlog
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +21,8 @@ log = structlog.get_logger("access")
 
 COOKIE = "kernel_evo_session"
 SIGN_IN = "/sign-in"
+WRONG = f"{SIGN_IN}?wrong=token"
+"""Where a token leads that is not valid."""
 STATIC = "/static/"
 MACHINES = ("/api/", "/metrics")
 """What programs ask for: they are told that they may not, never shown a page."""
@@ -62,7 +65,7 @@ class Door:
 
         async def watched(message: Message) -> None:
             nonlocal refused
-            if message["type"] == "http.response.start" and message["status"] == 401:
+            if message["type"] == "http.response.start" and _is_wrong(message):
                 wait_s = self._throttle.wait_s("failure", _address(request))
                 refused = _too_many(request, wait_s) if wait_s > 0 else None
             if refused is None:
@@ -97,6 +100,11 @@ class Door:
         if self._public is None:
             self._public = frozenset((method, path) for method, path, rule in rules(request.app) if rule == PUBLIC)
         return request.url.path.startswith(STATIC) or (request.method, request.url.path) in self._public
+
+
+def _is_wrong(start: Message) -> bool:
+    """Whether somebody who wanted to sign in is told that the token is not valid."""
+    return Headers(raw=start["headers"]).get("location", "").startswith(WRONG)
 
 
 def _address(request: Request) -> str:

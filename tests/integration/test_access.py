@@ -57,7 +57,8 @@ class House:
 
     def signed_in(self, secret: str, **options: Any) -> httpx.Client:
         browser = self.service.client(**options)
-        assert browser.post("/sign-in", data={"token": secret, "next": "/workers"}).status_code == 303
+        entered = browser.post("/sign-in", data={"token": secret, "next": "/workers"})
+        assert entered.headers["location"] == "/workers"
         return browser
 
 
@@ -228,8 +229,12 @@ def test_signing_in_leads_to_no_other_site(house: House, wanted: str) -> None:
 @pytest.mark.parametrize("role", ["worker", "joiner"])
 def test_only_people_sign_in(house: House, role: str) -> None:
     secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
-    refused = house.service.client(address="10.1.0.2").post("/sign-in", data={"token": secret})
+    form = {"token": secret, "next": "/workers"}
+    refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
     assert refused.status_code == 401
+    assert 'name="next" value="/workers"' in refused.text
+    assert [each.status_code for each in refused.history] == [303], "a page of its own, which can be gone back to"
+    assert secret not in str(refused.url)
     assert "not valid here" in refused.text
     assert secret not in refused.text
 
@@ -251,15 +256,17 @@ def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
 def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:
     guesser = house.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
-    assert codes == [401] * 10 + [429] * 5
+    assert codes == [303] * 10 + [429] * 5
     assert guesser.get(f"{API}/searches", headers={"Authorization": "Bearer guess"}).status_code == 429
     late = guesser.post("/sign-in", data={"token": "guess"})
     assert 0 < int(late.headers["retry-after"]) <= 10
     secret = house.token("viewer")
-    assert guesser.post("/sign-in", data={"token": secret}).status_code == 303, "who has a valid one is let in"
+    valid = guesser.post("/sign-in", data={"token": secret})
+    assert valid.headers["location"] == "/", "who has a valid one is let in"
     good = house.service.client(secret, address="10.2.0.1")
     assert good.get(f"{API}/searches").status_code == 200
-    assert house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"}).status_code == 401
+    other = house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"})
+    assert other.headers["location"].startswith("/sign-in?wrong=token")
 
 
 def test_one_caller_cannot_take_it_all(tmp_path: Path) -> None:

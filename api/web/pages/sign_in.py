@@ -1,13 +1,14 @@
 """Signing in with a token, and out again."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
+from urllib.parse import urlencode
 
 from fastapi import Form, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from api.access.caller import caller
-from api.access.door import COOKIE, SIGN_IN
+from api.access.door import COOKIE, SIGN_IN, WRONG
 from api.access.rule import allow, public
 from api.deps import Service, ServiceDep
 from api.routing import page_router
@@ -22,8 +23,12 @@ HOME = "/"
 
 @router.get(SIGN_IN)
 @public
-def sign_in_page(request: Request, next: str = HOME) -> Response:
-    return RedirectResponse(own_path(next), 303) if caller().roles else _form(request, next)
+def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token"] | None = None) -> Response:
+    """The form; `wrong` after a token that is not valid."""
+    if caller().roles:
+        return RedirectResponse(own_path(next), 303)
+    reason = "This token is not valid here: it may be mistyped, expired or revoked." if wrong else ""
+    return render(request, "sign_in.html", code=401 if wrong else 200, next=own_path(next), reason=reason)
 
 
 @router.post(SIGN_IN)
@@ -34,10 +39,13 @@ def sign_in(
     token: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=2000)] = HOME,
 ) -> Response:
-    """Begin a session; a join token or a worker's cannot: there is nothing for them to see."""
+    """Begin a session; a join token or a worker's cannot: there is nothing for them to see.
+
+    What is refused leads to an address of its own, which can be gone back to; `api.access.door` counts these.
+    """
     session = _begin(service, token.strip())
     if session is None:
-        return _form(request, next, "This token is not valid here: it may be mistyped, expired or revoked.", 401)
+        return RedirectResponse(f"{WRONG}&{urlencode({'next': own_path(next)})}", 303)
     answer = RedirectResponse(own_path(next), 303)
     answer.set_cookie(
         COOKIE,
@@ -76,7 +84,3 @@ def _begin(service: Service, secret: str) -> str | None:
         return None
     with service.database.write() as session:
         return Tokens(session).begin_session(who.token_id, until=now + SESSION, now=now)
-
-
-def _form(request: Request, wanted: str, reason: str = "", code: int = 200) -> HTMLResponse:
-    return render(request, "sign_in.html", code=code, next=own_path(wanted), reason=reason)
