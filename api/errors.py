@@ -98,8 +98,6 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     found = cast(RequestValidationError, error).errors()
     if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
         return answer(request, 404, f"nothing is at {request.url.path}")
-    if not request.url.path.startswith("/api/"):
-        found = [{**each, "msg": _in_words(each)} for each in found]
     wrong = wrong_fields(found)
     first = wrong[0]
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
@@ -123,22 +121,6 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("bug", path=request.url.path, exc_info=error)
     return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
-
-
-WORDS: Mapping[str, str] = {
-    "missing": "is missing",
-    "literal_error": "is none of {expected}",
-    "bool_parsing": "is neither true nor false",
-    "string_too_long": "has more than {max_length} characters",
-    "string_pattern_mismatch": "is not of the form {pattern}",
-    "too_long": "is given more than {max_length} times",
-}
-"""What people are told who read a page; programs get the validator's own words, which tell them more."""
-
-
-def _in_words(error: Mapping[str, Any]) -> str:
-    own = WORDS.get(error["type"])
-    return str(error["msg"]) if own is None else own.format_map(error.get("ctx", {}))
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

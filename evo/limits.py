@@ -1,4 +1,4 @@
-"""Numbers from outside that are refused, in the same words on the command line and in REST."""
+"""Values from outside that are refused, in the same words on the command line and in REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +12,16 @@ LARGEST = 2**63 - 1
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
+_OTHERWISE = {
+    "missing": "is missing",
+    "literal_error": "{shown!r} is none of {expected}",
+    "bool_parsing": "{shown!r} is neither true nor false",
+    "string_pattern_mismatch": "is not of the form {pattern}",
+    "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",
+    "string_too_long": "has more than {max_length:,} characters",
+    "too_long": "has more than {max_length:,} entries",
+}
+_EMPTY = {"string_too_short": "is empty"}
 _SHOWN = 40
 
 
@@ -28,11 +38,11 @@ def figure(value: float) -> str:
 
 
 def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
-    """Why a number is refused and what would be taken, or None where something else is wrong.
+    """Why a number, a word or the length of a text is refused and what would be taken; None where it is another thing.
 
     Args:
         error: as pydantic tells of it.
-        limits: as of `accepted`; by default the one that was missed.
+        limits: of a number, as of `accepted`; by default the one that was missed.
     """
     given = str(error["input"]) if isinstance(error["input"], str | int | float) else type(error["input"]).__name__
     shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
@@ -45,6 +55,8 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     elif missed:
         reason = f"{shown} is out of its limits"
     else:
-        return None
+        told = None if given else _EMPTY.get(error["type"])
+        told = told or _OTHERWISE.get(error["type"])
+        return None if told is None else told.format(shown=shown, length=len(given), **bounds)
     limits = limits or missed
     return f"{reason}; accepted: {limits}" if limits else reason

@@ -9,7 +9,6 @@ import typer
 from evo.cli.options import Db, Json, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import Conflict, InvalidInput
-from evo.limits import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from evo.view import ChampionView
 
 ChampionId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
+    int, typer.Argument(min=1, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
 ]
 
 
@@ -42,9 +41,7 @@ def register(app: typer.Typer) -> None:
 def show(
     champion: Annotated[
         int | None,
-        typer.Argument(
-            min=1, max=LARGEST, metavar="[CHAMPION]", help="One in full; without it, all current ones are listed."
-        ),
+        typer.Argument(min=1, metavar="[CHAMPION]", help="One in full; without it, all current ones are listed."),
     ] = None,
     *,
     family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
@@ -79,9 +76,7 @@ def show(
 def export(
     champions: Annotated[
         list[int],
-        typer.Argument(
-            min=1, max=LARGEST, metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."
-        ),
+        typer.Argument(min=1, metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."),
     ],
     *,
     top: Annotated[

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
-from evo.limits import LARGEST
 
 if TYPE_CHECKING:
     from evo.device import Device
@@ -42,7 +41,7 @@ def measure(
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, metavar="N", help="Of the inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
     baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
     as_json: Json = False,
 ) -> None:

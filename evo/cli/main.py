@@ -147,7 +147,8 @@ def _carried_out(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="kernel-evo", standalone_mode=False) or 0
     except SystemExit as ending:
-        code = Exit.UNHEARD if _unheard() else int(ending.code or 0)
+        lost = _unheard() or isinstance(ending.__context__, BrokenPipeError)  # as Rich ends a program
+        code = Exit.UNHEARD if lost else int(ending.code or 0)
     sys.stdout.flush()
     return code
 

@@ -1,5 +1,6 @@
 """Fields of requests under the names that people type: options and arguments."""
 
+import re
 from collections.abc import Mapping
 
 _TYPED: Mapping[str, str] = {
@@ -12,6 +13,7 @@ _TYPED: Mapping[str, str] = {
     "expires_in_s": "--days or --hours",
     "family": "FAMILY",
     "grace_s": "--grace",
+    "name": "NAME",
     "policy": "--policy",
     "problem": "--problem",
     "requirements.memory_gb": "--device-memory",
@@ -36,6 +38,7 @@ _SAME = {
 
 def typed_name(field: str) -> str:
     """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; what nobody types stays as it is."""
+    field = re.sub(r"\.\d+$", "", field)  # of a list, as the service counts it
     group, _, last = field.rpartition(".")
     if last in _SAME.get(group, ()):
         return f"--{last.replace('_', '-')}"

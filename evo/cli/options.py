@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from evo.limits import LARGEST
-
 _WHERE = "Which service"
 
 Url = Annotated[
@@ -43,7 +41,7 @@ ServedDb = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int,
-    typer.Argument(min=1, max=LARGEST, metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists."),
+    typer.Argument(min=1, metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists."),
 ]
 FamilyName = Annotated[
     str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")

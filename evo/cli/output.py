@@ -5,8 +5,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterable
+
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
+
+
+_GAP = 3
+"""Between two columns of a table."""
+
+_FOLDED = 16
+"""A longer word, such as a whole config, goes on in the next line without harm."""
 
 
 def console() -> "Console":
@@ -28,13 +37,37 @@ def table(*columns: str, title: str | None = None) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    class Rows(Table):
+        """Where not even single words fit beside each other, each row is a list of its cells."""
+
+        def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+            columns = [(each.header, *each.cells) for each in self.columns]
+            if sum(map(_least_width, columns)) + _GAP * (len(columns) - 1) <= options.max_width:
+                yield from super().__rich_console__(console, options)
+                return
+            if self.title:
+                yield f"[bold]{self.title}[/]"
+            for cells in zip(*(column.cells for column in self.columns), strict=True):
+                card = facts()
+                for column, cell in zip(self.columns, cells, strict=True):
+                    if str(cell):
+                        card.add_row(column.header, cell)
+                yield card
+                yield ""
+
+    made = Rows(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     made.show_edge = False
     for column in columns:
         made.add_column(
             column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
         )
     return made
+
+
+def _least_width(cells: "Iterable[object]") -> int:
+    """Of a column in which no word is broken that people read as one."""
+    words = [len(word) for cell in cells for word in str(cell).split()]
+    return min(max(words, default=0), _FOLDED)
 
 
 def facts() -> "Table":

@@ -12,7 +12,6 @@ import typer
 from evo.cli.options import Cache, Db, DeviceName, Problem, Threads, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import InvalidInput
-from evo.limits import LARGEST
 
 if TYPE_CHECKING:
     from evo.client import Client
@@ -49,14 +48,13 @@ def record(
         int | None,
         typer.Option(min=2, max=MOST, metavar="N", help="So many configs at random instead of every valid one."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, metavar="N", help="Of the order, and of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the order, and of the sample.")] = 0,
     cache: Cache = "hot",
     threads: Threads = 1,
     resume: Annotated[
         int | None,
         typer.Option(
             min=1,
-            max=LARGEST,
             metavar="SEARCH",
             help="Go on with this one; any search that has ended is only written down.",
         ),

@@ -23,7 +23,7 @@ from evo.cli.options import (
 )
 from evo.cli.place import Where
 from evo.errors import InvalidInput
-from evo.limits import LARGEST, MOST
+from evo.limits import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ def search(
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
     ] = "portfolio",
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, metavar="N", help="Equal seeds make equal choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
@@ -173,7 +173,7 @@ def search(
     notes: Annotated[str, typer.Option(metavar="TEXT", help="What people should know about it.")] = "",
     resume: Annotated[
         int | None,
-        typer.Option(min=1, max=LARGEST, metavar="SEARCH", help="Go on with this search instead of starting one."),
+        typer.Option(min=1, metavar="SEARCH", help="Go on with this search instead of starting one."),
     ] = None,
     ablate: Annotated[
         bool,

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
+from evo.cli.output import table
 from evo.cli.report import print_report
 from evo.search import Budget
 from evo.view import SpaceView, WarmStartView
@@ -171,3 +172,12 @@ def test_recorded_results_and_money_are_told_where_they_are_part_of_it() -> None
     assert share_done(view(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=2.5)) == 0.5
     ended = finished(budget=Budget(cost=5.0, cost_per_hour=1.0), cost=5.0, reason="cost")
     assert "its money is spent. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
+
+
+def test_a_row_is_a_list_where_its_words_do_not_fit_beside_each_other() -> None:
+    rows = table(">trial", "outcome", "config", "notes", title="Trials")
+    rows.add_row("7", "compile failed", f"BLOCK={'8' * 60}", "")
+    wide, narrow = ([line.split() for line in shown(rows, width=width).splitlines()] for width in (80, 20))
+    assert wide[:2] == [["Trials"], ["trial", "outcome", "config", "notes"]]
+    assert narrow[:3] == [["Trials"], ["trial", "7"], ["outcome", "compile"]]
+    assert "notes" not in str(narrow), "what is empty takes no line"

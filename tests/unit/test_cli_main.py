@@ -186,7 +186,8 @@ def test_search_needs_something_to_search(capsys: pytest.CaptureFixture[str]) ->
     + [
         ("search sdpa --minutes ten", "--minutes: 'ten' is not a number; accepted: 0.01 … 1,000,000,000"),
         ("search sdpa --trials 1.5", "--trials: '1.5' is not a whole number; accepted: 1 … 1,000,000,000"),
-        (f"search sdpa --seed {'9' * 60}", f"--seed: {'9' * 40}… is out of its limits; accepted: 0 and more"),
+        (f"search sdpa --trials {'9' * 60}", f"--trials: {'9' * 40}… is out of its limits; accepted: 1 … 1,000,0"),
+        ("search sdpa --seed -1", "--seed: -1 is out of its limits; accepted: 0 and more"),
         ("trials x", "SEARCH: 'x' is not a whole number; accepted: 1 and more"),
         ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
@@ -216,9 +217,10 @@ def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
         ("budget.cost", "--max-cost"),
         ("objective.threads", "--threads"),
         ("requirements.toolkit.cuda", "--toolkit cuda"),
-        ("warm_start.configs.0", "--warm-start configs.0"),
+        ("warm_start.configs.0", "--warm-start configs"),
         ("policy.minimum_gain", "--policy minimum_gain"),
         ("keep_days", "--keep-days"),
+        ("outcome.0", "--outcome"),
         ("cuda.launch.grid", "cuda.launch.grid"),
     ],
 )

@@ -1,0 +1,38 @@
+"""What is refused is told with what would be taken, whoever asks."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, TypeAdapter, ValidationError
+
+from evo.limits import accepted, refused
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "said"),
+    [
+        (Annotated[int, Field(ge=1)], 0, "0 is out of its limits; accepted: 1 and more"),
+        (Annotated[float, Field(gt=0, le=30)], 31, "31 is out of its limits; accepted: 30 and less"),
+        (Annotated[float, Field(gt=0)], "-1.5", "-1.5 is out of its limits; accepted: above 0"),
+        (int, "1.5", "'1.5' is not a whole number"),
+        (int, 1.5, "'1.5' is not a whole number"),
+        (int, [], "'list' is not a whole number"),
+        (float, "x" * 50, f"'{'x' * 40}…' is not a number"),
+        (Literal["a", "b"], "c", "'c' is none of 'a' or 'b'"),
+        (Annotated[str, Field(min_length=1)], "", "is empty"),
+        (Annotated[str, Field(min_length=16)], "secret", "has 6 characters, which are too few: give 16 or more"),
+        (Annotated[str, Field(max_length=2)], "abc", "has more than 2 characters"),
+        (dict[str, int], 3, None),
+    ],
+)
+def test_the_reason_names_what_is_accepted(shape: Any, given: object, said: str | None) -> None:
+    with pytest.raises(ValidationError) as wrong:
+        TypeAdapter(shape).validate_python(given)
+    assert refused(wrong.value.errors()[0]) == said
+
+
+def test_limits_read_as_people_write_them() -> None:
+    assert accepted(0.01, 10**9) == "0.01 … 1,000,000,000"
+    assert accepted(1, None) == accepted(1, 2**63 - 1) == "1 and more"
+    assert accepted(None, 5) == "5 and less"
+    assert accepted(None, None) == ""
