@@ -44,7 +44,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
         raise Conflict(f"champion {champion.id} has no switch to turn{way_out}")
     _queue(session, search, champion, found, now)
     search.state = state
-    archive.revise(search_id)
+    archive.mark(search_id)
     Events(session).search_changed(search_id)
     announce(session, WORK)
 

@@ -81,18 +81,15 @@ class ActiveSearch:
         """Learn what other processes did with this search since this copy was last up to date."""
         asked, ended, _ = self.search.events
         news = Archive(session).news(self.id, asked=asked, ended=ended)
-        self.search.follow(news, Leases(session).challenges(self.id))
-        if self.baselines is None:
-            self.baselines = Archive(session).baselines(self.id)
+        if standing.milestone > self.revision:
+            self.search.follow(news, Leases(session).challenges(self.id))
+            self.baselines = self.baselines or Archive(session).baselines(self.id)
+            self.has_queued = True
+        else:
+            self.search.follow(news)
         self.state, self.started = standing.state, standing.started_at is not None
         self._active_s, self._active_since = standing.active_s, standing.active_since
-        self.revision, self.has_queued = standing.revision, True
-
-    @property
-    def fingerprint(self) -> tuple[object, ...]:
-        """Changes with everything that `follow` learns."""
-        clock = (self.started, self._active_s, self._active_since)
-        return (*self.search.events, self.state, self.baselines is not None, *clock)
+        self.revision = standing.revision
 
     def fits(self, device: Device) -> bool:
         """Whether a device may work for this search, which never changes: times compare only within one model."""

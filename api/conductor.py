@@ -14,8 +14,9 @@ from api import ablation, endgame
 from api.active import Clock, utc_now
 from api.catalogue import Catalogue
 from api.claims import OTHER_UNIT_S
+from api.desk import Desk, Taken
 from api.dispatch import Dispatch
-from api.intake import Intake, Taken, answer
+from api.intake import Intake, answer
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
 from api.settlement import end_trial
@@ -61,8 +62,11 @@ class Conductor:
         self.lease_s = lease_s
         self.clock = clock
         self.roster = Roster(database, self.catalogue, clock)
-        self._intake = Intake(database, self.roster, clock)
-        self._dispatch = Dispatch(database, self.roster, clock, lease_s=lease_s, connected_since=self._connected_since)
+        desk = Desk(self.roster, clock)
+        self._intake = Intake(database, desk)
+        self._dispatch = Dispatch(
+            database, self.roster, desk, clock, lease_s=lease_s, connected_since=self._connected_since
+        )
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
@@ -276,9 +280,10 @@ class Conductor:
         self._advance_one(search_id)
 
     def _advance_all(self) -> None:
-        for search_id in self.roster.ids:
+        for search_id, revision in self.roster.revisions().items():
             try:
-                self._advance_one(search_id)
+                if self.roster.is_due(search_id, revision):
+                    self._advance_one(search_id)
             except Exception:  # one search must not keep the others from going on
                 log.exception("search could not be moved on", search=search_id)
 

@@ -8,7 +8,7 @@ import structlog
 
 from api.active import ActiveSearch, Clock
 from api.catalogue import Catalogue
-from api.endgame import drop_open
+from api.endgame import drop_open, is_due
 from api.turn import Turn
 from db.archive import Archive
 from db.events import Events
@@ -31,11 +31,17 @@ class Roster:
         self._searches: dict[int, ActiveSearch] = {}
         self._loading = threading.RLock()
 
-    @property
-    def ids(self) -> list[int]:
-        """The unfinished searches, those of higher priority first, of equal ones the oldest."""
+    def revisions(self) -> dict[int, int]:
+        """Of the unfinished searches, those of higher priority first, of equal ones the oldest."""
         with self._database.read() as session:
             return Archive(session).unfinished()
+
+    def is_due(self, search_id: int, revision: int) -> bool:
+        """Whether a turn may find something to do, by time or because others brought the search to this revision."""
+        if (active := self._loaded(search_id)) is None:
+            return False
+        with active.lock:
+            return active.revision != revision or is_due(active, self._clock())
 
     @contextmanager
     def turn(self, search_id: int) -> Iterator[Turn | None]:

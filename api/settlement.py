@@ -139,6 +139,7 @@ def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
     active, session = turn.active, turn.session
     attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
     Archive(session).search(active.id).baselines = active.baselines = report
+    turn.milestone()
     Events(session).search_changed(active.id)
     if (baseline_us := active.fastest_baseline_us) is not None:
         early = update(TrialRow).where(

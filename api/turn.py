@@ -28,7 +28,7 @@ class Turn:
         self._database = database
         self._stack = stack
         self._session: Session | None = None
-        self._before = active.fingerprint
+        self._milestone = False
         self.ended: list[int] = []
 
     @property
@@ -45,7 +45,6 @@ class Turn:
             return False
         if standing.revision != self.active.revision:
             self.active.follow(self.session, standing)
-            self._before = self.active.fingerprint
         return True
 
     def store(self) -> None:
@@ -55,11 +54,18 @@ class Turn:
     def queued(self) -> None:
         """A job waits now: whoever waits for work should look."""
         self.active.has_queued = True
+        self.milestone()
         announce(self.session, WORK)
+
+    def milestone(self) -> None:
+        """More happened than trials asked and told: who follows should look for it."""
+        self._milestone = True
 
     def end(self) -> None:
         """Write down what happened, and let other processes know that what they remember is no longer all."""
         if self.ended:
             Events(self.session).trials_ended(self.active.id, self.ended)
-        if self._database.shared and self.active.fingerprint != self._before:
-            self.active.revision = Archive(self.session).revise(self.active.id)
+        if self._database.shared:
+            self.active.revision += 1
+            if self._milestone:
+                Archive(self.session).mark(self.active.id)

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Select, func, or_, select, tuple_, update
+from sqlalchemy import Select, Table, Update, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
@@ -40,9 +40,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a process must know of a search before it goes on with it."""
+    """What a process must know of a search before it goes on with it.
+
+    Attributes:
+        revision: that of the search as others left it.
+        milestone: the last revision that brought more than trials asked and told: jobs queued, or baselines.
+    """
 
     revision: int
+    milestone: int
     state: State
     started_at: datetime | None
     active_s: float
@@ -109,10 +115,11 @@ class Archive:
             query = query.where(SearchRow.id < before)
         return self.session.scalars(query).all()
 
-    def unfinished(self) -> list[int]:
-        """Searches that have not ended, those of higher priority first, of equal ones the oldest."""
-        query = select(SearchRow.id).where(SearchRow.state.in_(UNFINISHED))
-        return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
+    def unfinished(self) -> dict[int, int]:
+        """Revisions of the searches that have not ended, those of higher priority first, of equal ones the oldest."""
+        query = select(SearchRow.id, SearchRow.revision).where(SearchRow.state.in_(UNFINISHED))
+        rows = self.session.execute(query.order_by(SearchRow.priority.desc(), SearchRow.id))
+        return {search_id: revision for search_id, revision in rows}  # noqa: C416
 
     def at_work(self) -> list[int]:
         """Searches that may have work, those of higher priority first, of equal ones the oldest."""
@@ -120,18 +127,26 @@ class Archive:
         return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
 
     def lock(self, search_id: int) -> "Standing | None":
-        """Keep other processes from an unfinished search until the transaction ends; None if it ended already."""
-        query = select(
-            SearchRow.revision, SearchRow.state, SearchRow.started_at, SearchRow.active_s, SearchRow.active_since
-        ).where(SearchRow.id == search_id)
-        row = self.session.execute(query.with_for_update(key_share=True)).first()
+        """Keep other processes from a search until the transaction ends, which is its next revision; None if the search
+        has ended already."""
+        standing = (
+            _counted(search_id)
+            .values(revision=SearchRow.revision + 1)
+            .returning(
+                SearchRow.revision - 1,
+                SearchRow.milestone,
+                SearchRow.state,
+                SearchRow.started_at,
+                SearchRow.active_s,
+                SearchRow.active_since,
+            )
+        )
+        row = self.session.execute(standing).first()
         return None if row is None or row.state in TERMINAL else Standing(*row)
 
-    def revise(self, search_id: int) -> int:
-        """Count a change; the new revision."""
-        counted = update(SearchRow).where(SearchRow.id == search_id).values(revision=SearchRow.revision + 1)
-        options = {"synchronize_session": False}
-        return self.session.execute(counted.returning(SearchRow.revision), execution_options=options).scalar_one()
+    def mark(self, search_id: int) -> None:
+        """Make this revision of a search a milestone."""
+        self.session.execute(_counted(search_id).values(milestone=SearchRow.revision))
 
     def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
         """Trials asked since the first `asked` or ended since the first `ended`."""
@@ -261,6 +276,11 @@ class Archive:
         if outcome is None:
             return query
         return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
+
+
+def _counted(search_id: int) -> Update:
+    """Of the table, without what the ORM would do for rows in memory: none has a use for these columns."""
+    return update(cast(Table, SearchRow.__table__)).where(SearchRow.id == search_id)
 
 
 def _logged(row: TrialRow) -> Logged:

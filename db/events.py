@@ -7,9 +7,9 @@ its transaction, and is shown only once no older transaction is open.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from sqlalchemy import BigInteger, delete, func, insert, select, tuple_
+from sqlalchemy import BigInteger, Table, delete, func, insert, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
@@ -97,7 +97,9 @@ class Events:
 
     def _add(self, events: list[dict[str, Any]]) -> None:
         if events:
-            self.session.execute(insert(EventRow).values(transaction=_CurrentTransaction()), events)
+            self.session.execute(
+                insert(cast(Table, EventRow.__table__)).values(transaction=_CurrentTransaction()), events
+            )
 
     def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
         """Events behind a place, in order; of one search, or all."""

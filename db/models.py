@@ -77,7 +77,8 @@ class FamilyRow(Base):
 class SearchRow(Base):
     """`active_s` holds the seconds it ran before `active_since`; None there means that its clock stands still.
 
-    `revision` counts the changes that other service processes must learn before they go on with the search.
+    `revision` counts the turns of service processes that share it; `milestone` is the last one that brought more than
+    trials asked and told. From both a process sees what it has to read before it goes on.
     """
 
     __tablename__ = "searches"
@@ -106,6 +107,7 @@ class SearchRow(Base):
     active_s: Mapped[float] = mapped_column(default=0.0)
     active_since: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    milestone: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     priority: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     notes: Mapped[str] = mapped_column(default="", server_default=text("''"))
     archived_at: Mapped[datetime | None]

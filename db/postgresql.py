@@ -40,6 +40,7 @@ class PostgreSQL:
     """See `db.store.Store`. Readers see one state, that of their first statement."""
 
     reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012 — the protocol's plain attribute
+    looks: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
     writes: dict[str, Any] = {}  # noqa: RUF012
     one_writer = False
 

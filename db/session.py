@@ -71,9 +71,20 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that sees one state of the database; nothing of it is kept."""
+        with self._reading(self._store.reads) as session:
+            yield session
+
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        """The same, but each query sees the state of its own moment, which spares a server the transaction."""
+        with self._reading(self._store.looks) as session:
+            yield session
+
+    @contextmanager
+    def _reading(self, options: dict[str, Any]) -> Iterator[Session]:
         with _explained(self._store), self._sessions() as session:
-            if self._store.reads:
-                session.connection(execution_options=self._store.reads)
+            if options:
+                session.connection(execution_options=options)
             yield session
             session.expunge_all()
             session.commit()  # nothing; a rollback would make the driver forget all statements that it prepared

@@ -22,6 +22,7 @@ class SQLite:
     """See `db.store.Store`. Readers never wait for writers (write-ahead log)."""
 
     reads: dict[str, Any] = {}  # noqa: RUF012 — the protocol's plain attribute
+    looks: dict[str, Any] = {}  # noqa: RUF012
     writes: dict[str, Any] = {"begin": "IMMEDIATE"}  # noqa: RUF012
     one_writer = True
 

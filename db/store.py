@@ -17,6 +17,8 @@ class Store(Protocol):
 
     reads: dict[str, Any]
     """Execution options of a transaction that only reads."""
+    looks: dict[str, Any]
+    """Execution options of statements that read, each for itself."""
     writes: dict[str, Any]
     """Execution options of one that writes."""
     one_writer: bool

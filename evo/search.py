@@ -133,7 +133,7 @@ class Search:
 
         Args:
             news: every trial that was asked or has ended since, in any order; others are passed over.
-            challenged: (trial number, trials that had ended then) of each challenge so far.
+            challenged: (trial number, trials that had ended then) of each challenge since; others do no harm.
 
         Raises:
             EvoError: something is missing among the news.
@@ -153,7 +153,7 @@ class Search:
             history.ask(entry.trial.proposal)
         for entry in told:
             self._follow_end(entry)
-        self._challenged = dict(challenged)
+        self._challenged.update(challenged)
 
     def _follow_end(self, entry: Logged | None) -> None:
         if entry is None or entry.position != len(self.history.finished):

@@ -46,7 +46,7 @@ def served(together: Together[int, int], serving: Serving, asked: Sequence[int])
         first = pool.submit(ask, 0)
         assert serving.begun.wait(10)
         answers = [pool.submit(ask, each) for each in asked]
-        wait_until(lambda: len(together._queues[100].waiting) == len(asked))
+        wait_until(lambda: len(together._waiting[100]) == len(asked))
         serving.go_on.set()
         assert first.result(10) == 100
         return [answer.result(10) for answer in answers]
@@ -57,7 +57,7 @@ def test_requests_that_came_meanwhile_share_the_next_turn() -> None:
     together = Together(serving)
     assert served(together, serving, range(1, 9)) == list(range(101, 109))
     assert [len(turn) for turn in serving.turns] == [1, 8]
-    assert not together._queues, "nothing is kept of those who have left"
+    assert not together._waiting, "nothing is kept of those who have left"
 
 
 def test_a_turn_has_its_limit() -> None:

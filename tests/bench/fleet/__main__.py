@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -106,6 +106,7 @@ def _options() -> Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before anything counts")
+    parser.add_argument("--per-second", type=float, default=50.0, help="claims a second of `latency`")
     parser.add_argument("--cores", type=int, help="run everything on so many cores at most")
     return parser.parse_args()
 
@@ -146,14 +147,14 @@ async def _capacity(workers: Sequence[Worker], server: postgresql.Server, option
     cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s(server).items()}
     await asyncio.gather(*busy, beating)
     rate = done / elapsed_s
-    per_job_ms = {name: 1e3 * each / max(1, done) for name, each in cpu_s.items()}
+    job_s = sum(cpu_s.values()) / max(1, done)
     print(f"capacity: {len(workers)} workers, batches of {options.batch}, strategy {options.strategy}")
     print(f"  {done} jobs claimed and reported in {elapsed_s:.0f} s: {rate:.0f} a second")
     print(f"  serves {rate * 60 / TRIALS_PER_GPU_MINUTE:.0f} GPUs at {TRIALS_PER_GPU_MINUTE} trials a minute")
-    print(f"  CPU a job in ms: {', '.join(f'{name} {each:.2f}' for name, each in per_job_ms.items())}")
+    print(f"  CPU a job in ms: {_each_ms(cpu_s, done)}")
     print(
         f"  CPU taken: {sum(cpu_s.values()) / elapsed_s:.2f} cores; a core free for it does "
-        f"{1e3 / sum(per_job_ms.values()):.0f} jobs a second"
+        f"{1 / job_s:.0f} jobs a second"
     )
     print(f"  answers {tally.statuses}, errors {tally.errors}")
     return rate
@@ -170,22 +171,28 @@ async def _beat(workers: Sequence[Worker], until_s: float) -> None:
 
 
 async def _latency(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """p99 of fifty claims a second, come what may, each of one job that is reported at once."""
-    tally, per_s = workers[0].tally, 50
+    """p99 of so many claims a second, come what may, each of one job that is reported at once."""
+    tally, per_s = workers[0].tally, options.per_second
 
     async def once(worker: Worker) -> None:
         if leases := await worker.claim(1):
             await worker.hand_in(leases)
 
     running = []
-    began = time.monotonic()
+    began, spent = time.monotonic(), _cpu_s(server)
     for place in range(int(per_s * options.seconds)):
         await asyncio.sleep(max(0.0, began + place / per_s - time.monotonic()))
         running.append(asyncio.create_task(once(workers[place % len(workers)])))
     await asyncio.gather(*running, return_exceptions=True)
-    print(f"latency: {len(tally.claims_ms)} claims at {per_s} a second: {_percentiles(tally.claims_ms)}")
+    cpu_s = {name: after - spent.get(name, 0.0) for name, after in _cpu_s(server).items()}
+    print(f"latency: {len(tally.claims_ms)} claims at {per_s:g} a second: {_percentiles(tally.claims_ms)}")
     print(f"  reports: {_percentiles(tally.reports_ms)}; answers {tally.statuses}")
+    print(f"  CPU of a claim and its report in ms: {_each_ms(cpu_s, tally.accepted)}")
     return statistics.quantiles(tally.claims_ms, n=100)[98]
+
+
+def _each_ms(cpu_s: Mapping[str, float], count: int) -> str:
+    return ", ".join(f"{name} {1e3 * each / max(1, count):.2f}" for name, each in cpu_s.items())
 
 
 def _percentiles(values: Sequence[float]) -> str:

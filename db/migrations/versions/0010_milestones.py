@@ -1,0 +1,19 @@
+"""The last revision of a search that brought more than trials, so that the others need not be searched for it."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0010"
+down_revision: str | None = "0009"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    op.add_column("searches", sa.Column("milestone", sa.Integer(), nullable=False, server_default=sa.text("0")))
+
+
+def downgrade() -> None:
+    op.drop_column("searches", "milestone")
