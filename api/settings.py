@@ -10,6 +10,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from db.location import Location
 
 DEFAULT_PORT = 8765
+LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
+"""Of what is kept; beyond that no calendar can count, nor any disk hold."""
 
 
 class Settings(BaseSettings):
@@ -46,8 +48,8 @@ class Settings(BaseSettings):
     allow_family_upload: bool = False
     webhook_secret: str | None = Field(default=None, min_length=16, repr=False)
     webhook_private: bool = False
-    keep_days: float | None = Field(default=None, gt=0)
-    artefact_limit_gb: float | None = Field(default=None, gt=0)
+    keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS)
+    artefact_limit_gb: float | None = Field(default=None, gt=0, le=LARGEST_GB)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -7,6 +7,7 @@ from api.access.rule import allow
 from api.deps import ServiceDep
 from api.routing import bare_router, rest_router
 from api.schemas import Body
+from api.settings import LARGEST_GB, LONGEST_DAYS
 from evo.view import Collected
 
 router = rest_router(tag="service")
@@ -18,8 +19,8 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 class Collection(Body):
     """Limits for this once; null is none. `dry_run` only says what would go."""
 
-    keep_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    artefact_limit_gb: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
+    artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)
     dry_run: bool = False
 
 
