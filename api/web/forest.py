@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from api.web.axis import Axis, Mark
 from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE
@@ -9,13 +10,17 @@ from evo.report.ablation import by_effect, change_text, sentence
 from evo.view import AblationView
 
 ROW, NAMES = 26.0, 330.0
+NEAR, FAR = 0.05, 6.0
+"""The scale reaches so far from 1 at least, and at most so many times as far as the middle one of all changes: a single
+one that costs half as much again would squeeze the others into a line."""
+
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 """Colours by finding; the table beside it says the same in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stem:
-    """One change: its interval as a line."""
+    """One change: its interval as a line; `beyond` says the ratio where that lies outside the scale."""
 
     name: str
     place: int
@@ -23,6 +28,7 @@ class Stem:
     low_x: float
     x: float
     high_x: float
+    beyond: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +50,25 @@ def forest(found: Sequence[AblationView]) -> Forest | None:
     drawn = [(each, each.effect) for each in by_effect(found) if each.effect is not None]
     if not drawn:
         return None
-    low = min(1.0, *(effect.ratio.low for _, effect in drawn))
-    high = max(1.0, *(effect.ratio.high for _, effect in drawn))
+    reach = max(NEAR, FAR * median(effect.ratio.reach(1.0) for _, effect in drawn))
+    low = max(1.0 - reach, min(1.0, *(effect.ratio.low for _, effect in drawn)))
+    high = min(1.0 + reach, max(1.0, *(effect.ratio.high for _, effect in drawn)))
     room = 0.05 * (high - low) or 0.01
     axis = Axis(low=low - room, high=high + room, start=NAMES, end=WHOLE - RIGHT - 20)
+
+    def at(ratio: float) -> float:
+        return axis.at(min(max(ratio, low), high))
+
     return Forest(
         stems=tuple(
             Stem(
                 name=change_text(each.change),
                 place=PLACES[effect.finding],
                 y=TOP + ROW * (row + 0.5),
-                low_x=axis.at(effect.ratio.low),
-                x=axis.at(effect.ratio.estimate),
-                high_x=axis.at(effect.ratio.high),
+                low_x=at(effect.ratio.low),
+                x=at(effect.ratio.estimate),
+                high_x=at(effect.ratio.high),
+                beyond="" if low <= effect.ratio.estimate <= high else f"{effect.ratio.estimate:.3g}×, far out",
             )
             for row, (each, effect) in enumerate(drawn)
         ),

@@ -87,8 +87,8 @@ def table_of(found: "Sequence[AblationView]") -> "RenderableType":
     from evo.cli.output import table
     from evo.report.ablation import HEAD, by_effect, row
 
-    first, *figures, last = HEAD
-    made = table(first, *(f">{name}" for name in figures), last)
+    what, says, *figures = HEAD
+    made = table(what, says, *(f">{name}" for name in figures))
     styles = {"pays": "green", "hurts": "bold red", "nothing": "yellow"}
     for each in by_effect(found):
         style = "dim" if each.effect is None else styles.get(each.effect.finding, "")

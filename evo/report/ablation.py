@@ -9,7 +9,7 @@ from evo.report.material import Material
 from evo.view import AblationView
 from evo.wording import outcome_text, settings_text, time_text, value_text
 
-HEAD = ("change", "time with it", "beside the champion", "interval", "what that says")
+HEAD = ("change", "what that says", "time with it", "beside the champion", "interval")
 FINDINGS = {
     "pays": "the champion's value pays",
     "hurts": "the champion's value hurts",
@@ -32,7 +32,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
     timed = [each for each in by_effect(found) if each.effect is not None]
     if timed:
         yield Picture("ablation", sentence(timed))
-    yield Listed(HEAD, tuple(row(each) for each in by_effect(found)), figures=1)
+    yield Listed(HEAD, tuple(row(each) for each in by_effect(found)), figures=2)
     tied = {each.change.reason for each in found if each.change.also}
     if tied:
         yield Text(f"Changes with another beside them are tied to it by {'; '.join(sorted(tied))}.")
@@ -63,10 +63,10 @@ def row(view: AblationView) -> tuple[str, str, str, str, str]:
     """The cells below `HEAD`."""
     name, effect, changed = change_text(view.change), view.effect, view.ablated.changed if view.ablated else None
     if effect is None or changed is None:
-        return name, "–", "–", "–", without_figure(view)
+        return name, without_figure(view), "–", "–", "–"
     ratio = effect.ratio
     span = f"{_ratio(ratio.low)} to {_ratio(ratio.high)}"
-    return name, time_text(changed.median_us), _ratio(ratio.estimate), span, FINDINGS[effect.finding]
+    return name, FINDINGS[effect.finding], time_text(changed.median_us), _ratio(ratio.estimate), span
 
 
 def change_text(change: Change) -> str:
