@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +33,19 @@ def test_every_command_explains_itself_with_examples(command: list[str], capsys:
     assert entry.main([*command, "--help"]) == Exit.DONE
     shown = capsys.readouterr().out
     assert f"kernel-evo {' '.join(command)}" in shown.partition("Examples:")[2]
+
+
+def test_every_example_is_a_command_line_that_can_be_typed() -> None:
+    root: Any = get_command(entry.app)
+    for command in commands():
+        chosen = root
+        for name in command:
+            chosen = chosen.commands[name]
+        for line in re.findall(r"kernel-evo (.*?)(?: && .*| > .*)?$", chosen.epilog or "", re.MULTILINE):
+            called, words = root, shlex.split(line)
+            while words and words[0] in getattr(called, "commands", ()):
+                called = called.commands[words.pop(0)]
+            assert called.make_context("example", words), line
 
 
 def test_all_commands_are_there() -> None:
