@@ -42,6 +42,8 @@ def ablate(
 
     where, out = Where(url=url, token=token, database=db), progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
+        if url is None:
+            _refuse_edited(connection, search_id)
         found = ablated(out, connection, search_id, values=values)
     if as_json:
         print_json(found)
@@ -78,6 +80,28 @@ def after_search(connection: "Connection", view: "SearchView", *, as_json: bool)
         out.print(table_of(ablated(out, connection, view.id)))
     except Conflict as error:  # no switch among its tunables: the search itself went well
         out.print(f"Nothing to ablate: {error}", highlight=False)
+
+
+def _refuse_edited(connection: "Connection", search_id: int) -> None:
+    """Nothing, while this machine can still build what a search built.
+
+    Raises:
+        Conflict: the family has changed since; its worker would wait for ever.
+        NotFound: the family is no longer there.
+    """
+    from templates import registry
+
+    champion = connection.client.search(search_id).champion
+    if champion is None or champion.family_digest is None:
+        return
+    family = connection.client.family(champion.family_digest)
+    if family.location is not None and family.location.startswith("bundle:"):
+        return
+    if registry.find(family.location or family.name).digest != family.digest:
+        raise Conflict(
+            f"family {family.name} has changed since search {search_id}, so its champion cannot be built again as it "
+            "was: search again, then ablate that"
+        )
 
 
 def table_of(found: "Sequence[AblationView]") -> "RenderableType":

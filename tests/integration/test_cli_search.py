@@ -68,9 +68,13 @@ def test_the_champion_is_shown_with_its_verdict(line: CommandLine, searched: End
 
 
 def test_each_change_of_the_champion_is_told_with_its_interval(line: CommandLine, searched: Ended) -> None:
-    refused = line.run("ablate", "1")
+    file = line.home / "bowl.json"
+    kept = file.read_bytes()
+    file.write_bytes(kept + b"\n")
+    refused = line.run("ablate", "1", "--values")
+    file.write_bytes(kept)
     assert refused.code == 4
-    assert "no switch to turn" in refused.err
+    assert "family bowl has changed since search 1" in refused.err
     told = line.run("ablate", "1", "--values")
     assert told.code == 0, told.err
     for change in ("X 3 → 2", "X 3 → 4", "Y 3 → 2", "Y 3 → 4"):
