@@ -38,9 +38,6 @@ MAX_IMPORTED = 20
 PDL_SINCE = 90
 """The first compute capability with programmatic dependent launch, times ten."""
 
-OTHER_MODEL = 2.0
-"""How far a champion of another device model counts as away, in doublings of one problem field."""
-
 
 class Unavailable(Conflict):
     """No connected worker has the device that is asked for; `field` of the request is what nobody has."""
@@ -188,8 +185,12 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 
 
 def warm_starts(space: Space, search: SearchRow, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Configs worth trying first: champions of the nearest problems, then the family's default; valid ones."""
-    nearest = sorted(champions, key=lambda champion: (_distance(search, champion), -champion.id))
+    """Configs worth trying first: champions of the nearest problems, then the family's default; valid ones.
+
+    Only of this device model: on two of four recorded spaces another's champion kept the search around the wrong place.
+    """
+    here = [champion for champion in champions if champion.device_model == search.device.model]
+    nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
     return unique(space, [*configs, space.default()])
 
@@ -210,7 +211,7 @@ def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
 
 def _distance(search: SearchRow, champion: ChampionRow) -> float:
     """How unlike two problems are: doublings of a number count one each, as does any other difference."""
-    away = OTHER_MODEL * (search.device.model != champion.device_model) + (search.objective != champion.objective)
+    away = float(search.objective != champion.objective)
     for name, mine in search.problem.items():
         theirs = champion.problem.get(name)
         if _positive(mine) and _positive(theirs):
