@@ -133,6 +133,7 @@ class Runners:
         self._kept: OrderedDict[int, Child] = OrderedDict()
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
+        self._interrupted: Child | None = None
 
     def of(self, work: Assignment) -> Child:
         """The runner of this search for one more trial, opened if there is none that serves.
@@ -155,10 +156,16 @@ class Runners:
     def fresh(self, work: Assignment, *entropy: int) -> Child:
         """A new runner with inputs of its own; the caller kills it.
 
+        One that dies as it opens is replaced once: it may have been killed, and no candidate is to suffer for that.
+
         Raises:
             TroubleError: it does not open.
             UnfitError: the device fails even at a known kernel.
+            CandidateFault: it was interrupted.
         """
+        return self._opened(work, *entropy, again=True)
+
+    def _opened(self, work: Assignment, *entropy: int, again: bool) -> Child:
         child = self._busy = Child(threads=work.terms.objective.threads)
         request = open_request(work, self._folder, *entropy)
         limit_s = open_limit_s(work.terms.policy)
@@ -167,11 +174,17 @@ class Runners:
             with _telling(work, limit_s):
                 ask(child, request, Ready, stage="open", limit_s=limit_s)
         except CandidateFault as fault:  # there is no candidate yet
-            raise TroubleError(_not_opened(fault.outcome)) from None
+            if child is self._interrupted:
+                raise
+            if not again or not isinstance(fault.outcome, Crashed):
+                raise TroubleError(_not_opened(fault.outcome)) from None
         except (TroubleError, UnfitError):
             child.kill()
             raise
-        return child
+        else:
+            return child
+        _LOG.warning("runner.opened_again", search=work.terms.search_id)
+        return self._opened(work, *entropy, again=False)
 
     def _prove(self, child: Child, work: Assignment) -> None:
         """Have a known kernel succeed before anything is judged: a runner that crashed may have taken the device along.
@@ -194,6 +207,7 @@ class Runners:
     def interrupt(self) -> None:
         """Kill whatever is running now; whoever waits for it gets its end as an answer."""
         if child := self._busy:
+            self._interrupted = child
             child.interrupt()
 
     def close(self) -> None:

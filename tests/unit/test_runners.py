@@ -1,0 +1,77 @@
+"""Runners that end while they open: no candidate has been seen yet, so none is to blame."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from evo.outcome import Crashed
+from evo.policy import Policy
+from workers import runners
+from workers.child import ChildDiedError
+from workers.families import Assignment
+from workers.protocol import Ready, Reply
+from workers.runners import CandidateFault, Runners, TroubleError
+
+WORK = cast(
+    Assignment,
+    SimpleNamespace(
+        terms=SimpleNamespace(
+            search_id=1,
+            policy=Policy(),
+            objective=SimpleNamespace(threads=1),
+            device=SimpleNamespace(model="Toy CPU"),
+            family=SimpleNamespace(name="toy"),
+        )
+    ),
+)
+
+
+@pytest.fixture
+def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[Callable[[Runners], None]]], Runners]:
+    """Runners to which each of these happens as one of them opens, one after the other; nothing to the rest."""
+
+    def prepared(happens: list[Callable[[Runners], None]]) -> Runners:
+        def ask(child: object, request: object, limit_s: float) -> Reply:
+            if request != "prove" and happens:
+                happens.pop(0)(made)
+                raise ChildDiedError("was killed by signal SIGKILL")
+            return Ready()
+
+        fake: Any = type("Child", (), {"__init__": lambda self, threads: None, "ask": ask, "interrupt": lambda _: None})
+        monkeypatch.setattr(runners, "Child", fake)
+        monkeypatch.setattr(runners, "Prove", lambda **_: "prove")
+        monkeypatch.setattr(runners, "open_request", lambda *_: "open")
+        made = Runners(tmp_path)
+        return made
+
+    return prepared
+
+
+def killed(_: Runners) -> None:
+    """By somebody else."""
+
+
+def test_one_that_is_killed_as_it_opens_is_replaced(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners],
+) -> None:
+    assert opening([killed]).fresh(WORK)
+
+
+def test_one_that_dies_of_itself_dies_again_which_is_said(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners],
+) -> None:
+    with pytest.raises(TroubleError, match=r"reference\.py: the process .* SIGKILL"):
+        opening([killed, killed]).fresh(WORK)
+
+
+def test_one_that_was_interrupted_is_not_opened_again_and_its_family_not_blamed(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners],
+) -> None:
+    waiting: list[Callable[[Runners], None]] = [Runners.interrupt, killed]
+    with pytest.raises(CandidateFault) as raised:
+        opening(waiting).fresh(WORK)
+    assert isinstance(raised.value.outcome, Crashed)
+    assert waiting == [killed]
