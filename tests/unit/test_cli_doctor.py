@@ -4,7 +4,8 @@ import pytest
 
 from evo.cli import doctor
 from evo.target import known
-from workers.devices.cuda import NO_DRIVER, CudaDriver
+from workers.devices.cuda import CudaDriver
+from workers.devices.cuda_survey import NO_DRIVER
 
 
 def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

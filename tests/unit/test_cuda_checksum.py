@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from workers.devices.cuda import checksum
+from workers.devices.cuda_support import checksum
 
 WORD = 2**64
 

@@ -8,6 +8,7 @@ import pytest
 
 from workers.devices import cuda
 from workers.devices.cuda_limits import ATTRIBUTES
+from workers.devices.cuda_survey import NO_DRIVER, survey
 
 
 class CUDARuntimeError(RuntimeError):
@@ -51,14 +52,14 @@ def fake_cupy(driver: int, names: tuple[str, ...] = (), error: str | None = None
 )
 def test_an_obstacle_comes_with_its_reason(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    report = cuda.survey((13, 4))
+    report = survey((13, 4))
     assert report["gpus"] == []
     assert told in report["obstacle"]
 
 
 def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", "NVIDIA H200")))
-    report = cuda.survey((13, 0))
+    report = survey((13, 0))
     assert report["obstacle"] is None
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
     assert report["gpus"][0]["uuid"] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -69,7 +70,7 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_without_a_driver_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "find_spec", lambda name: object())
     monkeypatch.setattr(cuda, "driver_installed", lambda: False)
-    assert cuda.CudaDriver().look() == ([], cuda.NO_DRIVER)
+    assert cuda.CudaDriver().look() == ([], NO_DRIVER)
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed here")
