@@ -21,6 +21,7 @@ from evo.space import Space
 from evo.trial import Config
 from evo.view import SearchView, TrialView
 from templates.registry import Package, find
+from workers.devices.cuda_copy import copy_us
 from workers.families import Assignment, Families
 from workers.kernel import KernelFile
 from workers.ladder import Ladder
@@ -50,7 +51,7 @@ class Match:
         cache, launch: of its objective.
         least: speed-up of the champion over a baseline, by its name.
         within_us: the champion's time at most.
-        least_share: of the roofline at least.
+        least_share: of the speed of a copy that moves as many bytes, cold, at least.
     """
 
     family: str
@@ -91,6 +92,7 @@ class Contest:
         sample_us: of every sampled config that is correct, fastest first.
         compared: entry i of all timings was taken in round i.
         other: the same in the cache mode that does not rank.
+        copy_us: what a copy takes that moves as many bytes, past the caches; None where that was not asked for.
     """
 
     search: SearchView
@@ -99,6 +101,7 @@ class Contest:
     compared: Compared
     other: Compared
     roofline: Roofline | None
+    copy_us: float | None = None
 
 
 def hold(match: Match, effort: Effort, folder: Path) -> Contest:
@@ -118,6 +121,7 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         kernels = {name: ladder.build(work, config).kernels for name, config in configs.items()}
         series = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
         compared = compare(runners, work, kernels, series, effort.rounds)
+        copied_us = _copy_us(work, folder) if match.least_share is not None else None
         other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
     return Contest(
         search=view,
@@ -125,8 +129,14 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         sample_us=tuple(time_us for time_us, _ in sampled),
         compared=compared,
         other=other,
+        copy_us=copied_us,
         roofline=device_roofline(view.device, work.copy.family.work(view.problem), view.objective),
     )
+
+
+def _copy_us(work: Assignment, folder: Path) -> float | None:
+    least = work.copy.family.work(work.terms.problem)
+    return None if least is None else copy_us(work.terms.device, folder, int(least.bytes) // 2)
 
 
 def other_mode(cache: str) -> Literal["hot", "cold"]:

@@ -49,6 +49,7 @@ def section(contest: Contest) -> str:
             *_table(contest),
             "",
             *_left_out(contest),
+            *_beside_a_copy(contest),
             _worth(contest),
             _course(contest),
             "",
@@ -71,6 +72,12 @@ def _left_out(contest: Contest) -> Iterator[str]:
             yield f"Not run {mode}: {name}: {reason}."
 
 
+def _beside_a_copy(contest: Contest) -> Iterator[str]:
+    if contest.copy_us is not None:
+        share = contest.copy_us / contest.compared.series[CHAMPION].median_us
+        yield f"A copy of as many bytes, cold, took {figure(contest.copy_us)} µs just after: {share:.1%} of its speed."
+
+
 def failures(contest: Contest, match: Match) -> list[str]:
     """What must hold of this contest and does not."""
     search, missed = contest.search, []
@@ -79,11 +86,11 @@ def failures(contest: Contest, match: Match) -> list[str]:
         missed.append(
             f"the champion takes {champion_us:.2f} µs, {match.within_us} µs are wanted ({search.problem_key})"
         )
-    if match.least_share is not None and (
-        contest.roofline is None or contest.roofline.share(champion_us) < match.least_share
-    ):
-        share = "unknown" if contest.roofline is None else f"{contest.roofline.share(champion_us):.1%}"
-        missed.append(f"share of the limit: {share}, {match.least_share:.0%} is wanted ({search.problem_key})")
+    if match.least_share is not None:
+        share = None if contest.copy_us is None else contest.copy_us / champion_us
+        if share is None or share < match.least_share:
+            found = "unknown" if share is None else f"{share:.1%}"
+            missed.append(f"speed of a copy: {found}, {match.least_share:.0%} is wanted ({search.problem_key})")
     for baseline, least in match.least.items():
         if baseline not in contest.compared.baselines:
             missed.append(f"{baseline} did not run: {contest.compared.unavailable.get(baseline, 'not offered')}")

@@ -50,6 +50,7 @@ def contest(champion: float = 100.0, overhead_ms: float = 9.0, **baselines: floa
         compared=compared(times, baselines),
         other=compared(times, baselines, slower=2.0),
         roofline=Roofline(floor_us=80.0, bound="compute"),
+        copy_us=80.0,
     )
 
 
@@ -70,6 +71,7 @@ def test_the_text_says_what_searching_was_worth() -> None:
     assert "9.1% less time than the default" in text
     assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
     assert "differs by 1.0%" in text
+    assert "A copy of as many bytes, cold, took 80.00 µs just after: 80.0% of its speed." in text
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
 
@@ -101,7 +103,7 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
         (contest(numpy=301.0), ["torch did not run: ModuleNotFoundError"]),
         (
             contest(champion=101.0, numpy=304.0, torch=82.0),
-            ["the champion takes 101.00 µs, 100.0 µs are wanted", "share of the limit: 79.2%, 80% is wanted"],
+            ["the champion takes 101.00 µs, 100.0 µs are wanted", "speed of a copy: 79.2%, 80% is wanted"],
         ),
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's own overhead is 21.0 ms a trial"]),
     ],

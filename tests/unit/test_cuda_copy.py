@@ -9,7 +9,7 @@ import pytest
 
 from evo.target import known
 from workers.devices import cuda_copy
-from workers.devices.cuda_copy import copy_bytes, copy_rate, with_measured_copy
+from workers.devices.cuda_copy import copy_bytes, copy_rate, copy_us, with_measured_copy
 
 L4 = known("sm_89")
 assert L4.ceilings is not None
@@ -49,6 +49,12 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
     answers += [answer, b"2.4e11"]
     assert with_measured_copy(L4, tmp_path) == L4
     assert with_measured_copy(L4, tmp_path) != L4, "the next time it is asked again"
+
+
+def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:
+    answers += [b"1e12", b""]
+    assert copy_us(L4, tmp_path, 10**6) == pytest.approx(2.0)
+    assert copy_us(L4, tmp_path, 10**6) is None
 
 
 def test_the_rate_counts_what_is_read_and_what_is_written_the_fastest_way() -> None:

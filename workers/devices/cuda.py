@@ -103,9 +103,9 @@ class CudaSession:
     def floor(self) -> Timer:
         return self._support.empty()
 
-    def copies(self, size: int) -> list[Timer]:
+    def copies(self, size: int, sets: int = 1) -> list[Timer]:
         """See `SupportKernels.copies`."""
-        return self._support.copies(size)
+        return self._support.copies(size, sets)
 
     def settle(self) -> None:
         """Nothing runs beside it."""

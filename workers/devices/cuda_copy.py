@@ -16,6 +16,7 @@ from workers.cache import Cache, cache_key
 from workers.devices import Timer
 from workers.lock import exclusive
 from workers.log import log
+from workers.timing import cold_sets
 
 MOST_BYTES = 256 << 20
 """What is copied; less where that is more than a sixteenth of the device's memory."""
@@ -44,9 +45,14 @@ def with_measured_copy(device: Device, folder: Path) -> Device:
     return device.copying_at(float(kept))
 
 
-def _measured(device: Device, folder: Path) -> float | None:
-    """In a process of its own, while nobody else measures here."""
-    command = [sys.executable, "-m", __name__, str(folder)]
+def copy_us(device: Device, folder: Path, size: int) -> float | None:
+    """What a copy of so many bytes takes now, past the caches; while nobody else measures here."""
+    rate = _measured(device, folder, str(size))
+    return None if rate is None else 2 * size / rate * 1e6
+
+
+def _measured(device: Device, folder: Path, *size: str) -> float | None:
+    command = [sys.executable, "-m", __name__, str(folder), *size]
     with exclusive(device.uuid):
         try:
             done = subprocess.run(
@@ -80,8 +86,11 @@ def main() -> None:
     from workers.devices.cuda import DRIVER
 
     device = _DEVICE.validate_json(sys.stdin.buffer.read())
-    session, size = DRIVER.open(device, Objective(), Path(sys.argv[1])), copy_bytes(device)
-    sys.stdout.write(repr(copy_rate(session.copies(size), size)))
+    folder, *given = sys.argv[1:]
+    size = int(given[0]) // 16 * 16 if given else copy_bytes(device)
+    session = DRIVER.open(device, Objective(), Path(folder))
+    sets = cold_sets(session.cold_bytes, 2 * size, device.memory_bytes or sys.maxsize)
+    sys.stdout.write(repr(copy_rate(session.copies(size, sets), size)))
 
 
 if __name__ == "__main__":

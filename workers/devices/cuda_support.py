@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,19 @@ class SupportKernels:
     def empty(self) -> Timer:
         return self._timer(self._bound("empty", 1, threads=32))
 
-    def copies(self, size: int) -> list[Timer]:
-        """Copies of `size` bytes, a multiple of 16, between buffers of their own: by a kernel and by the driver."""
+    def copies(self, size: int, sets: int = 1) -> list[Timer]:
+        """Copies of `size` bytes, a multiple of 16, between pairs of buffers in turns: by a kernel and by the driver."""
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         runtime = self._cuda.runtime
         with cuda_errors():
-            held = [GuardedBuffer(each, runtime) for each in (source, target)]
-        pointers = {buffer.argument.name: buffer.pointer for buffer in held}
-        by_kernel = self._bound("copy", math.ceil(size / _COPY_BYTES), source, target, count, **pointers)
-
-        def by_driver() -> None:
-            kind = runtime.memcpyDeviceToDevice
-            runtime.memcpyAsync(pointers["to"], pointers["from"], size, kind, self._stream.ptr)
-
-        return [GraphTimer(self._cuda, self._stream, [call], keep=held) for call in (by_kernel, by_driver)]
+            held = [[GuardedBuffer(each, runtime) for each in (source, target)] for _ in range(sets)]
+        pairs = [{buffer.argument.name: buffer.pointer for buffer in pair} for pair in held]
+        blocks = math.ceil(size / _COPY_BYTES)
+        by_kernel = [self._bound("copy", blocks, source, target, count, **pair) for pair in pairs]
+        kind, stream = runtime.memcpyDeviceToDevice, self._stream.ptr
+        by_driver = [partial(runtime.memcpyAsync, pair["to"], pair["from"], size, kind, stream) for pair in pairs]
+        return [GraphTimer(self._cuda, self._stream, calls, keep=held) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """One for each span of memory; all are asked for before any is waited for."""
