@@ -33,7 +33,7 @@ def _told(path: Path, confirmations: int, seed: int) -> bool:
         _line("a kernel against itself is promoted", alike, alike.hits <= MOST_ALIKE * alike.tried),
         _line(f"a true gain of {GAIN:.0%} is promoted", faster, faster.hits >= LEAST_FASTER * faster.tried),
         _line(
-            "the next process lies in the interval of the five before it",
+            "a process lies in the interval of the five before it, the first ones in that of the last",
             in_order,
             in_order.bounds[1] >= LEAST_COVERED,
         ),

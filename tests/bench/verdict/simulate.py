@@ -93,9 +93,12 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 
 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
-    """For every process but the first few of an order, whether the interval of those just before it holds it."""
+    """For every process of an order, whether the interval of those just before it holds it.
+
+    Before the first ones come the last: each process is judged once, and never by itself.
+    """
     known = policy.confirm_processes
-    for place in range(known, len(order)):
+    for place in range(len(order) if len(order) > known else 0):
         before = [_repeat(noise, order[place - back], policy.process_samples) for back in range(known, 0, -1)]
         report = ConfirmReport(
             challenger=before[0].challenger,
