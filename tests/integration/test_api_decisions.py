@@ -225,7 +225,7 @@ def test_money_ends_a_search_as_time_does(rest: Local, monkeypatch: pytest.Monke
     rest.report(rest.claim()[0])
     clock = rest.service.conductor.clock
     later = lambda: clock() + timedelta(seconds=2)  # noqa: E731
-    monkeypatch.setattr(rest.service.conductor._dispatch, "_clock", later)
+    monkeypatch.setattr(rest.service.conductor._dispatch._desk, "_clock", later)
     rest.play()
     view = rest.http.get(f"/searches/{search}").json()
     assert view["reason"] == "cost"

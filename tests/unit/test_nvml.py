@@ -87,6 +87,6 @@ def test_a_gpu_that_does_not_open_says_who_holds_it(
 
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     sys.modules["cupy"].__dict__["cuda"] = SimpleNamespace(Device=refuse)
-    monkeypatch.setattr(cuda, "_index", refuse)
+    monkeypatch.setattr(cuda, "index_of", refuse)
     with pytest.raises(cuda.CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
         cuda.CudaSession(known("NVIDIA L4"), tmp_path, NvrtcCompiler.__new__(NvrtcCompiler))
