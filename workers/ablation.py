@@ -55,6 +55,7 @@ class Ablation:
 
         Raises:
             UnfitError: the device is at fault.
+            GaveUp: it was interrupted.
         """
         places = [place for place in range(len(self._job.changed)) if not self._settled(place)]
         try:

@@ -97,7 +97,8 @@ class Claims:
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:
-            office.register()
+            if not office.stopping.is_set():  # else it has left already
+                office.register()
             return Leases()
         office.held.drain = given.drain
         office.held.take(given.leases)

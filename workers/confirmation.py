@@ -56,6 +56,7 @@ class Confirmation:
 
         Raises:
             UnfitError: the device is at fault.
+            GaveUp: it was interrupted.
         """
         for side in self._sides:
             if (refusal := self._built[side].refusal) is not None:
@@ -179,6 +180,7 @@ class Confirmation:
                 inputs=folder,
                 threads=self._terms.objective.threads,
                 device_uuid=device.uuid,
+                interruption=self._instruments.runners.interruption,
             )
 
 

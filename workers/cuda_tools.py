@@ -39,9 +39,12 @@ def watched(
 
     Returns:
         Exit status (None: it was stopped), and all that was said.
+
+    Raises:
+        GaveUp: the job was interrupted.
     """
     plan = folder / "plan.json"
     plan.write_bytes(PLANS.dump_json(Plan(kernel=subject.kernel, inputs=str(subject.inputs), launches=launches)))
     environment = {**os.environ, "PYTHONPATH": python_path(os.environ), "CUDA_VISIBLE_DEVICES": subject.device_uuid}
     program = [sys.executable, "-P", "-m", "workers.devices.cuda_solo", str(plan)]
-    return run([*command, *program], folder, timeout_s, environment)
+    return run([*command, *program], folder, timeout_s, environment, interruption=subject.interruption)

@@ -161,10 +161,11 @@ class Worker:
         self._watch()
         for slot in self._slots:
             slot.interrupt()
+        self._leave()  # at once: whatever a slot is still ending, nobody needs to wait for its leases
         for thread in threads:
             thread.join()
         self._office.outbox.close()
-        self._leave()
+        self._leave()  # with what was granted meanwhile
         if self._failure is not None:
             raise self._failure
 

@@ -61,6 +61,9 @@ class Estimator:
     def prove(self, work: Assignment) -> None:
         """There is no device to doubt."""
 
+    def begin(self) -> None:
+        """Nothing is interrupted."""
+
     def interrupt(self) -> None:
         """Nothing runs long."""
 

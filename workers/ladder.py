@@ -59,6 +59,7 @@ class Performer(Protocol):
 
         Raises:
             UnfitError: the device is at fault, so nothing was judged.
+            GaveUp: it was interrupted.
         """
         ...
 
@@ -68,11 +69,16 @@ class Performer(Protocol):
         Raises:
             UnfitError: it does not.
             TroubleError: the family does not open any more.
+            GaveUp: it was interrupted.
         """
         ...
 
+    def begin(self) -> None:
+        """Another job is next: an earlier `interrupt` does not concern it."""
+        ...
+
     def interrupt(self) -> None:
-        """Kill what runs on the device now; its job ends as if it had crashed."""
+        """Kill whatever the job runs now and let it start nothing more; it ends as if it had crashed, or in GaveUp."""
         ...
 
     def close(self) -> None: ...
@@ -174,8 +180,12 @@ class Ladder:
         self._runners.drop(work)
         self._runners.of(work)
 
+    def begin(self) -> None:
+        """Another job is next: an earlier `interrupt` does not concern it."""
+        self._runners.interruption.forget()
+
     def interrupt(self) -> None:
-        """Kill what runs on the device now, from another thread; its job ends as if it had crashed."""
+        """Kill runner, sanitizer or profiler, from another thread; the job starts no further one."""
         self._runners.interrupt()
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -21,6 +21,9 @@ PORTIONS = 8
 
 MOST_JOBS = 64
 """That a slot holds at once: what one request for leases may ask for."""
+
+_LOOK_S = 0.25
+"""How soon a wait for the compiler ends once nobody wants what it builds."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
@@ -108,11 +111,15 @@ class Pipeline:
             )
             self._queue.append(pending)
 
-    def next(self) -> Pending:
-        """The next job that is built, waiting for one; there must be one."""
+    def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
+        """The next job that is built, waiting for one; there must be one. None once stopped."""
         futures = [pending.building for pending in self._queue]
         self._adjust(sum(future.done() for future in futures))
-        wait(futures, return_when=ALL_COMPLETED if self._batches else FIRST_COMPLETED)
+        enough = len(futures) if self._batches else 1
+        until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
+        while len(wait(futures, timeout=_LOOK_S, return_when=until).done) < enough:
+            if stopped():
+                return None
         ready = next(pending for pending in self._queue if pending.building.done())
         self._queue.remove(ready)
         return ready

@@ -57,6 +57,9 @@ class Replay:
     def prove(self, work: Assignment) -> None:
         """Nothing can be wrong with a recording."""
 
+    def begin(self) -> None:
+        """Nothing is interrupted."""
+
     def interrupt(self) -> None:
         """Nothing runs long."""
 

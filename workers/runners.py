@@ -15,6 +15,8 @@ from evo.outcome import Crashed, Outcome, TimedOut
 from evo.policy import Policy
 from workers.child import Child, ChildDiedError, ChildTimeoutError
 from workers.families import Assignment
+from workers.interruption import Interruption
+from workers.lock import GaveUp
 from workers.plan import open_request
 from workers.protocol import Prove, Ready, Refused, Reply, Request, Trouble, Unfit
 
@@ -126,6 +128,9 @@ class Runners:
 
     Args:
         folder: the worker's cache, which runners read references from.
+
+    Attributes:
+        interruption: also of the other programs that the job starts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -133,7 +138,7 @@ class Runners:
         self._kept: OrderedDict[int, Child] = OrderedDict()
         self._trials: Counter[int] = Counter()
         self._busy: Child | None = None
-        self._interrupted: Child | None = None
+        self.interruption = Interruption()
 
     def of(self, work: Assignment) -> Child:
         """The runner of this search for one more trial, opened if there is none that serves.
@@ -141,6 +146,7 @@ class Runners:
         Raises:
             TroubleError: it does not open.
             UnfitError: the device fails even at a known kernel.
+            GaveUp: it was interrupted.
         """
         child = self._kept.pop(work.terms.search_id, None)
         if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
@@ -151,6 +157,7 @@ class Runners:
         self._kept[work.terms.search_id] = self._busy = child
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)[1].kill()
+        self.interruption.check()
         return child
 
     def fresh(self, work: Assignment, *entropy: int) -> Child:
@@ -161,24 +168,27 @@ class Runners:
         Raises:
             TroubleError: it does not open.
             UnfitError: the device fails even at a known kernel.
-            CandidateFault: it was interrupted.
+            GaveUp: it was interrupted.
         """
         return self._opened(work, *entropy, again=True)
 
     def _opened(self, work: Assignment, *entropy: int, again: bool) -> Child:
-        child = self._busy = Child(threads=work.terms.objective.threads)
+        self.interruption.check()
+        child = Child(threads=work.terms.objective.threads)
         request = open_request(work, self._folder, *entropy)
         limit_s = open_limit_s(work.terms.policy)
         try:
-            self._prove(child, work)
-            with _telling(work, limit_s):
-                ask(child, request, Ready, stage="open", limit_s=limit_s)
+            with self.interruption.ends(child.interrupt):
+                self._prove(child, work)
+                with _telling(work, limit_s):
+                    ask(child, request, Ready, stage="open", limit_s=limit_s)
+            self._busy = child
+            self.interruption.check()
         except CandidateFault as fault:  # there is no candidate yet
-            if child is self._interrupted:
-                raise
+            self.interruption.check()
             if not again or not isinstance(fault.outcome, Crashed):
                 raise TroubleError(_not_opened(fault.outcome)) from None
-        except (TroubleError, UnfitError):
+        except (TroubleError, UnfitError, GaveUp):
             child.kill()
             raise
         else:
@@ -197,6 +207,7 @@ class Runners:
         try:
             ask(child, request, Ready, stage="open", limit_s=PROVE_S)
         except CandidateFault as fault:
+            self.interruption.check()
             raise UnfitError(f"{terms.device.model}: {_unproven(fault.outcome)}") from None
 
     def drop(self, work: Assignment) -> None:
@@ -205,9 +216,9 @@ class Runners:
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill whatever is running now; whoever waits for it gets its end as an answer."""
+        """Kill whatever is running now, and start no more; whoever waits for a runner gets its end as an answer."""
+        self.interruption.come()
         if child := self._busy:
-            self._interrupted = child
             child.interrupt()
 
     def close(self) -> None:

@@ -94,7 +94,8 @@ class Slot:
 
     def interrupt(self) -> None:
         """Stop whatever is performed now; once the worker is stopping it is given back."""
-        self._performer.interrupt()
+        with self._turn:
+            self._performer.interrupt()
 
     @property
     def report(self) -> SlotReport:
@@ -125,8 +126,8 @@ class Slot:
         elif not self._pipeline:
             self._office.stopping.wait(AWAY_S)
             self._meter.take()
-        if self._pipeline:
-            self._finish(self._pipeline.next())
+        if self._pipeline and (pending := self._pipeline.next(self._office.stopping.is_set)) is not None:
+            self._finish(pending)
 
     def _wants_more(self) -> bool:
         held, outbox = self._office.held, self._office.outbox
@@ -279,6 +280,9 @@ class Slot:
     @contextmanager
     def _performing(self, lease: Lease) -> Iterator[None]:
         with self._turn:
+            if self._unwanted(lease)():
+                raise GaveUp("the measurement is not wanted any more")
+            self._performer.begin()
             self._current = lease
         self._doing = ("working", None)
         try:

@@ -95,6 +95,19 @@ def test_a_service_that_is_not_there_for_the_goodbye_is_no_failure(tmp_path: Pat
     assert service.said[-1] == "leave w"
 
 
+def test_what_it_holds_is_given_back_while_a_slot_is_still_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, left = Service(), threading.Event()
+    this, stopping = worker(tmp_path, service)
+    monkeypatch.setattr(service, "leave", lambda _: left.set())
+    monkeypatch.setattr(this._slots[0], "run", lambda: service.said.append(f"ended {left.wait(5)}"))
+    stopping.set()
+    monkeypatch.setattr(this, "_register_when_there", lambda: None)
+    this.run()
+    assert service.said == ["ended True"]
+
+
 def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
     service = Service()
     service.reply = HeartbeatReply(cancel=(5, 99), drain=True)

@@ -33,6 +33,8 @@ class Builds:
 
     def prove(self, work: Assignment) -> None: ...
 
+    def begin(self) -> None: ...
+
     def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
@@ -69,7 +71,9 @@ def add(line: Pipeline, builds: Builds, *numbers: int) -> None:
 
 
 def number_of(line: Pipeline) -> int:
-    return line.next().lease.attempt_id
+    pending = line.next()
+    assert pending is not None
+    return pending.lease.attempt_id
 
 
 def test_with_few_cores_a_batch_is_built_whole_before_the_first_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,6 +114,8 @@ class Performer:
         self.proofs += 1
         if self.unfit:
             raise UnfitError(self.unfit.pop(0))
+
+    def begin(self) -> None: ...
 
     def interrupt(self) -> None:
         self.interrupted += 1
@@ -255,6 +257,43 @@ def test_a_stopping_worker_holds_neither_what_it_killed_nor_what_it_had_not_begu
     scene.play()
     assert (scene.service.reports, scene.service.released) == ({}, [])  # leaving gives all back at once
     assert scene.held.leases == []
+
+
+def test_what_it_is_stopped_before_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
+    monkeypatch.setattr(scene.service, "twin", lambda *_: scene.stopping.set())
+    monkeypatch.setattr("workers.slot.exclusive", lambda *_, **__: nullcontext(0.0))  # free at once
+    scene.play()
+    assert (scene.performer.performed, scene.service.reports) == (0, {})
+
+
+def test_it_does_not_wait_for_compilers_once_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, building, ended = Scene(tmp_path, monkeypatch, evaluation(1)), threading.Event(), threading.Event()
+
+    def slowly(*_: object) -> Preparation:
+        building.set()
+        assert ended.wait(10)
+        return {}
+
+    monkeypatch.setattr(scene.performer, "prepare", slowly)
+    slot = threading.Thread(target=scene.slot.run)
+    slot.start()
+    assert building.wait(10)
+    scene.stopping.set()
+    slot.join(5)
+    assert not slot.is_alive()
+    ended.set()
+
+
+def test_a_worker_that_has_left_does_not_register_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, monkeypatch)
+
+    def gone(*_: object, **__: object) -> Leases:
+        scene.stopping.set()
+        raise NotFound("it has left")
+
+    monkeypatch.setattr(scene.service, "lease", gone)
+    assert scene.play().service.registered == 0
 
 
 def test_a_result_that_came_just_before_the_end_is_still_reported(

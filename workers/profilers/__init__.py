@@ -7,7 +7,11 @@ from workers.sanitizers import Subject
 
 
 class Profiler(Protocol):
-    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are told."""
+    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are told.
+
+    Raises:
+        GaveUp: the job was interrupted.
+    """
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
         """Count one launch; `cold` empties the caches before it."""

@@ -1,11 +1,12 @@
 """Tools that watch a candidate do what it should not: each runs it once, apart, on a small case."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from evo.job import Sanitized
+from workers.interruption import Interruption
 from workers.kernel import KernelFile
 
 
@@ -19,6 +20,7 @@ class Subject:
         inputs: a folder with the bytes of each input, ``NAME.bin``.
         threads: what the kernel may use.
         device_uuid: of the device it was timed on.
+        interruption: of the job it is watched for.
     """
 
     kernel: KernelFile
@@ -27,10 +29,15 @@ class Subject:
     inputs: Path
     threads: int
     device_uuid: str
+    interruption: Interruption = field(default_factory=Interruption)
 
 
 class Sanitizer(Protocol):
-    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are findings."""
+    """Whoever implements this never raises for a bad candidate, nor for a tool that is absent: both are findings.
+
+    Raises:
+        GaveUp: the job was interrupted.
+    """
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
         """One result for each tool, in a fixed order."""

@@ -67,12 +67,13 @@ class CSanitizer:
         with scratch() as folder:
             (folder / "kernel.c").write_text(subject.source)
             (folder / "main.c").write_text(program(subject.kernel.entry, subject.kernel.arguments))
-            status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s)
+            stop = subject.interruption
+            status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s, interruption=stop)
             if status != 0:
                 said = log.strip().partition("\n")[0] or "the compiler says nothing"
                 return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {said}")
             command = [str(folder / "main"), str(subject.inputs)]
-            status, log = run(command, folder, timeout_s, {**os.environ, **_SETTINGS})
+            status, log = run(command, folder, timeout_s, {**os.environ, **_SETTINGS}, interruption=stop)
         if status is None:
             return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")
         found = tuple(dict.fromkeys(line.strip() for line in _FINDING.findall(log)))[:MAX_FINDINGS]

@@ -1,0 +1,31 @@
+"""A job that is ended from another thread: its programs die, and it starts no further one."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from workers.compile.process import run
+from workers.interruption import Interruption
+from workers.lock import GaveUp
+
+
+def test_a_program_that_runs_is_killed_and_the_next_is_not_started(tmp_path: Path) -> None:
+    started, interruption = tmp_path / "started", Interruption()
+    os.mkfifo(started)
+
+    def come() -> None:
+        started.read_text()  # waits until the program writes
+        interruption.come()
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    with pytest.raises(GaveUp):
+        run(["sh", "-c", "echo > started; sleep 100"], tmp_path, 60.0, interruption=interruption)
+    thread.join()
+    with pytest.raises(GaveUp):
+        run(["touch", "next"], tmp_path, 60.0, interruption=interruption)
+    assert not (tmp_path / "next").exists()
+    interruption.forget()
+    assert run(["touch", "next"], tmp_path, 60.0, interruption=interruption) == (0, "")
