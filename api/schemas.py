@@ -3,7 +3,16 @@
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Base64Bytes, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Base64Bytes,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from api.text import refuse_unstorable
 from evo.device import Device
@@ -17,6 +26,8 @@ from evo.trial import Value
 
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
+"""A reason that is kept: blanks say nothing."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_INTEGER = LARGEST
 Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
@@ -160,7 +171,7 @@ class Heartbeat(Body):
 
 
 class Reason(Body):
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: Why
 
 
 def _with_digest(report: Report) -> Any:
@@ -212,12 +223,12 @@ class Receipt(BaseModel):
 class Restore(Body):
     """Why, and which champion is the current one now, as far as the caller knows; None: there is none."""
 
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: Why
     over: Id | None
 
 
 class Rollback(Body):
-    reason: str = Field(min_length=1, max_length=2000)
+    reason: Why
 
 
 class ArtefactView(BaseModel):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evo.promotion import TRIM
-from evo.statistics import Interval, bootstrap_interval, hedges_g, independent_ratio_interval, rank_sum_p_value
+from evo.statistics import Interval, hedges_g, independent_ratio_interval, order_interval, rank_sum_p_value
 from evo.timing import Timing
 
 FEWEST = 3
@@ -46,8 +46,8 @@ def compare(left: Timing, right: Timing, confidence: float, rng: np.random.Gener
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(
-        left=bootstrap_interval(left.samples_us, confidence, rng),
-        right=bootstrap_interval(right.samples_us, confidence, rng),
+        left=order_interval(left.samples_us, confidence),
+        right=order_interval(right.samples_us, confidence),
         speedup=independent_ratio_interval(right.samples_us, left.samples_us, confidence, rng),
         effect=hedges_g(left.samples_us, right.samples_us, trim=TRIM),
         p_value=rank_sum_p_value(left.samples_us, right.samples_us),

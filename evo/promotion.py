@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evo.explain import detail_text, first_lines
-from evo.job import ConfirmReport, Repeat
+from evo.job import ConfirmReport
 from evo.policy import Policy
+from evo.prediction import Prediction, fastest_baseline, predict
 from evo.profile import unmet_gates
 from evo.statistics import (
     Interval,
     Samples,
-    bootstrap_interval,
     hedges_g,
+    order_interval,
     paired_p_value,
-    prediction_interval,
     ratio_interval,
     unshared,
 )
@@ -42,32 +42,17 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """What further fresh processes will find, as far as those tried so far tell.
-
-    Attributes:
-        against: ``incumbent``, or the name of a baseline.
-        speedup: its time over the challenger's: where one more process will find it, with this confidence.
-        found: the speed-up in each process so far, of `rounds` rounds each.
-    """
-
-    against: str
-    speedup: Interval
-    confidence: float
-    found: tuple[float, ...]
-    rounds: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a confirmation came to.
 
     Attributes:
         promote: all required rules passed.
-        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist. Beside
-            an incumbent both are told without what the two suffered together.
-        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster.
-        baseline: the fastest baseline of this session, and the challenger's speed-up over it.
+        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist.
+        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. Where several
+            processes compared the two, that over all of them, with its interval over processes.
+        baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
+        first_process: what the first process by itself found of the speed-up that several were asked for, with the
+            interval of its rounds; None where one process is all there is.
         behind_every_baseline: not even the slowest baseline was slower than the challenger.
         prediction: of the speed-up in further processes; None where the challenger was compared in one alone.
     """
@@ -82,31 +67,24 @@ class Verdict:
     baseline_speedup: Interval | None = None
     behind_every_baseline: bool = False
     prediction: Prediction | None = None
+    first_process: Interval | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many fresh processes the speed-up over the incumbent, or without one that over the baseline, is from."""
+        return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
+
+    @property
+    def baseline_processes(self) -> int:
+        """How many the speed-up over the fastest baseline is from."""
+        compared = self.prediction is not None and self.prediction.against == self.baseline
+        return self.processes if compared else 1
 
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
     """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
     lenient = replace(policy, require_sanitizers=False, require_profile=False)
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
-
-
-def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """The speed-up in one more fresh process; every process counts by equally many rounds."""
-    first, against = report.challenger, report.repeated_against
-    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
-    if not report.repeats or first is None or against is None or other is None:
-        return None
-    processes = (Repeat(challenger=first, other=other), *report.repeats)
-    rounds = min(len(each.challenger.samples_us) for each in processes)
-    found = tuple(_median_us(each.other, rounds) / _median_us(each.challenger, rounds) for each in processes)
-    logarithms = prediction_interval(np.log(found), policy.confidence)
-    low, estimate, high = (float(np.exp(each)) for each in (logarithms.low, logarithms.estimate, logarithms.high))
-    speedup = Interval(low=low, estimate=estimate, high=high)
-    return Prediction(against=against, speedup=speedup, confidence=policy.confidence, found=found, rounds=rounds)
-
-
-def _median_us(timing: Timing, rounds: int) -> float:
-    return float(np.median(timing.samples_us[:rounds]))
 
 
 def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.random.Generator) -> Verdict:
@@ -120,33 +98,34 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
     challenger = report.challenger
     if report.failure is not None or challenger is None:
         return _not_measured(report)
-    median = bootstrap_interval(challenger.samples_us, policy.confidence, rng)
-    against = {name: _speedup(challenger, timing, policy, rng) for name, timing in report.baselines.items()}
-    fastest = min(against, key=lambda name: against[name].estimate, default=None)
+    prediction = predict(report, policy)
+    alone = {name: _speedup(challenger, timing, policy, rng) for name, timing in report.baselines.items()}
+    against = {name: _overall(prediction, name, speedup) for name, speedup in alone.items()}
+    fastest = fastest_baseline(report)
+    median, incumbent, speedup = order_interval(challenger.samples_us, policy.confidence), None, None
     noise = _noise(challenger, report.challenger_again, policy, rng)
-    incumbent = speedup = None
     if report.incumbent is None:
         rules = _first_rules(noise, policy)
     else:
+        incumbent = order_interval(report.incumbent.samples_us, policy.confidence)
         apart = unshared(challenger.samples_us, report.incumbent.samples_us)
-        median, incumbent = (bootstrap_interval(series, policy.confidence, rng) for series in apart)
-        speedup = _speedup(challenger, report.incumbent, policy, rng)
-        gain = 1.0 - 1.0 / speedup.estimate
+        alone["incumbent"] = _speedup(challenger, report.incumbent, policy, rng)
+        speedup = _overall(prediction, "incumbent", alone["incumbent"])
         rules = (
-            _intervals_rule(median, incumbent, policy),
+            _intervals_rule(*apart, policy),
             _effect_rule(*apart, policy),
             _significance_rule(challenger, report.incumbent, policy, challengers),
-            _gain_rule(gain, policy),
-            _noise_rule(gain, noise),
+            _gain_rule(_gain(speedup), policy, prediction),
+            _noise_rule(_gain(alone["incumbent"]), noise, prediction),
         )
-    prediction = predict(report, policy)
     rules = (
         *_correctness_rule(report),
         _sanitizer_rule(report, policy),
         *rules,
         *_prediction_rule(prediction),
+        *_agreement_rule(prediction),
         *_profile_rule(report, policy),
-        *_baseline_rule(fastest, against),
+        *_baseline_rule(fastest, against, prediction),
     )
     promote = all(rule.passed for rule in rules if rule.required)
     return Verdict(
@@ -160,18 +139,48 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
         baseline_speedup=None if fastest is None else against[fastest],
         behind_every_baseline=bool(against) and all(ratio.estimate < 1.0 for ratio in against.values()),
         prediction=prediction,
+        first_process=None if prediction is None else alone[prediction.against],
     )
+
+
+def _gain(speedup: Interval) -> float:
+    return 1.0 - 1.0 / speedup.estimate
+
+
+def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
+    """The speed-up over all processes where several compared these two, else that of the one there is."""
+    if prediction is None or prediction.against != against or prediction.overall is None:
+        return alone
+    return prediction.overall
 
 
 def _speedup(challenger: Timing, other: Timing, policy: Policy, rng: np.random.Generator) -> Interval:
     return ratio_interval(other.samples_us, challenger.samples_us, policy.confidence, rng)
 
 
-def _noise(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> float | None:
-    """The largest relative difference between two series of one kernel that this session's interval admits."""
+@dataclass(frozen=True, kw_only=True)
+class _Noise:
+    """Two series of one kernel beside each other.
+
+    Attributes:
+        differ: the largest relative difference, round by round, that the session's interval admits.
+        medians: by how much the two medians differ, each taken by itself.
+    """
+
+    differ: float
+    medians: float
+
+    @property
+    def words(self) -> str:
+        beside = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
+        return f"{self.differ:.1%}, compared round by round{beside}"
+
+
+def _noise(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> _Noise | None:
     if again is None:
         return None
-    return ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng).reach(1.0)
+    ratio = ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng)
+    return _Noise(differ=ratio.reach(1.0), medians=abs(one.median_us / again.median_us - 1.0))
 
 
 def _not_measured(report: ConfirmReport) -> Verdict:
@@ -210,12 +219,13 @@ def _sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
     return Rule(name="sanitizers", passed=passed, figure=len(findings), threshold=0.0, text=text, required=required)
 
 
-def _intervals_rule(challenger: Interval, incumbent: Interval, policy: Policy) -> Rule:
+def _intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
+    challenger, incumbent = (order_interval(series, policy.confidence) for series in (ours, theirs))
     passed = challenger.high < incumbent.low
     apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
     relation = "overlap" if challenger.overlaps(incumbent) else apart
     spans = f"challenger {_span(challenger)}, incumbent {_span(incumbent)}"
-    text = f"The {policy.confidence:.0%} intervals {relation}: {spans}."
+    text = f"Without what both suffered together, the {policy.confidence:.0%} intervals {relation}: {spans}."
     return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
 
 
@@ -235,29 +245,33 @@ def _significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, ch
     return Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text)
 
 
-def _gain_rule(gain: float, policy: Policy) -> Rule:
-    text = f"The challenger takes {_change(gain)} time; at least {policy.minimum_gain:.1%} less is needed."
+def _gain_rule(gain: float, policy: Policy, prediction: Prediction | None) -> Rule:
+    needed = f"at least {policy.minimum_gain:.1%} less is needed"
+    text = f"The challenger takes {_change(gain)} time{_over(prediction)}; {needed}."
     passed = gain >= policy.minimum_gain
     return Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text)
 
 
-def _noise_rule(gain: float, noise: float | None) -> Rule:
+def _noise_rule(gain: float, noise: _Noise | None, prediction: Prediction | None) -> Rule:
     if noise is None:
         text = "The session's own noise is unknown: no second series of the challenger was taken."
         return Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text)
-    verb = "exceeds" if gain > noise else "does not exceed"
-    text = f"The gain of {gain:.1%} {verb} the {noise:.1%} by which two series of the same kernel may differ here."
-    return Rule(name="noise", passed=gain > noise, figure=gain, threshold=noise, text=text)
+    passed = gain > noise.differ
+    verb, where = "exceeds" if passed else "does not exceed", "" if prediction is None else " in the first process"
+    text = (
+        f"The gain of {gain:.1%}{where} {verb} what two series of the same kernel may differ by there: {noise.words}."
+    )
+    return Rule(name="noise", passed=passed, figure=gain, threshold=noise.differ, text=text)
 
 
-def _first_rules(noise: float | None, policy: Policy) -> tuple[Rule, ...]:
+def _first_rules(noise: _Noise | None, policy: Policy) -> tuple[Rule, ...]:
     text = "There is no incumbent: the first challenger confirmed becomes champion."
     first = Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text)
     if noise is None:
         return (first,)
-    least = policy.minimum_gain
-    text = f"Two series of the same kernel may differ by {noise:.1%} here; the policy counts gains from {least:.1%}."
-    return first, Rule(name="noise", passed=noise <= least, figure=noise, threshold=least, text=text, required=False)
+    least, differ = policy.minimum_gain, noise.differ
+    text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains from {least:.1%}."
+    return first, Rule(name="noise", passed=differ <= least, figure=differ, threshold=least, text=text, required=False)
 
 
 def _prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
@@ -265,16 +279,37 @@ def _prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
     if prediction is None:
         return ()
     speedup, found = prediction.speedup, prediction.found
+    passed = speedup.estimate > 1.0
+    slower = f"; a single process may take up to {1.0 / speedup.low - 1.0:.1%} more time" if speedup.low < 1.0 else ""
     text = (
         f"In {len(found)} fresh processes the challenger ran {min(found):.3g} to {max(found):.3g} times as fast as "
-        f"{_named(prediction.against)}; one more will find {speedup.low:.3g} to {speedup.high:.3g} "
-        f"({prediction.confidence:.0%} prediction interval)."
+        f"{_named(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
+        f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}."
     )
     required = prediction.against == "incumbent"
-    passed = speedup.estimate > 1.0
     return (
         Rule(name="processes", passed=passed, figure=speedup.estimate, threshold=1.0, text=text, required=required),
     )
+
+
+def _agreement_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
+    """Warns only: of sound challengers, too, one in twenty lies outside a 95 % interval (decision 51)."""
+    if prediction is None or prediction.others is None:
+        return ()
+    first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
+    expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} predict"
+    text = f"The first process found {first:.3g} times as fast, within {expected}."
+    if not prediction.agrees:
+        text = (
+            f"The first process and the others disagree: it found {first:.3g} times as fast, outside {expected}, so "
+            "rules about its own samples say less here than the figures over all processes."
+        )
+    bound = others.low if first < others.estimate else others.high
+    return (Rule(name="agreement", passed=prediction.agrees, figure=first, threshold=bound, text=text, required=False),)
+
+
+def _over(prediction: Prediction | None) -> str:
+    return "" if prediction is None else f" over {len(prediction.found)} processes"
 
 
 def _named(against: str) -> str:
@@ -295,11 +330,14 @@ def _profile_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     return (Rule(name="profile", passed=not unmet, figure=float(len(unmet or ())), threshold=0.0, text=text),)
 
 
-def _baseline_rule(fastest: str | None, against: dict[str, Interval]) -> tuple[Rule, ...]:
+def _baseline_rule(
+    fastest: str | None, against: dict[str, Interval], prediction: Prediction | None
+) -> tuple[Rule, ...]:
     if fastest is None:
         return ()
     speedup = against[fastest].estimate
-    text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}."
+    over = _over(prediction if prediction is not None and prediction.against == fastest else None)
+    text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}{over}."
     return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
 
 
@@ -309,7 +347,7 @@ def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."
-    compared = f"{_change(1.0 - 1.0 / speedup.estimate)} time than the incumbent"
+    compared = f"{_change(_gain(speedup))} time than the incumbent"
     if promote:
         return f"Promoted: {compared}, and every rule is met."
     return f"Not promoted: {compared}; not met: {', '.join(rule.name for rule in failed)}."

@@ -50,6 +50,18 @@ def factor_text(factor: float | None) -> str:
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:.3g}×"
 
 
+def factor_interval_text(low: float, estimate: float, high: float) -> str:
+    """A ratio of times with its interval, all to the same decimals: ``2.010× (1.987 to 2.033)``."""
+    decimals = 0 if estimate <= 0 else max(0, 3 - math.floor(math.log10(estimate)))
+    shown, least, most = (f"{each:,.{decimals}f}" for each in (estimate, low, high))
+    return f"{shown}× ({least} to {most})"
+
+
+def processes_text(count: int) -> str:
+    """What an interval speaks of: ``over 5 fresh processes``, ``in one process``."""
+    return "in one process" if count == 1 else f"over {count} fresh processes"
+
+
 def percent_text(fraction: float | None) -> str:
     return "–" if fraction is None else f"{fraction:.1%}" if fraction < 0.1 else f"{fraction:.0%}"
 

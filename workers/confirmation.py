@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from evo.job import Confirm, ConfirmReport, Profiled, Repeat, Sanitized
 from evo.outcome import CaseError, LaunchFailed
+from evo.prediction import fastest_baseline
 from evo.promotion import promising
 from workers.build import Built
 from workers.child import Child
@@ -94,7 +95,7 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """The same comparison in further processes, for a winner that nothing speaks against so far."""
         policy = self._terms.policy
-        against = "incumbent" if report.incumbent is not None else _fastest(report)
+        against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         if against is None or policy.confirm_processes == 1 or not promising(report, policy):
             return report
         repeats = tuple(self._repeat(against, process) for process in range(2, policy.confirm_processes + 1))
@@ -208,7 +209,3 @@ def _report(cases: tuple[CaseError, ...], compared: Compared) -> ConfirmReport:
 
 def _clean(report: ConfirmReport) -> bool:
     return not any(each.findings for each in report.sanitizers)
-
-
-def _fastest(report: ConfirmReport) -> str | None:
-    return min(report.baselines, key=lambda name: report.baselines[name].median_us, default=None)

@@ -16,6 +16,7 @@ from db.champions import Champions
 from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.family import Family
+from evo.prediction import times_as_fast
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
@@ -74,6 +75,12 @@ class EvidenceSheet:
     history: tuple[ChampionView, ...]
     shelf: Shelf
     not_exportable: str | None
+
+    def as_fast(self, name: str) -> float | None:
+        """How many times as fast as another series the champion was, by the median of the rounds' ratios."""
+        own, other = self.samples["champion"], self.samples[name]
+        alike = len(own.samples_us) == len(other.samples_us)
+        return times_as_fast(own, other) if alike else None
 
 
 def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: datetime) -> EvidenceSheet:

@@ -89,6 +89,12 @@ READINGS: Mapping[str, Reading] = {
         figure="as the other kernel, over fresh processes",
         threshold="that is, faster than the other kernel",
     ),
+    "agreement": Reading(
+        unit=_speed,
+        side="",
+        figure="as the other kernel, in the first process",
+        threshold="the nearer end of what the other processes predict",
+    ),
     "baseline": Reading(
         unit=_speed,
         side=">",

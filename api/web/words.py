@@ -52,6 +52,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "proving": proving_text,
     "duration": wording.duration_text,
     "factor": wording.factor_text,
+    "processes": wording.processes_text,
     "percent": wording.percent_text,
     "profile_rows": profile_rows,
     "figure": wording.significant,

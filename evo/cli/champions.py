@@ -97,7 +97,7 @@ def export(
     --top it holds one for the champion and one for each runner-up, with the evidence there is of it.
     """
     from evo.cli.connection import connect
-    from evo.cli.export import fetch, runners_up, write
+    from evo.cli.export import fetch, runners_up, successor, write
     from evo.cli.output import console, print_json
     from evo.export.compiled import LOADER
     from evo.export.dispatch import DISPATCH, dispatch_files
@@ -109,7 +109,9 @@ def export(
         )
     with connect(Where(url=url, token=token, database=db)) as connection:
         client = connection.client
-        bundles = [fetch(client, client.champion(each)) for each in dict.fromkeys(champions)]
+        wanted = [client.champion(each) for each in dict.fromkeys(champions)]
+        bundles = [fetch(client, each) for each in wanted]
+        retired = {each.id: successor(client, each) for each in wanted if not each.current}
         others, bare = runners_up(client, bundles[0], top - 1) if top > 1 else ([], [])
     first, several = bundles[0], len(bundles) > 1
     name = "dispatch" if several else f"champion-{first.champion.id}"
@@ -126,6 +128,9 @@ def export(
     out = console()
     for path in paths:
         out.print(f"wrote {path}")
+    for number, current in retired.items():
+        now = "its problem has none now" if current is None else f"champion {current.id} is current"
+        out.print(f"Champion {number} is retired: {now}.")
     if bare:
         out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, bare))}")
     if len(others) < top - 1:
@@ -146,22 +151,28 @@ def rollback(
 ) -> None:
     """Retire the current champion; the one it replaced is current again."""
     from evo.cli.connection import connect
+    from evo.cli.export import successor
     from evo.cli.output import console, print_json
 
     with connect(Where(url=url, token=token, database=db)) as connection:
         chosen = connection.client.champion(champion)
         if not chosen.current:
             raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
-        retired = connection.client.rollback(champion, reason=reason or _asked_why())
-        present = connection.client.champions(
-            family=retired.family, problem=retired.problem_key, device=retired.device_model
-        ).items
+        retired = connection.client.rollback(champion, reason=_why(reason))
+        now = successor(connection.client, retired)
     if as_json:
-        print_json({"retired": retired, "current": present})
+        print_json({"retired": retired, "current": [] if now is None else [now]})
         return
-    now = next((each for each in present if each.objective == retired.objective), None)
     console().print(f"Champion {retired.id} is retired: {retired.retired_reason}")
     console().print("Its problem has no champion now." if now is None else f"Champion {now.id} is current again.")
+
+
+def _why(given: str | None) -> str:
+    """The reason, asked for where none was given."""
+    why = (_asked_why() if given is None else given).strip()
+    if not why:
+        raise InvalidInput("--reason", "is blank: say why the champion is rolled back")
+    return why
 
 
 def _asked_why() -> str:

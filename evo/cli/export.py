@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from evo.cli.writing import writing_to
 from evo.client import Client
 from evo.errors import Conflict, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
@@ -69,18 +70,26 @@ def runners_up(client: Client, beside: Bundle, count: int) -> tuple[list[RunnerU
     return found, bare
 
 
+def successor(client: Client, retired: ChampionView) -> ChampionView | None:
+    """The champion that is current for the same kernel, problem, device and objective."""
+    present = client.champions(family=retired.family, problem=retired.problem_key, device=retired.device_model).items
+    return next((each for each in present if each.objective == retired.objective), None)
+
+
 def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     """Write files, by their paths, into a new or empty folder.
 
     Raises:
         Conflict: the folder holds something already.
+        InvalidInput: it cannot be written to.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
+    with writing_to(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
     return [folder / name for name in contents]
 
 

@@ -108,6 +108,7 @@ def render(
     to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
 ) -> None:
     """Show the source text that one config is rendered to."""
+    from evo.cli.writing import writing_to
     from evo.objective import Objective
     from templates.render import render as render_source
 
@@ -116,7 +117,8 @@ def render(
     if to is None:
         sys.stdout.write(source)
     else:
-        to.write_text(source, encoding="utf-8")
+        with writing_to(to):
+            to.write_text(source, encoding="utf-8")
 
 
 def resolve(

@@ -17,9 +17,11 @@ from evo.wording import (
     bound_text,
     count_text,
     duration_text,
+    factor_interval_text,
     factor_text,
     outcome_text,
     percent_text,
+    processes_text,
     settings_text,
     significant,
     spaced_text,
@@ -139,7 +141,9 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         grid.add_row("time", Text(time_text(champion.time_us), "bold green"))
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
-        grid.add_row(Text("speed-up", "dim"), Text(against))
+        grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))
+    if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
+        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them by itself", "dim"))
     if verdict is not None and verdict.behind_every_baseline:
         grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
     if view.roofline is not None and view.roofline.floor_us > 0:
@@ -161,7 +165,7 @@ def interval_text(interval: Interval, confidence: float) -> str:
 
 
 def speedup_text(interval: Interval) -> str:
-    return f"{factor_text(interval.estimate)} ({significant(interval.low)} to {significant(interval.high)})"
+    return factor_interval_text(interval.low, interval.estimate, interval.high)
 
 
 def next_steps(view: SearchView, where: str, family: str) -> RenderableType:

@@ -55,6 +55,7 @@ def report(
     """
     from evo.cli.connection import connect
     from evo.cli.output import console, print_json
+    from evo.cli.writing import writing_to
     from evo.report import parse_goals
 
     parse_goals(targets, "--targets")
@@ -73,9 +74,10 @@ def report(
             targets=targets or None,
         )
         files = {MARKDOWN: fetch("md"), PAGE: fetch("html")}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
     if as_json:
         print_json({"folder": folder.absolute(), "files": list(files)})
         return

@@ -2,10 +2,19 @@
 
 from evo.export.profile import profile_section
 from evo.export.table import table
+from evo.prediction import BY_ROUND, times_as_fast
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
-from evo.wording import bound_text, factor_text, percent_text, settings_text, significant, time_text
+from evo.wording import (
+    bound_text,
+    factor_interval_text,
+    factor_text,
+    percent_text,
+    processes_text,
+    settings_text,
+    time_text,
+)
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
@@ -48,13 +57,16 @@ def _times(champion: ChampionView, search: SearchView) -> str:
         timings = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
     rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
     times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
-    return f"{times}\n\n{_interval(champion)}{_limit(search)}"
+    note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
+    return f"{times}\n\n{note}\n\n{_interval(champion)}{_limit(search)}"
 
 
 def _time_row(name: str, timing: Timing, champion: ChampionView, search: SearchView) -> tuple[str, ...]:
     floor_us = search.roofline.floor_us if search.roofline else 0.0
     share = percent_text(floor_us / timing.median_us) if floor_us else "–"
-    faster = "" if name == "champion" else f"{factor_text(timing.median_us / champion.time_us)} as fast"
+    own = None if champion.report is None else champion.report.challenger
+    beside = own is not None and name != "champion" and len(own.samples_us) == len(timing.samples_us)
+    faster = f"{factor_text(times_as_fast(own, timing))} as fast" if own is not None and beside else ""
     return name, time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)), faster, share
 
 
@@ -66,9 +78,14 @@ def _interval(champion: ChampionView) -> str:
     if verdict.baseline is not None and verdict.baseline_speedup is not None:
         ratio = verdict.baseline_speedup
         sentences.append(
-            f"Speed-up over {verdict.baseline}, the fastest baseline of the same session: "
-            f"{factor_text(ratio.estimate)} ({significant(ratio.low)} to {significant(ratio.high)})."
+            f"Speed-up over {verdict.baseline}, the fastest baseline: "
+            f"{factor_interval_text(ratio.low, ratio.estimate, ratio.high)}, "
+            f"{processes_text(verdict.baseline_processes)}."
         )
+    if verdict.first_process is not None and verdict.baseline_processes > 1:
+        first = verdict.first_process
+        alone = factor_interval_text(first.low, first.estimate, first.high)
+        sentences.append(f"The first of them by itself found {alone}.")
     if verdict.behind_every_baseline:
         sentences.append("**Every baseline is faster: use one of those.**")
     return " ".join(sentences)

@@ -8,6 +8,7 @@ from evo.family import Work
 from evo.mission import Goal, Mission, Result
 from evo.objective import Objective
 from evo.outcome import Measured
+from evo.report.saving import saving
 from evo.roofline import device_roofline
 from evo.target import known
 from evo.timing import Timing
@@ -109,7 +110,9 @@ def _times(result: Result) -> str:
             rows.append((f"the same, {cache}", _time(other), ""))
     if search.champion is not None:
         name, time_us = f"champion {search.champion.id}, confirmed", search.champion.time_us
-        rows.insert(0, (name, time_text(time_us), _against(search, time_us)))
+        kept = saving(search, search.champion, time_us)
+        beside = "no baseline ran" if kept is None else f"{factor_text(kept.baseline_us / time_us)} as fast"
+        rows.insert(0, (name, time_text(time_us), beside))
     baselines = sorted(search.baselines.items(), key=lambda item: item[1].median_us)
     rows += [(f"baseline {name}", _time(timing), "") for name, timing in baselines]
     return table(("", search.objective.cache, "beside the fastest baseline"), rows)
@@ -179,15 +182,15 @@ def _listed(limits: Mapping[str, float]) -> str:
 
 def _decision(search: SearchView) -> str:
     """Keep it, fall back, or try further."""
-    champion, fastest = search.champion, search.fastest_baseline
+    champion = search.champion
     if champion is None:
         return "Decision: nothing to keep yet; search longer, or look at what failed (`kernel-evo trials`)."
-    if fastest is None:
+    kept = saving(search, champion, champion.time_us)
+    if kept is None:
         return "Decision: open; no baseline ran beside it, so nothing says whether it is worth keeping."
-    saved_us = search.baselines[fastest].median_us - champion.time_us
-    if saved_us <= 0:
-        return f"Decision: fall back to {fastest}, which is faster."
-    return f"Decision: keep champion {champion.id}; it saves {time_text(saved_us)} a call beside {fastest}."
+    if kept.saved_us <= 0:
+        return f"Decision: fall back to {kept.baseline}, which is faster."
+    return f"Decision: keep champion {champion.id}; it saves {time_text(kept.saved_us)} a call beside {kept.baseline}."
 
 
 def _effort(results: Sequence[Result]) -> str:

@@ -63,11 +63,10 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
     """What each call saves beside the fastest baseline, and what a saved second cost."""
-    search, calls = material.search, terms.calls_per_second
-    reached_us, baseline = material.reached_us, search.fastest_baseline
-    if reached_us is None or baseline is None or search.estimated:
+    search, calls, saving = material.search, terms.calls_per_second, material.saving
+    if saving is None or search.estimated:
         return
-    saved_us = search.baselines[baseline].median_us - reached_us
+    saved_us, baseline = saving.saved_us, saving.baseline
     if saved_us <= 0:
         yield Text(f"Nothing is saved: {baseline} is as fast.")
         return

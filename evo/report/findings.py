@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
-from evo.report.negatives import FEW, Comparison, comparisons, never_measured
+from evo.report.negatives import FEW, LEAST, Comparison, comparisons, never_measured
 from evo.wording import count_text, factor_text, outcome_text, percent_text, spaced_text, value_text
 
 MOST_ROWS = 60
@@ -32,7 +32,8 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         yield Text("Nothing was measured, so nothing is known to have bought nothing.")
         return
     compared = comparisons(material.found, winner, policy.confidence)
-    negatives = [each for each in compared if each.negative(policy.minimum_gain)]
+    lost = [each for each in compared if each.negative(policy.minimum_gain)]
+    negatives = sorted(lost, key=lambda each: not each.tells)
     never = never_measured(material.found)
     if negatives:
         rows = tuple(_row(each) for each in negatives[:MOST_ROWS])
@@ -41,12 +42,14 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         yield Text(
             "A pair is two measured trials that differ in this tunable alone; 1.100× took a tenth longer than with the "
             f"winner's value. The interval is the {policy.confidence:.0%} interval of the median over pairs, of fewer "
-            f"than {FEW} pairs their range. A value is listed if it can have saved less than "
-            f"{policy.minimum_gain:.0%}, the least gain worth a promotion. These times are of quick samples, each "
+            f"than {FEW} pairs their range; a finding needs {LEAST} pairs. A value is listed if it can have saved less "
+            f"than {policy.minimum_gain:.0%}, the least gain worth a promotion. These times are of quick samples, each "
             "trial in its own session."
         )
     if len(negatives) > MOST_ROWS:
-        yield Text(f"{len(negatives) - MOST_ROWS} more, which hurt less, are left out.")
+        yield Text(
+            f"{len(negatives) - MOST_ROWS} more are left out, which hurt less or met the winner's value in one pair."
+        )
     if never:
         rows = tuple((each.tunable, value_text(each.value), _kinds(each.kinds)) for each in never)
         yield Listed(("tunable", "value", "no trial with it was measured"), rows)
@@ -76,10 +79,16 @@ def _row(each: Comparison) -> tuple[str, ...]:
         value_text(each.instead_of),
         str(each.pairs),
         _ratio(ratio.estimate),
-        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.pairs > 1 else "one pair only",
+        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.tells else "–",
         "" if each.beside_winner is None else _ratio(each.beside_winner),
-        "hurts" if each.hurts else "bought nothing",
+        _finding(each),
     )
+
+
+def _finding(each: Comparison) -> str:
+    if not each.tells:
+        return "one pair: does not tell"
+    return "hurts" if each.hurts else "bought nothing"
 
 
 def _ratio(ratio: float) -> str:

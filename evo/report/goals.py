@@ -20,8 +20,7 @@ def time_of(goal: Goal, material: Material) -> float | None:
     """The time that reaches it; None where it is told against a baseline and none ran."""
     if goal.factor is None:
         return goal.time_us
-    baseline_us = _baseline_us(material)
-    return None if baseline_us is None else baseline_us / goal.factor
+    return None if material.saving is None else material.saving.baseline_us / goal.factor
 
 
 def decision(material: Material, terms: Terms) -> str:
@@ -29,17 +28,17 @@ def decision(material: Material, terms: Terms) -> str:
     search, champion = material.search, material.champion
     if search.estimated:
         return "none: nothing was run. Search on such a device, beginning with the best of these estimates."
-    reached_us, baseline_us = material.reached_us, _baseline_us(material)
-    if reached_us is None:
+    saving = material.saving
+    if material.reached_us is None:
         return "nothing to keep: nothing was measured. Look at what failed."
-    if baseline_us is not None and baseline_us <= reached_us:
-        return f"fall back to {search.fastest_baseline}, which is faster ({time_text(baseline_us)})."
+    if saving is not None and saving.saved_us <= 0:
+        return f"fall back to {saving.baseline}, which is faster ({time_text(saving.baseline_us)})."
     if champion is None:
         before = "" if search.champion is None else f" Champion {search.champion.id} of before stays."
         return f"nothing new to keep: no trial was promoted.{before}"
     beside = "no baseline ran beside it, so nothing says what it is worth"
-    if baseline_us is not None:
-        beside = f"it saves {time_text(baseline_us - reached_us)} a call beside {search.fastest_baseline}"
+    if saving is not None:
+        beside = f"it saves {time_text(saving.saved_us)} a call beside {saving.baseline}"
     return f"keep champion {champion.id}; {beside}.{_next(material, terms)}"
 
 
@@ -80,14 +79,3 @@ def _met(time_us: float, reached_us: float, floor_us: float, material: Material)
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"
     return "reached" if verdict.challenger.high <= time_us else "reached by the median, not by all of its interval"
-
-
-def _baseline_us(material: Material) -> float | None:
-    """Of the confirmation, which the champion ran in; else of the search."""
-    verdict = None if material.champion is None else material.champion.verdict
-    report = None if material.champion is None else material.champion.report
-    name = None if verdict is None else verdict.baseline
-    if name is not None and report is not None and name in report.baselines:
-        return report.baselines[name].median_us
-    fastest = material.search.fastest_baseline
-    return None if fastest is None else material.search.baselines[fastest].median_us

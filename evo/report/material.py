@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from evo.family import Work
 from evo.job import Stages
+from evo.report.saving import Saving, saving
 from evo.timing import Timing
 from evo.trial import Config
 from evo.view import AblationView, ChampionView, SearchView, TrialView
@@ -84,6 +85,11 @@ class Material:
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
+
+    @property
+    def saving(self) -> Saving | None:
+        """Of each call beside the fastest baseline; None where nothing was measured or no baseline ran."""
+        return saving(self.search, self.champion, self.reached_us)
 
     @property
     def samples(self) -> dict[str, Timing]:

@@ -14,6 +14,10 @@ FEW = 6
 """With fewer pairs there is no 95 % interval of a median: what is told is their range."""
 
 
+LEAST = 2
+"""Pairs that a finding needs: of one nothing says how much two sessions differ."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A value against the winner's own, everything else equal.
@@ -31,8 +35,13 @@ class Comparison:
     beside_winner: float | None
 
     @property
+    def tells(self) -> bool:
+        """Whether there are pairs enough for a finding."""
+        return self.pairs >= LEAST
+
+    @property
     def hurts(self) -> bool:
-        return self.ratio.low > 1.0
+        return self.tells and self.ratio.low > 1.0
 
     def negative(self, gain: float) -> bool:
         """Whether it bought less than a gain that is worth a promotion, wherever it was tried."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from evo.objective import Objective
 from evo.outcome import Measured
+from evo.prediction import BY_ROUND, times_as_fast
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
 from evo.roofline import device_roofline
@@ -27,24 +28,26 @@ def sample_blocks(material: Material) -> Iterator[Block]:
     if not series:
         yield Text("There are no samples.")
         return
-    first = next(iter(series.values())).median_us
-    rows = []
+    confirmed = material.champion is not None and material.champion.report is not None
+    first, rows = next(iter(series.values())), []
     for name, timing in series.items():
         interval = order_interval(timing.samples_us, confidence)
         span = f"{time_text(interval.low)} to {time_text(interval.high)}"
-        beside = factor_text(timing.median_us / first)
+        beside = factor_text(times_as_fast(first, timing) if confirmed else timing.median_us / first.median_us)
         count = f"{len(timing.samples_us):,}"
         rows.append((name, time_text(timing.median_us), span, time_text(timing.iqr_us), count, beside))
     words = ", ".join(f"{name} {time_text(timing.median_us)}" for name, timing in series.items())
     yield Picture("samples", f"Medians: {words}.")
-    head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "beside the first")
+    head = ("", "median", f"its {confidence:.0%} interval", "interquartile range", "samples", "time beside the first")
     yield Listed(head, tuple(rows), figures=1)
-    confirmed = material.champion is not None and material.champion.report is not None
     yield Text(
-        "Interleaved in fresh processes, with fresh inputs."
+        f"Interleaved in one fresh process, with fresh inputs; beside the first: {BY_ROUND}."
         if confirmed
-        else "Quick samples, each in a session of its own: no confirmation stands behind them."
+        else "Quick samples, each in a session of its own: no confirmation stands behind them. Beside the first: the "
+        "ratio of the medians."
     )
+    if material.saving is not None and material.saving.confirmed:
+        yield Text(material.saving.sentence)
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:

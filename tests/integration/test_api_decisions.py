@@ -123,6 +123,8 @@ def test_champions_are_rolled_back_and_restored_only_by_who_knows_them(rest: Loc
     assert current["id"] == 2
     outdated = {"If-Match": first.headers["etag"]}
     problem_of(rest.http.post("/champions/1/rollback", json={"reason": "x"}, headers=outdated), 412)
+    for path in ("rollback", "promote"):
+        problem_of(rest.http.post(f"/champions/2/{path}", json={"reason": " \t ", "over": None}), 422)
     promote = {"reason": "measured elsewhere", "over": None}
     problem_of(rest.http.post("/champions/1/promote", json=promote), 409)
     known = {"If-Match": rest.http.get("/champions/1").headers["etag"]}

@@ -114,11 +114,15 @@ out = kernel.empty("out")
 assert kernel(x=x, y=y, out=out)["out"] is out
 np.testing.assert_allclose(out, wanted, rtol=1e-6, atol=1e-6)
 np.testing.assert_allclose(kernel(x=np.repeat(x, 2)[::2], y=y)["out"], wanted, rtol=1e-6, atol=1e-6)
+before, fixed = x.copy(), np.zeros_like(x)
+fixed.flags.writeable = False
 for wrong, error in ({"x": x}, TypeError), ({"x": x, "y": y, "z": y}, TypeError), (
-    {"x": x.astype(float), "y": y}, TypeError), ({"x": x[:9], "y": y}, ValueError):
+    {"x": x.astype(float), "y": y}, TypeError), ({"x": x[:9], "y": y}, ValueError), (
+    {"x": x, "y": y, "out": x}, ValueError), ({"x": x, "y": y, "out": fixed}, ValueError):
     try: kernel(**wrong)
     except error: pass
     else: raise AssertionError(wrong)
+assert (x == before).all() and not fixed.any()
 assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templates", "workers", "api", "db")]
 """
     subprocess.run([sys.executable, "-I", "-c", program, str(exported)], check=True, cwd=tmp_path)
@@ -138,6 +142,11 @@ def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None
     refused = line.run("champion", "export", "1", "--to", str(exported))
     assert refused.code == 4
     assert "is not empty: name another folder with --to" in refused.err
+    for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
+        refused = line.run("champion", "export", "1", "--to", str(place))
+        assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (2, True, True)
+    rendered = line.run("render", str(TUTORIAL / "saxpy"), "--to", str(exported))
+    assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
 
 
 def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path, searched: Ended) -> None:
@@ -147,15 +156,23 @@ def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path
 
 
 def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: Ended, exported: Path) -> None:
-    unexplained = line.run("champion", "rollback", "1")
+    """A search may have promoted twice: then the first champion is current again."""
+    number = line.run("champion", "show", "--family", "saxpy", "--json").json[0]["id"]
+    before = "Its problem has no champion now." if number == 1 else f"Champion {number - 1} is current again."
+    roll_back = ("champion", "rollback", str(number))
+    unexplained = line.run(*roll_back)
     assert unexplained.code == 2
     assert "--reason: is missing" in unexplained.err
-    retired = line.run("champion", "rollback", "1", "--reason", "slower under load")
+    for blank in ("", "   "):
+        assert "--reason: is blank" in line.run(*roll_back, "--reason", blank).err
+    retired = line.run(*roll_back, "--reason", "slower under load")
     assert retired.code == 0
     assert "slower under load" in retired.out
-    assert "Its problem has no champion now." in retired.out
-    assert line.run("champion", "rollback", "1", "--reason", "again").code == 4
-    assert line.run("champion", "rollback", "1").code == 4, "a reason would not help"
+    assert before in " ".join(retired.out.split())
+    assert line.run(*roll_back, "--reason", "again").code == 4
+    assert line.run(*roll_back).code == 4, "a reason would not help"
+    kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
+    assert f"Champion {number} is retired: " in " ".join(kept.out.split())
 
 
 def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:

@@ -131,7 +131,7 @@ def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None
         "! noise It is noisy here.",
         "Champion 5 sdpa B=1,causal=false",
         "810 µs (95% interval 805 µs to 815.2 µs)",
-        "3.45× (3.41 to 3.5) over numpy, the fastest baseline",
+        "3.450× (3.410 to 3.500) over numpy, the fastest baseline, in one process",
         "60% of this device's limit (490 µs, bound by arithmetic)",
         "kernel-evo champion export 5 --db x.db",
         "kernel-evo champion show 5 --db x.db",

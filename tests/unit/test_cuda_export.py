@@ -176,6 +176,7 @@ def test_the_loader_says_what_is_wrong_with_an_argument(folder: Path, cupy: Simp
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),
         ({"x": array(np.arange(2 * N))[::2]}, ValueError, "x must be C-contiguous"),
         ({"x": elsewhere}, ValueError, "x lies on device 1, the kernel on device 0"),
+        ({"x": x, "y": x}, ValueError, "y overlaps x in memory"),
     ):
         with pytest.raises(error, match=text):
             kernel(**wrong)

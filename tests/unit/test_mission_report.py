@@ -8,10 +8,11 @@ from evo.device import Device
 from evo.family import Work
 from evo.mission import MISSION, REHEARSAL, Result
 from evo.mission.report import mission_report
+from evo.statistics import Interval
 from evo.target import known
 from evo.timing import Timing
 from evo.view import BestView
-from tests.unit.views import CHAMPION, CONFIG, finished, trial, view
+from tests.unit.views import CHAMPION, CONFIG, VERDICT, finished, trial, view
 
 L4 = Device(**{**vars(known("NVIDIA L4")), "uuid": "GPU-1", "software": {"cuda_driver": "12.2"}})
 WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="float16")
@@ -19,10 +20,12 @@ WORK = Work(flops=4 * 16 * 64 * 512 * 512, bytes=4 * 16 * 512 * 64 * 2, dtype="f
 
 
 def result(time_us: float, device: Device = L4, baseline_us: float = 41.0) -> Result:
+    ratio = baseline_us / time_us
+    verdict = replace(VERDICT, baseline="torch FLASH", baseline_speedup=Interval(low=ratio, estimate=ratio, high=ratio))
     search = finished(
         device=device,
         best=BestView(number=12, config=CONFIG, time_us=time_us),
-        champion=replace(CHAMPION, device_model=device.model, time_us=time_us),
+        champion=replace(CHAMPION, device_model=device.model, time_us=time_us, verdict=verdict),
         baselines={"torch FLASH": Timing(samples_us=(baseline_us,) * 5)},
         fastest_baseline="torch FLASH",
         cost=0.34,

@@ -237,8 +237,64 @@ def test_further_processes_predict_the_next_one() -> None:
 def test_what_does_not_hold_up_in_further_processes_is_not_promoted() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
     result = verdict(report)
-    assert [each.name for each in result.rules if each.required and not each.passed] == ["processes"]
+    assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]
     assert not result.promote
+    assert result.summary.startswith("Not promoted: 9.1% more time than the incumbent")
+
+
+def test_one_estimate_everywhere_the_median_ratio_of_all_rounds_in_the_middle_over_processes() -> None:
+    """On a machine that slows both kernels for a while, a ratio of medians tells something else."""
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
+    slow = np.where(np.arange(100) < 20, 3.0, 1.0)
+    first = [
+        Timing(samples_us=tuple(np.asarray(each.samples_us) * slow))
+        for each in noisy_round(np.random.default_rng(3), 80, 80, 100)
+    ]
+    result = verdict(replace(report, challenger=first[0], challenger_again=first[1], incumbent=first[2]))
+    found = result.prediction.found if result.prediction else ()
+    ratio = float(np.median(np.divide(first[2].samples_us, first[0].samples_us)))
+    assert found[0] == ratio
+    assert result.first_process is not None
+    assert result.first_process.estimate == ratio
+    assert result.speedup is not None
+    assert result.speedup.estimate == pytest.approx(float(np.exp(np.mean(np.log(found)))))
+    assert min(found) < result.speedup.low < result.speedup.high < 1.27
+    assert (result.processes, result.baseline_processes) == (5, 1)
+    assert f"{1 - 1 / result.speedup.estimate:.1%} less time over 5 processes" in rule(result, "gain").text
+    assert "less time than the incumbent" in result.summary
+    assert rule(result, "agreement").passed
+
+
+def test_a_first_process_unlike_the_others_is_a_warning_and_not_the_headline() -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=50), 1.24, 1.25, 1.26, 1.25)
+    result = verdict(report)
+    warned = rule(result, "agreement")
+    assert result.promote
+    assert not (warned.passed or warned.required)
+    assert (
+        "The first process and the others disagree: it found 2 times as fast, outside the 1.22 to 1.28" in warned.text
+    )
+    assert result.speedup is not None
+    assert result.speedup.estimate < 1.4
+
+
+def test_a_single_process_may_be_slower_and_the_rule_says_by_how_much() -> None:
+    shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
+    assert rule(shaky, "processes").passed
+    assert "a single process may take up to " in rule(shaky, "processes").text
+    steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))
+    assert "a single process" not in rule(steady, "processes").text
+
+
+def test_the_noise_is_told_both_ways_where_they_differ() -> None:
+    """Half of the rounds are slow; which half meets a series decides its median, and hardly any round's ratio."""
+    slow = np.where(np.arange(101) % 2, 2.0, 1.0)
+    one, again = 100.0 * slow, 100.0 * slow
+    again[0] = 200.0
+    series = [Timing(samples_us=tuple(each)) for each in (one, again, 1.5 * one)]
+    report = ConfirmReport(challenger=series[0], challenger_again=series[1], incumbent=series[2], sanitizers=CLEAN)
+    told = rule(verdict(report), "noise").text
+    assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
 def test_against_a_baseline_further_processes_are_reported_only() -> None:
@@ -248,6 +304,9 @@ def test_against_a_baseline_further_processes_are_reported_only() -> None:
     assert not rule(result, "processes").required
     assert result.prediction is not None
     assert result.prediction.speedup.estimate == pytest.approx(0.89, rel=0.02)
+    assert result.baseline_speedup == result.prediction.overall
+    assert result.baseline_processes == 3
+    assert rule(result, "baseline").text.endswith("the fastest baseline, numpy over 3 processes.")
 
 
 def test_tools_are_worth_their_time_only_for_a_winner() -> None:

@@ -1,5 +1,6 @@
 """What a report of a search decides and claims, from views alone."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from evo.errors import InvalidInput
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
 from evo.report.negatives import comparisons, never_measured
 from evo.timing import Timing
+from evo.view import BestView
+from evo.wording import time_text
 from tests.unit.views import CHAMPION, finished
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
@@ -64,6 +67,31 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
     assert ("BLOCK", 50) not in made
     assert ("FAST", 2) not in made
     assert made["BLOCK", 6].pairs == 2
+
+
+def test_one_pair_is_no_finding() -> None:
+    found = [
+        Found(number=place, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
+        for place, fast in enumerate((True, False))
+    ]
+    (made,) = comparisons(found, {"FAST": True}, 0.95)
+    assert (made.pairs, made.tells, made.hurts) == (1, False, False)
+    best = BestView(number=0, config={"FAST": True}, time_us=100.0)
+    text = written(Material(search=replace(finished(), champion=None, best=best), best=None, found=found))
+    assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: does not tell |" in text
+
+
+def test_all_savings_are_those_of_the_confirmation() -> None:
+    """The baseline's own job was another session: what it took there is not what the champion was compared with."""
+    search = finished()
+    material = Material(search=search, best=None)
+    text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
+    assert material.saving is not None
+    assert material.saving.saved_us == pytest.approx(810.0 * (3.45 - 1))
+    saved = time_text(material.saving.saved_us)
+    assert f"it saves {saved} a call beside numpy" in text
+    assert f"Each call saves {saved} beside numpy." in text
+    assert len(set(re.findall(r"saves ([\d.]+ \S+) ", text))) == 1
 
 
 def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_value() -> None:

@@ -53,7 +53,7 @@ class Kernel:
         Raises:
             TypeError: an argument is missing, unknown, or no CuPy array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or lies on
-                another device.
+                another device; or an output shares memory with another array.
         """
         inputs = {each["name"] for each in self.of("input")}
         outputs = {each["name"] for each in self.of("output")}
@@ -63,6 +63,8 @@ class Kernel:
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )
         held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self.of("input", "output")}
+        for name in sorted(outputs & arrays.keys()):
+            _refuse_overlap(name, held)
         self.launch({name: array.data.ptr for name, array in held.items()})
         return {name: held[name] for name in sorted(outputs)}
 
@@ -104,6 +106,14 @@ class Kernel:
             return SCALARS[each["dtype"]](each["value"])
         held = self._workspaces[each["name"]].data.ptr if each["role"] == "workspace" else addresses[each["name"]]
         return np.uint64(held)
+
+
+def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
+    """Outputs are written while inputs are still read."""
+    begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
+    for other, array in held.items():
+        if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
+            raise ValueError(f"{name} overlaps {other} in memory: pass an array of its own, or leave it out")
 
 
 def _check_architecture(built_for: str, capability: str, build: str) -> None:

@@ -48,7 +48,8 @@ class Kernel:
 
         Raises:
             TypeError: an argument is missing, unknown, or no array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for.
+            ValueError: an array has another shape than the kernel was compiled for; an output is read-only, or shares
+                memory with another array.
         """
         inputs = {each["name"] for each in self._of("input")}
         outputs = {each["name"] for each in self._of("output")}
@@ -57,6 +58,8 @@ class Kernel:
             raise TypeError(
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )
+        for name in sorted(outputs & arrays.keys()):
+            _refuse_unfit(name, arrays)
         held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output")}
         self._function(*(self._passed(each, held) for each in self.arguments))
         return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
@@ -99,6 +102,18 @@ class Kernel:
             return written
         given[...] = written
         return given
+
+
+def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:
+    """Whether the kernel may write to an output that the caller passed: it sees an address, and would."""
+    given = arrays[name]
+    if not isinstance(given, np.ndarray):
+        return
+    if not given.flags.writeable:
+        raise ValueError(f"{name} is read-only: pass an array that can be written, or leave it out to get a new one")
+    for other, array in arrays.items():
+        if other != name and isinstance(array, np.ndarray) and np.may_share_memory(given, array):
+            raise ValueError(f"{name} overlaps {other} in memory: pass an array of its own, or leave it out")
 
 
 def _described(value: object) -> str:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from evo.job import ConfirmReport, Repeat
 from evo.policy import Policy
-from evo.promotion import judge, predict
+from evo.prediction import predict, times_as_fast
+from evo.promotion import judge
 from evo.timing import Timing
 from tests.bench.verdict.noise import Noise
 
@@ -109,7 +110,7 @@ def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[b
         predicted = predict(report, policy)
         assert predicted is not None
         later = _repeat(noise, order[place], policy.process_samples)
-        found = later.other.median_us / later.challenger.median_us
+        found = times_as_fast(later.challenger, later.other)
         yield predicted.speedup.low <= found <= predicted.speedup.high
 
 

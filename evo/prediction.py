@@ -1,0 +1,80 @@
+"""How many times as fast over several fresh processes: the speed-up, how sure it is, and what one more will find."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.job import ConfirmReport, Repeat
+from evo.policy import Policy
+from evo.statistics import Interval, Samples, mean_interval, paired_ratio, prediction_interval
+from evo.timing import Timing
+
+BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"
+"""What `times_as_fast` is, for a reader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What the fresh processes tried so far found, and what further ones will find.
+
+    Attributes:
+        against: ``incumbent``, or the name of a baseline.
+        speedup: its time over the challenger's: where one more process will find it, with this confidence.
+        found: the speed-up in each process so far, the median of its rounds' ratios.
+        rounds: of each further process; the first one took those of the whole confirmation.
+        overall: geometric mean of what was found, with its interval over processes; None in verdicts of before.
+        others: where the other processes by themselves predict the first; None where there are too few of them.
+    """
+
+    against: str
+    speedup: Interval
+    confidence: float
+    found: tuple[float, ...]
+    rounds: int
+    overall: Interval | None = None
+    others: Interval | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the first process is one of those that the others predict."""
+        return self.others is None or self.others.low <= self.found[0] <= self.others.high
+
+
+def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
+    """The speed-up over processes; every process counts by the same, the median ratio of all its rounds."""
+    first, against = report.challenger, report.repeated_against
+    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
+    if not report.repeats or first is None or against is None or other is None:
+        return None
+    processes = (Repeat(challenger=first, other=other), *report.repeats)
+    found = tuple(times_as_fast(each.challenger, each.other) for each in processes)
+    return Prediction(
+        against=against,
+        speedup=_of_logarithms(prediction_interval, found, policy.confidence),
+        confidence=policy.confidence,
+        found=found,
+        rounds=min(len(each.challenger.samples_us) for each in report.repeats),
+        overall=_of_logarithms(mean_interval, found, policy.confidence),
+        others=_of_logarithms(prediction_interval, found[1:], policy.confidence) if len(found) > 2 else None,
+    )
+
+
+def times_as_fast(one: Timing, other: Timing) -> float:
+    """How many times as fast the first kernel is in the rounds both were timed in."""
+    return paired_ratio(other.samples_us, one.samples_us)
+
+
+def fastest_baseline(report: ConfirmReport) -> str | None:
+    """The one the challenger gains least on, round by round."""
+    challenger = report.challenger
+    if challenger is None:
+        return None
+    return min(report.baselines, key=lambda name: times_as_fast(challenger, report.baselines[name]), default=None)
+
+
+def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
+    """An interval of ratios: those of 2 and of a half lie equally far from 1."""
+    made = interval(np.log(values), confidence)
+    low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
+    return Interval(low=low, estimate=estimate, high=high)
