@@ -29,6 +29,7 @@ from db.leases import Leases
 from db.models import AttemptState, JobRow, Webhook
 from db.session import Database
 from db.signals import WORK, announce
+from evo.condition import SILENT_S
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Report, SlotReport
@@ -36,9 +37,6 @@ from evo.lifecycle import Command, transition
 from evo.outcome import Abandoned
 
 log = structlog.get_logger("conductor")
-
-CONNECTED_LEASES = 3
-"""A worker that was silent for as many leases no longer offers its devices to new searches."""
 
 
 class Conductor:
@@ -65,7 +63,7 @@ class Conductor:
         desk = Desk(self.roster, clock)
         self._intake = Intake(database, desk)
         self._dispatch = Dispatch(
-            database, self.roster, desk, clock, lease_s=lease_s, connected_since=self._connected_since
+            database, self.roster, desk, clock, lease_s=lease_s, connected_since=self.connected_since
         )
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
@@ -97,7 +95,7 @@ class Conductor:
         """
         now = self.clock()
         with self.database.read() as session:
-            row = terms_of(session, request, self.catalogue, self._connected_since())
+            row = terms_of(session, request, self.catalogue, self.connected_since())
         with self.database.write() as session:
             row.created_at, row.webhook = now, webhook
             session.add(row)
@@ -111,7 +109,7 @@ class Conductor:
     def check(self, request: SearchRequest) -> None:
         """Refuse what `submit` would refuse; stores nothing."""
         with self.database.read() as session:
-            terms_of(session, request, self.catalogue, self._connected_since())
+            terms_of(session, request, self.catalogue, self.connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
         """Pause, resume, stop or cancel a search; asking for the present state again changes nothing.
@@ -243,10 +241,11 @@ class Conductor:
             self.database.signals.tell(WORK)
         self._advance_all()
 
-    # Inside
+    def connected_since(self) -> datetime:
+        """Workers heard of since then are connected; the others are silent, and offer nothing to anybody."""
+        return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
-    def _connected_since(self) -> datetime:
-        return self.clock() - timedelta(seconds=CONNECTED_LEASES * self.lease_s)
+    # Inside
 
     def _patience(self) -> tuple[datetime, datetime]:
         """Confirmations queued within these moments have waited long enough for another unit."""

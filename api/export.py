@@ -8,12 +8,11 @@ from db.columns import adapter
 from evo.explain import detail_text, first_lines
 from evo.outcome import Estimated, Measured
 from evo.space import Tunable
-from evo.statistics import order_interval
+from evo.statistics import CONFIDENCE, order_interval
 from evo.timing import Timing
 from evo.view import TrialView
 from evo.wording import value_text
 
-CONFIDENCE = 0.95
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
 BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us")
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")

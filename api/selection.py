@@ -1,5 +1,6 @@
 """From the words of a URL to a selection of trials: the same words for REST, the exports and the leaderboard page."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import cast
@@ -97,6 +98,9 @@ def _number(tunable: Tunable, given: str) -> Value:
     if isinstance(tunable.values[0], bool | str):
         raise InvalidInput("where", f"{tunable.name} is no number: compare it with = or !=, among {tunable.listed}")
     try:
-        return float(given)
-    except ValueError as error:
-        raise InvalidInput("where", f"{given!r} is not a number; {tunable.name} is one of {tunable.listed}") from error
+        number = float(given)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInput("where", f"{given!r} is not a number; {tunable.name} is one of {tunable.listed}")
+    return number

@@ -237,6 +237,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
         replaces=row.replaces,
         retired_at=row.retired_at,
         retired_reason=row.retired_reason,
+        retired_by=row.retired_by,
     )
 
 

@@ -1,6 +1,7 @@
 """Champions: the promoted trial of each key, those before it, and the way back."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select, update
@@ -13,6 +14,15 @@ from evo.errors import Conflict, NotFound
 
 class IncumbentChanged(Conflict):
     """Another champion was promoted, or this one rolled back, since the challenge began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retired:
+    """A champion of once, and which trial of its search it was."""
+
+    id: int
+    trial: int
+    rolled_back: bool
 
 
 class Champions:
@@ -42,24 +52,29 @@ class Champions:
         self.session.flush()
         Events(self.session).search_changed(champion.search_id)
 
-    def roll_back(self, champion_id: int, *, reason: str, now: datetime) -> ChampionRow | None:
+    def roll_back(self, champion_id: int, *, reason: str, now: datetime, by: str | None = None) -> ChampionRow | None:
         """Retire the current champion and put back the one it replaced; returns what is current now.
+
+        Args:
+            by: the name of who wants it.
 
         Raises:
             Conflict: it is not the current one.
         """
         champion = self.champion(champion_id)
-        if not self._retire(champion_id, now, f"rolled back: {reason}", rolled_back=True):
+        if not self._retire(champion_id, now, f"rolled back: {reason}", by=by, rolled_back=True):
             raise Conflict(f"champion {champion_id} is not the current one of its problem: {champion.retired_reason}")
         self.session.refresh(champion)
         earlier = self._earlier(champion)
         if earlier is not None:
-            earlier.current, earlier.retired_at, earlier.retired_reason = True, None, None
+            earlier.current, earlier.retired_at, earlier.retired_reason, earlier.retired_by = True, None, None, None
             self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return earlier
 
-    def restore(self, champion_id: int, *, over: int | None, reason: str, now: datetime) -> ChampionRow:
+    def restore(
+        self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
+    ) -> ChampionRow:
         """Make an earlier champion the current one of its key again, provided the current one is still `over`.
 
         Raises:
@@ -73,10 +88,11 @@ class Champions:
             what = "there is none" if current is None else f"it is champion {current.id}"
             raise IncumbentChanged(f"the current champion of this problem is another than you say: {what}")
         if current is not None:
-            if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}"):
+            if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}", by=by):
                 raise IncumbentChanged(f"champion {over} is no longer the current one")
             self.session.refresh(current)
-        champion.current, champion.retired_at, champion.retired_reason, champion.rolled_back = True, None, None, False
+        champion.current, champion.rolled_back = True, False
+        champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
         self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return champion
@@ -118,6 +134,13 @@ class Champions:
             query = query.where(fields.contains(f",{name}={value},", autoescape=True))
         return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
 
+    def retired_of(self, search_id: int) -> Sequence[Retired]:
+        """Those that a search promoted and that are champions no more, newest first, without their evidence."""
+        columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back)
+        query = select(*columns).where(ChampionRow.search_id == search_id, ~ChampionRow.current)
+        found = self.session.execute(query.order_by(ChampionRow.id.desc()))
+        return [Retired(id=id, trial=trial, rolled_back=rolled_back) for id, trial, rolled_back in found]
+
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
         """All champions of the key of this one, itself included, newest first."""
         same = (
@@ -128,11 +151,13 @@ class Champions:
         )
         return self.session.scalars(select(ChampionRow).where(*same).order_by(ChampionRow.id.desc()).limit(limit)).all()
 
-    def _retire(self, champion_id: int, now: datetime, reason: str, *, rolled_back: bool = False) -> bool:
+    def _retire(
+        self, champion_id: int, now: datetime, reason: str, *, by: str | None = None, rolled_back: bool = False
+    ) -> bool:
         written = self.session.execute(
             update(ChampionRow)
             .where(ChampionRow.id == champion_id, ChampionRow.current)
-            .values(current=False, retired_at=now, retired_reason=reason, rolled_back=rolled_back)
+            .values(current=False, retired_at=now, retired_reason=reason, retired_by=by, rolled_back=rolled_back)
             .returning(ChampionRow.id)
         )
         return written.first() is not None

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import Select, and_, func, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
 from db.selection import Order, Selection, conditions_of, key_of, ranked_only
@@ -130,6 +130,15 @@ class Leaderboard:
             for trial_id, worker_id, uuid, name, state in self.session.execute(query)
             if trial_id is not None and state == "done"
         }
+
+    def twins(self, trials: Collection[int]) -> dict[int, int]:
+        """The number of the first trial of the same search with the very same binary, where that is another one."""
+        other = aliased(TrialRow)
+        same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
+        first = func.min(other.number)
+        query = select(TrialRow.id, first).join(other, same).where(TrialRow.id.in_(trials))
+        grouped = query.group_by(TrialRow.id, TrialRow.number).having(first < TrialRow.number)
+        return {row[0]: row[1] for row in self.session.execute(grouped)}
 
     def searches_of(self, *, family: str, problem_key: str, objective_key: str, device_model: str) -> tuple[int, ...]:
         """Every search that competes for one champion, oldest first."""

@@ -276,6 +276,7 @@ class ChampionRow(Base):
     promoted_at: Mapped[datetime]
     retired_at: Mapped[datetime | None]
     retired_reason: Mapped[str | None]
+    retired_by: Mapped[str | None]
     rolled_back: Mapped[bool] = mapped_column(default=False)
 
 

@@ -17,7 +17,7 @@ class Comparison:
     """What two separate measurements suggest. A promotion rests on interleaved samples instead (`evo.promotion`).
 
     Attributes:
-        left, right: median in µs with its interval.
+        left, right: median in µs with its interval, as a leaderboard gives it.
         speedup: right time over left time: above 1 the left one is faster.
         effect: Hedges' g, trimmed as in a confirmation; positive when the left one is faster.
         p_value: two-sided, of the samples being this far apart by chance; drift between the two sessions counts

@@ -54,6 +54,10 @@ def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Gener
     return _resampled((values,), lambda series, axis: np.median(series, axis=axis), confidence, rng)
 
 
+CONFIDENCE = 0.95
+"""Of the interval beside a median, wherever no policy asks for another."""
+
+
 def order_interval(samples: Samples, confidence: float) -> Interval:
     """Distribution-free interval of the median: two order statistics.
 

@@ -54,6 +54,7 @@ class ChampionView:
 
     Attributes:
         place: where it was timed, and for which GPU its build was gated if that is another one; in words.
+        retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
     """
 
     id: int
@@ -75,6 +76,7 @@ class ChampionView:
     replaces: int | None = None
     retired_at: datetime | None = None
     retired_reason: str | None = None
+    retired_by: str | None = None
     place: str = ""
 
 
@@ -198,6 +200,11 @@ class SearchView:
     def place(self) -> str:
         """Where its times come from, in words."""
         return place_text(self.device, self.objective)
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device may work for it: the same model, with what is required; the very unit if it is pinned."""
+        same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
+        return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
 
     @property
     def estimated(self) -> bool:

@@ -44,10 +44,10 @@ def significant(value: float) -> str:
 
 
 def factor_text(factor: float | None) -> str:
-    """A ratio of times: ``3.42×``."""
+    """A ratio of times, three digits of it: ``3.42×``, ``1.70×``."""
     if factor is None:
         return "–"
-    return f"{factor:,.0f}×" if factor >= 100 else f"{factor:.3g}×"
+    return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
 
 
 def factor_interval_text(low: float, estimate: float, high: float) -> str:

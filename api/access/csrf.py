@@ -7,11 +7,11 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from api.access.caller import caller
+from api.access.typed import is_form, keep
 
 FIELD = "csrf"
 HEADER = "X-CSRF-Token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def csrf_of(session: str) -> str:
@@ -25,8 +25,10 @@ async def check_csrf(request: Request) -> None:
     if expected is None or request.method in SAFE:
         return
     given = request.headers.get(HEADER)
-    if given is None and request.headers.get("content-type", "").startswith(_FORMS):
-        field = (await request.form()).get(FIELD)
+    if given is None and is_form(request):
+        form = await request.form()
+        keep(request, form)
+        field = form.get(FIELD)
         given = field if isinstance(field, str) else None
     if not hmac.compare_digest((given or "").encode(), expected.encode()):
         raise HTTPException(403, "this page was loaded before you signed in, or is not ours: load it again and retry")

@@ -1,4 +1,7 @@
-"""Lets requests in: finds out who sends them, before anything of their body is read, and how many they may send."""
+"""Lets requests in: finds out who sends them, before their body is read, and how many they may send.
+
+Of a stranger's body only a short form is read, to be given back to them once they have signed in.
+"""
 
 import math
 from urllib.parse import quote
@@ -14,6 +17,7 @@ from api.access.caller import ANYBODY, STRANGER, Caller, enter
 from api.access.gate import Gate
 from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
+from api.access.typed import keep_typed
 from api.errors import answer, refusal
 from evo.errors import EvoError
 
@@ -85,6 +89,8 @@ class Door:
             log.warning("refused", address=address, path=request.url.path)
             return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
         if who is STRANGER and not self._is_public(request):
+            if not request.url.path.startswith(MACHINES):
+                await keep_typed(request)
             return _unknown(request, "this service wants a token")
         enter(who)
         return None

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from pydantic import Field
 
+from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.etag import IfMatch, champion_tag, require
@@ -84,7 +85,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
-        champions.roll_back(champion_id, reason=body.reason, now=service.conductor.clock())
+        champions.roll_back(champion_id, reason=body.reason, by=caller().name, now=service.conductor.clock())
         return champion_view(champions.champion(champion_id))
 
 
@@ -95,5 +96,6 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
-        row = champions.restore(champion_id, over=body.over, reason=body.reason, now=service.conductor.clock())
+        why, now = body.reason, service.conductor.clock()
+        row = champions.restore(champion_id, over=body.over, reason=why, by=caller().name, now=now)
         return champion_view(row)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from api.access.caller import caller
 
@@ -43,21 +44,24 @@ class Apology:
     links: tuple[tuple[str, str], ...]
 
 
-def apology(status: int, path: str, detail: str, roles: Sequence[str] = ()) -> Apology:
+def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, again: str | None = None) -> Apology:
     """What to say and where to go on.
 
     Args:
         path: that was asked for.
         roles: any one of which would have been enough.
+        again: the address of the form as it was filled in.
     """
     return Apology(
         title=TITLES.get(status, "This did not work"),
-        text=_text(status, path, detail, roles),
-        links=_links(status, path, detail),
+        text=_text(status, path, detail, roles, kept=again is not None),
+        links=_links(status, path, detail, again),
     )
 
 
-def _text(status: int, path: str, detail: str, roles: Sequence[str]) -> str:
+def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bool) -> str:
+    if status == 401 and kept:
+        return "Nobody is signed in here, or no longer: nothing was done. Sign in, and the form is as you filled it in."
     if status == 401:
         return "Nobody is signed in here, or no longer: nothing was done. Sign in, and do it again."
     if status == 403 and roles:
@@ -74,10 +78,13 @@ def _text(status: int, path: str, detail: str, roles: Sequence[str]) -> str:
     return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # there it begins with the name of a field
 
 
-def _links(status: int, path: str, detail: str) -> tuple[tuple[str, str], ...]:
+def _links(status: int, path: str, detail: str, again: str | None) -> tuple[tuple[str, str], ...]:
     first, *others = path.strip("/").split("/")
     listed = LISTS.get(first, ("/", "All searches"))
-    found = [("/sign-in", "Sign in")] if status == 401 else []
+    wanted = "" if again is None else f"?{urlencode({'next': again})}"
+    found = [(f"/sign-in{wanted}", "Sign in")] if status == 401 else []
+    if status == 403 and again is not None:
+        found.append((again, "The form as you filled it in"))
     inside = first in ("searches", "champions") and len(others) > 1 and others[0].isdecimal()
     if inside and status != 401 and not detail.startswith("there is no"):
         found.append((f"/{first}/{others[0]}", f"{'Search' if first == 'searches' else 'Champion'} {others[0]}"))

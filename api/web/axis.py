@@ -1,8 +1,13 @@
 """From values to positions on a drawing, with round numbers beside it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+CHARACTER = 8.6
+"""Width of one in a label, at most, in units of a drawing: labels are 15 units high in a narrow window."""
+
+GAP = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,11 @@ class Axis:
         first = math.ceil(self.low / step)
         values = [place * step for place in range(first, math.floor(self.high / step) + 1)]
         return tuple(Mark(at=self.at(value), label=text(value)) for value in values)
+
+
+def margin(labels: Iterable[str]) -> float:
+    """Room on the left for the widest of these labels, and for the gap beside it."""
+    return round(GAP + CHARACTER * max(map(len, labels), default=0), 1)
 
 
 def round_step(least: float) -> float:

@@ -1,20 +1,22 @@
 """What the pages show of a search, as words and figures, so that the templates only arrange."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.views import search_view, search_views, trial_views
+from api.views import champion_view, search_view, search_views, trial_views
 from api.web.chart import Chart, best_so_far
 from api.web.spark import SPARK_POINTS, Spark, spark_of
 from db.archive import Archive
+from db.champions import Champions, Retired
+from db.fleet import Fleet
 from db.models import SearchRow
 from db.trend import Trends
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL
-from evo.view import SearchView, TrialView
+from evo.view import ChampionView, SearchView, TrialView
 from evo.wording import bound_text, outcome_text
 
 FAILURES = 4
@@ -46,12 +48,21 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One search as its page shows it, without its leaderboard; `spark` is its best time so far, as a small line."""
+    """One search as its page shows it, without its leaderboard; `spark` is its best time so far, as a small line.
+
+    Attributes:
+        fallen: the last champion of its own, where that is one no more.
+        since: what became of its promotions that no longer stand, by trial: ``rolled back``, ``retired``.
+        attended: whether a connected worker has a device for it.
+    """
 
     search: SearchView
     failures: tuple[Failure, ...] = ()
     chart: Chart | None = None
     spark: Spark | None = None
+    fallen: ChampionView | None = None
+    since: Mapping[int, str] = field(default_factory=dict)
+    attended: bool = True
 
     @property
     def live(self) -> bool:
@@ -85,17 +96,35 @@ def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tup
     return tuple(Board(search=view, spark=spark_of(lows[view.id])) for view in views)
 
 
-def board_of(session: Session, search_id: int, now: datetime) -> Board:
-    """One search with its chart and its latest failures."""
+def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
+    """One search with its chart and its latest failures.
+
+    Args:
+        connected_since: workers heard of since then are connected; None: nobody wants to know.
+    """
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
     long = search.finished > DRAWN
     progress = Trends(session).lows([search_id], DRAWN)[search_id] if long else archive.progress(search_id)
+    retired = Champions(session).retired_of(search_id)
     return Board(
         search=search,
         failures=tuple(map(_failure, failed)),
         chart=best_so_far(progress, search.finished, _levels(search)),
+        fallen=_fallen(session, search, retired),
+        since={each.trial: "rolled back" if each.rolled_back else "retired" for each in reversed(retired)},
+        attended=connected_since is None or search.state in TERMINAL or _attended(session, search, connected_since),
     )
+
+
+def _fallen(session: Session, search: SearchView, retired: Sequence[Retired]) -> ChampionView | None:
+    own = search.champion is not None and search.champion.search_id == search.id
+    return None if own or not retired else champion_view(Champions(session).champion(retired[0].id))
+
+
+def _attended(session: Session, search: SearchView, connected_since: datetime) -> bool:
+    offered = [row.device for row in Fleet(session).devices(connected_since)]
+    return any(search.fits(device) for device in offered)
 
 
 def _failure(trial: TrialView) -> Failure:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from api.web.axis import margin
 from evo.wording import time_text
 
 WIDTH, HEIGHT = 760.0, 330.0
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 16.0, 24.0
-LABEL_HEIGHT = 13.0
+RIGHT, TOP, BOTTOM = 12.0, 16.0, 24.0
+LABEL_HEIGHT = 15.0
 MAX_DOTS = 500
 """More dots than this only make a page heavy: of a long search every n-th is drawn, the best line from all."""
 
@@ -39,9 +40,9 @@ class Chart:
     y_ticks: tuple[Tick, ...]
     levels: tuple[Level, ...]
     summary: str
+    left: float
     width: float = WIDTH
     height: float = HEIGHT
-    left: float = LEFT
     right: float = WIDTH - RIGHT
     top: float = TOP
     bottom: float = HEIGHT - BOTTOM
@@ -60,8 +61,10 @@ def best_so_far(
     if not progress:
         return None
     lines = {key: time_us for key, time_us in levels_us.items() if time_us > 0}
-    x = _Linear(0, max(ended, 2))
     y = _Logarithmic([time_us for _, time_us in progress] + list(lines.values()))
+    y_ticks = y.ticks()
+    left = margin(tick.label for tick in y_ticks)
+    x = _Linear(0, max(ended, 2), left)
     best = _running_best(progress)
     last_x = f" H{x.at(ended):.1f}"
     steps = [f"{'M' if place == 0 else 'H'}{x.at(seq + 1):.1f}" for place, (seq, _) in enumerate(best)]
@@ -70,8 +73,9 @@ def best_so_far(
         dots=tuple((round(x.at(seq + 1), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress)),
         best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
         x_ticks=x.ticks(),
-        y_ticks=y.ticks(),
+        y_ticks=y_ticks,
         levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}),
+        left=left,
         summary=f"Best time by ended trials: from {time_text(progress[0][1])} to {time_text(best[-1][1])} "
         f"in {ended} trials.",
     )
@@ -100,11 +104,11 @@ def _thinned(progress: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float
 class _Linear:
     """Ended trials → horizontal position."""
 
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high = low, high
+    def __init__(self, low: float, high: float, left: float) -> None:
+        self.low, self.high, self.left = low, high, left
 
     def at(self, value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (value - self.low) / (self.high - self.low)
+        return self.left + (WIDTH - self.left - RIGHT) * (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> tuple[Tick, ...]:
         step = _round_step((self.high - self.low) / 6)

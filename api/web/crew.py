@@ -53,7 +53,7 @@ class Member:
         return [(device, told.get(device.uuid)) for device in self.worker.devices]
 
 
-def crew_of(session: Session, now: datetime, *, silent_after_s: float) -> tuple[Member, ...]:
+def crew_of(session: Session, now: datetime, *, connected_since: datetime) -> tuple[Member, ...]:
     """Every worker, the one heard of last first."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
@@ -65,7 +65,7 @@ def crew_of(session: Session, now: datetime, *, silent_after_s: float) -> tuple[
         members.append(
             Member(
                 worker=worker,
-                standing=_standing(worker, now, silent_after_s, busy=bool(tasks)),
+                standing=_standing(worker, connected_since, busy=bool(tasks)),
                 tasks=tasks,
                 per_minute=finished.get(row.id, 0) / MINUTES,
                 lost=lost.get(row.id, 0),
@@ -74,10 +74,10 @@ def crew_of(session: Session, now: datetime, *, silent_after_s: float) -> tuple[
     return tuple(members)
 
 
-def _standing(worker: WorkerView, now: datetime, silent_after_s: float, *, busy: bool) -> Standing:
+def _standing(worker: WorkerView, connected_since: datetime, *, busy: bool) -> Standing:
     if worker.left_at is not None:
         return "left"
-    if (now - worker.seen_at).total_seconds() > silent_after_s:
+    if worker.seen_at < connected_since:
         return "silent"
     if worker.drain:
         return "draining"

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view
 from api.web.axis import Axis, Mark
-from api.web.samples import BOTTOM, LEFT, RIGHT, TOP, WHOLE, Drawing, drawing
+from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, drawing
 from api.web.shelf import Shelf, Shelves
 from db.archive import Archive
 from db.artefacts import Artefacts
@@ -25,7 +25,7 @@ from evo.wording import time_text
 FAR_SLOWER = 3.0
 """A baseline that takes this many times as long as the champion has a drawing of its own: it would flatten this one."""
 
-ROW = 34.0
+ROW, NAMES = 34.0, 150.0
 HISTORY = 50
 
 
@@ -158,7 +158,7 @@ def _spans(champion: ChampionView) -> Spans | None:
         named["incumbent before"] = verdict.incumbent
     low, high = min(each.low for each in named.values()), max(each.high for each in named.values())
     room = 0.1 * (high - low) or 0.01 * high
-    axis = Axis(low=low - room, high=high + room, start=LEFT + 80, end=WHOLE - RIGHT - 20)
+    axis = Axis(low=low - room, high=high + room, start=NAMES, end=WHOLE - RIGHT - 20)
     return Spans(
         spans=tuple(_span(place, name, interval, axis) for place, (name, interval) in enumerate(named.items())),
         marks=axis.marks(7, time_text),

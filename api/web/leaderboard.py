@@ -1,7 +1,7 @@
 """The leaderboard of one search, or of all that compete for one champion: a page of its trials as words and figures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +14,7 @@ from evo.errors import InvalidInput
 from evo.explain import detail_text, first_lines
 from evo.outcome import Estimated, Measured
 from evo.space import Tunable
-from evo.statistics import Interval, order_interval
+from evo.statistics import CONFIDENCE, Interval, order_interval
 from evo.timing import Timing
 from evo.trial import Config
 from evo.view import SearchView, TrialView
@@ -23,7 +23,6 @@ from evo.wording import significant, value_text
 PAGE = 50
 COUNTED = 10_000
 """Matches are counted no further: to count them all would take longer than to show them."""
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +60,7 @@ class Row:
     """One line: a trial, or a baseline (whose `trial` is None) where it would stand.
 
     Attributes:
+        same: the first trial of its search with this very binary, if that is another one.
         figures: registers, shared memory and occupancy, where they are known.
         detail: why it was not measured, in one line.
     """
@@ -75,6 +75,7 @@ class Row:
     detail: str = ""
     trial: TrialView | None = None
     measurer: Measurer | None = None
+    same: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ class Listing:
     """A page of a leaderboard.
 
     Attributes:
+        device: the model that all of them are measured on.
         found: trials that match, counted up to `COUNTED`.
         shared: settings that all rows have in common, so the rows need not repeat them.
         wrong: what the reader typed that cannot be understood, by field; then there are no rows.
@@ -89,6 +91,7 @@ class Listing:
 
     address: Address
     tunables: tuple[Tunable, ...]
+    device: str
     rows: tuple[Row, ...] = ()
     shared: tuple[Chip, ...] = ()
     found: int = 0
@@ -161,7 +164,8 @@ def listing_of(
             ids, tunables, sort=address.sort, outcomes=address.outcomes, where=address.where, text=address.q
         )
     except InvalidInput as error:
-        return Listing(address=address, tunables=tunables, wrong={error.field: error.reason})
+        model = search.device.model
+        return Listing(address=address, tunables=tunables, device=model, wrong={error.field: error.reason})
     board, offset = Leaderboard(session), (address.page - 1) * PAGE
     found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
     trials = trial_views(session, found)
@@ -169,12 +173,22 @@ def listing_of(
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
     measurers = board.measurers([row.id for row in found])
     shared = _shared([trial.config for trial in trials])
-    rows = [_row(search, trial, shared, ranks.get(trial.id), measurers.get(trial.id)) for trial in trials]
+    twins = board.twins([row.id for row in found])
+    rows = [
+        replace(
+            _row(search, trial, shared),
+            rank=ranks.get(trial.id),
+            measurer=measurers.get(trial.id),
+            same=twins.get(trial.id),
+        )
+        for trial in trials
+    ]
     if selection.plain:
         rows = _among_baselines(search, rows, whole=len(rows) < PAGE, first=offset == 0)
     return Listing(
         address=address,
         tunables=tunables,
+        device=search.device.model,
         rows=tuple(rows),
         shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
         found=counted,
@@ -190,7 +204,7 @@ def _shared(configs: Sequence[Config]) -> Config:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def _row(search: SearchView, trial: TrialView, shared: Config, rank: int | None, measurer: Measurer | None) -> Row:
+def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
     outcome = trial.outcome
     timing = getattr(outcome, "timing", None)
     best = search.best.config if search.best else {}
@@ -201,7 +215,6 @@ def _row(search: SearchView, trial: TrialView, shared: Config, rank: int | None,
     )
     return Row(
         name=f"trial {trial.number}",
-        rank=rank,
         time_us=trial.time_us,
         interval=order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None,
         standing=Standing.of(search, trial.time_us),
@@ -209,7 +222,6 @@ def _row(search: SearchView, trial: TrialView, shared: Config, rank: int | None,
         figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
         detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
         trial=trial,
-        measurer=measurer,
     )
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from api.web.axis import Axis, Mark
+from api.web.axis import Axis, Mark, margin
 from evo.timing import Timing
 from evo.wording import count_text, time_text
 
 HALF, WHOLE = 560.0, 1140.0
 TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 14.0, 12.0, 26.0
+RIGHT, TOP, BOTTOM = 14.0, 12.0, 26.0
 BINS = 60
 MOST_POINTS = 400
 """Points of one series in the trace; of more, every n-th is drawn, and all count in the spread."""
@@ -77,8 +77,8 @@ class Drawing:
     row_height: float
     width: float
     right: float
+    left: float
     height: float = TRACE_HEIGHT
-    left: float = LEFT
     top: float = TOP
     bottom: float = TRACE_HEIGHT - BOTTOM
 
@@ -100,20 +100,23 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
     low, high = _range([np.asarray(timing.samples_us) for timing in timings.values()])
     longest = max(len(timing.samples_us) for timing in timings.values())
     row_height = max(LEAST_ROW, (TRACE_HEIGHT - TOP - BOTTOM) / len(timings))
-    order = Axis(low=0.0, high=max(longest, 2) - 1.0, start=LEFT + 6, end=width - RIGHT - 6)
     times = Axis(low=low, high=high, start=TRACE_HEIGHT - BOTTOM - 6, end=TOP + 6)
-    across = Axis(low=low, high=high, start=LEFT + 6, end=width - RIGHT - 6)
+    time_marks = times.marks(5, time_text)
+    left = margin(mark.label for mark in time_marks)
+    order = Axis(low=0.0, high=max(longest, 2) - 1.0, start=left + 6, end=width - RIGHT - 6)
+    across = Axis(low=low, high=high, start=left + 6, end=width - RIGHT - 6)
     return Drawing(
         series=tuple(
             _series(first + row, item, row_height * (row + 1), (order, times, across))
             for row, item in enumerate(timings.items())
         ),
-        time_marks=times.marks(5, time_text),
+        time_marks=time_marks,
         spread_marks=across.marks(6, time_text),
         order_marks=order.marks(6, lambda place: f"{place + 1:.0f}"),
         summary=". ".join(_sentence(name, timing) for name, timing in timings.items()) + ".",
         row_height=row_height,
         width=width,
+        left=left,
         right=width - RIGHT,
     )
 

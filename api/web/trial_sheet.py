@@ -19,6 +19,7 @@ from evo.job import ConfirmReport
 from evo.objective import Objective
 from evo.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
 from evo.promotion import Verdict
+from evo.statistics import CONFIDENCE, Interval, order_interval
 from evo.timing import Timing
 from evo.trial import Config, Value
 from evo.view import SearchView, TrialView
@@ -80,6 +81,11 @@ class Sheet:
     @property
     def timings(self) -> Mapping[str, Timing]:
         return timings_of(self.trial.outcome, self.search.objective)
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the median that ranks, at `CONFIDENCE`, as the leaderboard gives it."""
+        return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
     def cases(self) -> tuple[CaseError, ...]:

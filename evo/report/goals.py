@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
 from evo.report.terms import Goal, Terms
-from evo.wording import factor_text, time_text
+from evo.wording import factor_text, significant, time_text
 
 
 def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
@@ -57,7 +57,7 @@ def _next(material: Material, terms: Terms) -> str:
 
 
 def _wanted(goal: Goal) -> str:
-    return time_text(goal.time_us) if goal.factor is None else f"{factor_text(goal.factor)} the fastest baseline"
+    return time_text(goal.time_us) if goal.factor is None else f"{significant(goal.factor)}× the fastest baseline"
 
 
 def _state(goal: Goal, material: Material) -> tuple[str, str]:

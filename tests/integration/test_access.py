@@ -1,9 +1,12 @@
 """Who is let in, and who may do what: tokens, sessions, and the rule of every route."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -251,6 +254,26 @@ def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
     assert browser.post(path, headers={"X-CSRF-Token": mine}).status_code == 404
     assert browser.post(path, data={"csrf": mine}).status_code == 404
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
+
+
+def test_a_form_sent_too_late_is_not_lost(house: House) -> None:
+    """Signed out meanwhile, or signed in anew elsewhere: the refusal leads back to the form as it was filled in."""
+    typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
+    signed_out = house.service.client().post("/start", data=typed)
+    assert signed_out.status_code == 401
+    (link,) = re.findall(r'href="(/sign-in[^"]*)"', signed_out.text)
+    form = parse_qs(urlsplit(unescape(link)).query)["next"][0]
+    assert parse_qs(urlsplit(form).query) == {"family": ["toy"], "problem.N": ["48"], "notes": ["a & b\nc"]}
+    stale = house.signed_in(house.token("submitter")).post("/start", data=typed)
+    assert stale.status_code == 403
+    assert f'href="{escape(form)}"' in stale.text
+    endless = house.service.client().post("/start", data=typed | {"notes": "ä" * 9_000})
+    (link,) = re.findall(r'href="(/sign-in[^"]*)"', endless.text)
+    entered = house.service.client().get(unescape(link))
+    assert entered.status_code == 200
+    assert "problem.N=48" in unescape(entered.text)
+    unread = house.service.client().post("/start", data=typed | {"notes": "x" * 100_000})
+    assert (unread.status_code, "next=" in unread.text) == (401, False), "a stranger sends no more than a form"
 
 
 def test_guessing_is_slowed_down_and_nobody_else_is(house: House) -> None:

@@ -110,12 +110,16 @@ def test_a_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage
     search = stage.submit(budget={"trials": 4})
     live = page.get(f"/searches/{search}/live").text
     assert 'data-live="yes"' in live
+    assert "No worker with Toy CPU is connected" in text_of(live), "the stage's worker was heard of long ago"
+    assert "silent" in page.get("/workers").text
+    assert "No connected worker has a device in use" in page.get("/start?family=toy").text, "one limit for all three"
     confirmations = [lease for lease in stage.play() if isinstance(lease.job, Confirm)]
     html = page.get(f"/searches/{search}").text
     assert len(confirmations) == 1
     assert 'data-live="no"' in html
     assert 'http-equiv="refresh"' not in html
     text = text_of(html)
+    assert "No worker" not in text
     assert "Champion 1" in text
     assert "every trial of its budget has ended" in text
     assert "Promoted: the first champion." in text

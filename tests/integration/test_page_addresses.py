@@ -77,6 +77,9 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/searches/1/trials/1?against=next", 422, "against: is neither"),
         ("/searches/1/trials/99", 404, "Search 1 has no trial 99"),
         ("/searches/1/plots/contour?x=bogus", 422, "there is no `bogus`"),
+        ("/searches/1/plot", 404, "There is no page at /searches/1/plot"),
+        ("/searches/1/trials.csv", 404, "There is no page at /searches/1/trials.csv"),
+        ("/searches/1?where=BLOCK>=nan", 200, "'nan' is not a number"),
         ("/start?family=toi", 422, "did you mean `toy`?"),
         ("/compare?trial=1.1", 422, "tick two trials to compare: 1 trial ticked"),
         ("/compare?left=1.1&right=best", 422, "right: name a trial by its search and its number"),
@@ -96,7 +99,7 @@ def test_a_parameter_that_a_page_does_not_know_is_named(page: httpx.Client) -> N
         ("/searches/1/pause", 405, "This address takes what a button sends"),
         ("/searches/1/plots/best/table", 200, "Its figures"),
         ("/searches/1/plots/parallel/table", 200, "All trials:"),
-        ("/searches/1/plots", 200, "Its figures as a table"),
+        ("/searches/1/plots", 200, "its figures as a table"),
     ],
 )
 def test_what_an_address_asks_for_in_vain_is_said(page: httpx.Client, path: str, status: int, words: str) -> None:

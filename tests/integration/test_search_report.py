@@ -70,8 +70,8 @@ def test_the_report_says_what_was_found_and_what_follows(rest: httpx.Client) -> 
     assert "| conservative | 15 µs | 15 µs | reached |" in goals
     assert "| stretch | 10.5 µs | 10.5 µs | reached |" in goals
     assert "| dream | 0.1 ns | 0.1 ns | impossible here" in goals
-    assert "| factor | 3× the fastest baseline | 6.667 µs | missed: 1.5× of it |" in goals
-    assert "Decision: keep champion 1; it saves 10 µs a call beside library. Try next for factor: 1.5×" in goals
+    assert "| factor | 3× the fastest baseline | 6.667 µs | missed: 1.50× of it |" in goals
+    assert "Decision: keep champion 1; it saves 10 µs a call beside library. Try next for factor: 1.50×" in goals
     cost = section(text, "Time and cost")
     assert "which cost 0.0" in cost
     assert "At 1,000 calls a second that is 14 min 24 s of the device a day." in cost

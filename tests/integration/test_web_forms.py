@@ -167,7 +167,16 @@ def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     assert "No champion stands behind it" in asked
     refused = page.post("/champions/1/rollback", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
+    stands = page.get("/searches/1").text
+    assert "no longer champion" not in stands
     assert page.post("/champions/1/rollback", data={"reason": "<i>noisy</i>"}).status_code == 303
+    search = page.get("/searches/1").text
+    assert "no longer champion" in search
+    assert "Rolled back: &lt;i&gt;noisy" in search
+    assert re.search(r"on 20\d\d-[\d :-]+ UTC by anybody on this machine", search)
+    assert 'href="/champions/1#history"' in search
+    assert "promoted, rolled back since" in search
+    assert page.get("/api/v1/champions/1").json()["retired_by"] == "anybody on this machine"
     link = re.search(r'href="(/leaderboard[^"]*)"', page.get("/champions?history=true").text)
     assert link is not None
     board = page.get(unescape(link[1])).text

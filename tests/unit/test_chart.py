@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.web.chart import BOTTOM, HEIGHT, LEFT, MAX_DOTS, RIGHT, TOP, WIDTH, best_so_far
+from api.web.axis import margin
+from api.web.chart import BOTTOM, HEIGHT, MAX_DOTS, RIGHT, TOP, WIDTH, best_so_far
 
 TIMES = st.lists(st.floats(0.01, 1e7), min_size=1, max_size=40)
 
@@ -29,12 +30,13 @@ def test_everything_lies_inside(times: list[float], failures: int) -> None:
     progress = list(enumerate(times))
     chart = best_so_far(progress, len(times) + failures, {("baseline", "b"): 3.0, ("roofline", "r"): 0.0})
     assert chart is not None
-    assert all(LEFT <= x <= WIDTH - RIGHT and TOP <= y <= HEIGHT - BOTTOM for x, y in chart.dots)
+    assert all(chart.left <= x <= WIDTH - RIGHT and TOP <= y <= HEIGHT - BOTTOM for x, y in chart.dots)
     assert all(TOP <= tick.at <= HEIGHT - BOTTOM for tick in chart.y_ticks)
-    assert all(LEFT <= tick.at <= WIDTH - RIGHT + 0.1 for tick in chart.x_ticks)
+    assert all(chart.left <= tick.at <= WIDTH - RIGHT + 0.1 for tick in chart.x_ticks)
     assert 1 <= len(chart.x_ticks) <= 8
     assert 1 <= len(chart.y_ticks) <= 8
     assert [level.label for level in chart.levels] == ["b"]
+    assert chart.left == margin(tick.label for tick in chart.y_ticks), "no label is cut"
 
 
 def test_faster_is_lower() -> None:

@@ -114,7 +114,7 @@ def test_the_report_ranks_trials_and_baselines_together() -> None:
     rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]
     assert rows == [
         "1 12 812.3 µs 3.45× 60% BLOCK=8",
-        "2 2.8 ms 1× 18% baseline numpy",
+        "2 2.8 ms 1.00× 18% baseline numpy",
         "3 3 2.85 ms 0.982× 17% BLOCK=16",
         "4 9 ms 0.311× 5.4% baseline naive",
     ]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.web.axis import Axis, round_step
-from api.web.samples import BINS, BOTTOM, HALF, LEFT, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
+from api.web.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
 from evo.timing import Timing
 
 SERIES = st.lists(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=30), min_size=1, max_size=4)
@@ -17,10 +17,10 @@ def test_everything_lies_inside(series: list[list[float]]) -> None:
     assert drawn is not None
     for each, samples in zip(drawn.series, series, strict=True):
         assert len(each.points) == len(samples) == each.count
-        assert all(LEFT <= point.x <= HALF - RIGHT for point in each.points)
+        assert all(drawn.left <= point.x <= HALF - RIGHT for point in each.points)
         assert all(TOP <= point.y <= TRACE_HEIGHT - BOTTOM for point in each.points)
         assert sum(point.outlying for point in each.points) == each.outlying
-        assert all(LEFT <= bar.x <= HALF - RIGHT for bar in each.bins)
+        assert all(drawn.left <= bar.x <= HALF - RIGHT for bar in each.bins)
         assert len(each.bins) <= BINS
     assert 1 <= len(drawn.time_marks) <= 12
 

@@ -44,7 +44,9 @@ def test_figures_are_never_scientific(value: float, text: str) -> None:
 
 
 def test_factors_percentages_counts_and_settings() -> None:
-    assert [factor_text(value) for value in (None, 0.7512, 3.4213, 123.4)] == ["–", "0.751×", "3.42×", "123×"]
+    assert [factor_text(value) for value in (None, 0.7512, 1.7, 3.4213, 99.96, 123.4)] == [
+        *("–", "0.751×", "1.70×", "3.42×", "100×", "123×")
+    ]
     assert [percent_text(value) for value in (None, 0.0213, 0.5521)] == ["–", "2.1%", "55%"]
     assert [count_text(count, "trial") for count in (0, 1, 12345)] == ["0 trials", "1 trial", "12,345 trials"]
     assert settings_text({"B": 1, "causal": False, "dtype": "float32"}) == "B=1,causal=false,dtype=float32"

@@ -7,6 +7,8 @@ from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
+from api.access.csrf import FIELD
+from api.access.typed import typed_of
 from api.web.apology import apology
 from api.web.pages import (
     champions,
@@ -24,6 +26,7 @@ from api.web.pages import (
 )
 from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
+from api.web.start.kept import cut_address_of
 
 PAGES = (searches, start, search, plots, trial, compare, champions, contest, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
@@ -41,7 +44,13 @@ def install(app: FastAPI) -> None:
     app.state.gallery = Gallery()
 
 
+def _again(request: Request) -> str | None:
+    """The form as it was filled in when its sending was refused; other pages hold too little to be lost."""
+    typed = {name: text for name, text in typed_of(request).items() if name != FIELD}
+    return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
+
+
 def error_page(request: Request, status: int, detail: str, roles: Sequence[str] = ()) -> HTMLResponse:
     """An error as a person sees it who followed a link or pressed a button."""
-    said = apology(status, request.url.path, detail, roles)
+    said = apology(status, request.url.path, detail, roles, again=_again(request))
     return render(request, "error.html", status=status, apology=said, code=status)

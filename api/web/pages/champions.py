@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
 from api.paging import SORTED, page_of, place_of
@@ -82,5 +83,6 @@ def roll_back(champion_id: Id, service: ServiceDep, reason: Annotated[str, Form(
     if not reason.strip():
         return RedirectResponse(f"/champions/{champion_id}/rollback?missing=reason", 303)
     with service.database.write() as session:
-        Champions(session).roll_back(champion_id, reason=reason.strip(), now=service.conductor.clock())
+        now = service.conductor.clock()
+        Champions(session).roll_back(champion_id, reason=reason.strip(), by=caller().name, now=now)
     return RedirectResponse(f"/champions/{champion_id}", 303)

@@ -1,6 +1,6 @@
 """One search: how far it is, what won, and the leaderboard of its trials."""
 
-from typing import Any, Literal
+from typing import Any, cast
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -13,10 +13,10 @@ from api.schemas import Id
 from api.selection import tunables_of
 from api.views import search_view
 from api.web.address import Address, AddressDep
-from api.web.board import board_of
+from api.web.board import Board, board_of
 from api.web.leaderboard import listing_of
 from api.web.rendering import render
-from evo.lifecycle import TERMINAL
+from evo.lifecycle import TERMINAL, Command
 from evo.view import SearchView
 
 router = page_router("/searches")
@@ -26,7 +26,7 @@ router = page_router("/searches")
 @allow("viewer")
 def search_page(search_id: Id, address: AddressDep, request: Request, service: ServiceDep) -> HTMLResponse:
     with service.database.read() as session:
-        board = board_of(session, search_id, service.conductor.clock())
+        board = _board(session, service, search_id)
         content = _leaderboard(session, service, board.search, address)
     return render(request, "search.html", board=board, **content)
 
@@ -35,7 +35,7 @@ def search_page(search_id: Id, address: AddressDep, request: Request, service: S
 @allow("viewer")
 def search_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
     with service.database.read() as session:
-        board = board_of(session, search_id, service.conductor.clock())
+        board = _board(session, service, search_id)
     return render(request, "_search.html", board=board, search=board.search)
 
 
@@ -57,13 +57,21 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
     return render(request, "cancel.html", search=search, ended=search.state in TERMINAL)
 
 
-@router.post("/{search_id}/{command}")
+@router.post("/{search_id}/pause")
+@router.post("/{search_id}/resume")
+@router.post("/{search_id}/stop")
+@router.post("/{search_id}/cancel")
 @allow("submitter")
-def command_search(
-    search_id: Id, command: Literal["pause", "resume", "stop", "cancel"], service: ServiceDep
-) -> Response:
+def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
+    """Each command has an address of its own: one for all of them would answer for every mistyped page, too."""
+    command = cast(Command, request.url.path.rpartition("/")[2])
     service.conductor.command(search_id, command)
     return RedirectResponse(f"/searches/{search_id}", 303)
+
+
+def _board(session: Session, service: Service, search_id: int) -> Board:
+    conductor = service.conductor
+    return board_of(session, search_id, conductor.clock(), connected_since=conductor.connected_since())
 
 
 def _leaderboard(session: Session, service: Service, search: SearchView, address: Address) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from api.access.rule import allow, public
 from api.deps import Service, ServiceDep
 from api.routing import page_router
 from api.web.rendering import render
+from api.web.start.kept import LONGEST_ADDRESS
 from db.tokens import Tokens
 
 router = page_router()
@@ -37,7 +38,7 @@ def sign_in(
     request: Request,
     service: ServiceDep,
     token: Annotated[str, Form(max_length=200)] = "",
-    next: Annotated[str, Form(max_length=2000)] = HOME,
+    next: Annotated[str, Form(max_length=LONGEST_ADDRESS)] = HOME,
 ) -> Response:
     """Begin a session; a join token or a worker's cannot: there is nothing for them to see.
 

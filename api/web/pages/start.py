@@ -6,13 +6,13 @@ send it once more, and the link can be given to somebody else.
 
 from dataclasses import replace
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.csrf import FIELD
 from api.access.rule import allow
+from api.access.typed import MOST_FIELDS
 from api.catalogue import parsed
 from api.deps import Service, ServiceDep
 from api.routing import page_router
@@ -23,19 +23,16 @@ from api.web.rendering import render
 from api.web.start.candidate import Candidate, candidate
 from api.web.start.entry import ENTRIES
 from api.web.start.form import form_of
+from api.web.start.kept import LONGEST_ADDRESS, address_of
 from api.web.start.terms import PROBLEM, judged
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
 
 router = page_router("/start")
 
-MAX_FIELDS = 200
-LONGEST_ADDRESS = 7000
-"""Characters: what proxies pass on in any case."""
-
 
 async def _typed(request: Request) -> dict[str, str]:
-    form = await request.form(max_fields=MAX_FIELDS)
+    form = await request.form(max_fields=MOST_FIELDS)
     return {name: value for name, value in form.items() if isinstance(value, str) and name != FIELD}
 
 
@@ -84,9 +81,7 @@ def _unticked(chosen: Candidate) -> dict[str, str]:
 
 
 def _again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:
-    usual = {name: entry.usual for name, entry in ENTRIES.items()}
-    given = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
-    address = f"/start?{urlencode(given)}"
+    address = address_of(typed)
     if len(address) <= LONGEST_ADDRESS:
         return RedirectResponse(address, 303)
     return _form(request, service, typed, wrong)

@@ -93,5 +93,5 @@ def _back() -> Response:
 def _crew(service: Service) -> dict[str, Any]:
     now = service.conductor.clock()
     with service.database.read() as session:
-        crew = crew_of(session, now, silent_after_s=service.conductor.lease_s)
+        crew = crew_of(session, now, connected_since=service.conductor.connected_since())
     return {"crew": crew, "now": now, "minutes": MINUTES}

@@ -30,7 +30,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
             "customdata": [number for number, _ in dots],
             "text": [time_text(time_us) for _, time_us in dots],
             "hovertemplate": "trial %{x}: %{text}<extra></extra>",
-            "marker": {"color": "@accent", "size": 5, "opacity": 0.4},
+            "marker": {"color": "@accent", "size": 6, "opacity": 0.75},
         },
         {
             "type": "scatter",

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
 from api.catalogue import parsed
-from api.conductor import CONNECTED_LEASES
 from api.deps import Service
 from api.web.start.candidate import Candidate, candidates
 from api.web.start.entry import ENTRIES, GROUPS, Entry, Options
@@ -103,8 +101,7 @@ def form_of(
     if chosen is None:
         return StartForm(families=families, typed=typed, wrong=wrong or {})
     family = parsed(chosen.document)
-    since = service.conductor.clock() - timedelta(seconds=CONNECTED_LEASES * service.conductor.lease_s)
-    offered = [row for row in Fleet(session).devices(since) if _runs_on(family, row)]
+    offered = [row for row in Fleet(session).devices(service.conductor.connected_since()) if _runs_on(family, row)]
     options = {"device": dict(_models(offered)), "device_uuid": dict(_units(offered))}
     groups = {
         title: tuple(replace(entry, options=options.get(entry.name, entry.options)) for entry in entries)

@@ -7,7 +7,7 @@ const rows = parts.find((part) => part.element.id === "rows");
 const form = document.getElementById("filters");
 const USUAL = "rank"; // the order that an address leaves out
 
-async function go(address, { remember = true } = {}) {
+async function go(address, { remember = true, back = false } = {}) {
   const url = new URL(address, location.href);
   const source = new URL(rows.element.dataset.liveFrom, location.href);
   source.search = url.search;
@@ -19,11 +19,12 @@ async function go(address, { remember = true } = {}) {
   rows.element.dataset.liveFrom = source.pathname + source.search;
   rows.show(html);
   if (remember) history.pushState(null, "", url.pathname + url.search);
-  describe(url.searchParams);
+  describe(url.searchParams, back);
 }
 
-// The form and the export links speak of the same trials as the rows.
-function describe(given) {
+// The form and the export links speak of the same trials as the rows; what is being typed is left alone, unless the
+// reader went back or forth.
+function describe(given, back) {
   form.querySelectorAll("[data-view]").forEach((field) => field.remove());
   for (const value of given.getAll("outcome")) {
     const field = Object.assign(document.createElement("input"), { type: "hidden", name: "outcome", value });
@@ -31,7 +32,7 @@ function describe(given) {
     form.append(field);
   }
   form.elements.sort.value = given.get("sort") ?? USUAL;
-  if (document.activeElement?.form !== form) {
+  if (back || document.activeElement?.form !== form) {
     form.elements.where.value = given.get("where") ?? "";
     form.elements.q.value = given.get("q") ?? "";
   }
@@ -94,7 +95,7 @@ document.addEventListener("submit", (event) => {
 new MutationObserver(showTicks).observe(rows.element, { childList: true });
 showTicks();
 
-window.addEventListener("popstate", () => go(location.href, { remember: false }));
+window.addEventListener("popstate", () => go(location.href, { remember: false, back: true }));
 
 document.getElementById("news").addEventListener("click", () => go(location.href, { remember: false }));
 

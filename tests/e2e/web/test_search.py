@@ -66,6 +66,7 @@ def test_the_address_says_what_is_shown(site: Site, page: Page) -> None:
     expect(page.locator("#where-wrong")).to_contain_text("did you mean")
     page.go_back()
     expect(rows).to_have_count(len(shown))
+    expect(page.get_by_label("Tunables")).to_have_value("tile_m>=64, layout=row")
     assert rows.all_text_contents() == shown
 
     page.locator("h1").click()
