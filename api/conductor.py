@@ -30,6 +30,7 @@ from db.models import AttemptState, JobRow, Webhook
 from db.session import Database
 from db.signals import WORK, announce
 from evo.condition import SILENT_S
+from db.tokens import Tokens
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Report, SlotReport
@@ -144,14 +145,25 @@ class Conductor:
 
     # Workers
 
-    def register_worker(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device]) -> None:
-        """Note a worker and its devices. Whatever it held before it was started again is lost, and queued at once."""
-        with self.database.read() as session:
+    def register_worker(
+        self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], token_id: str | None = None
+    ) -> None:
+        """Note a worker and its devices. Whatever it held before it was started again is lost, and queued at once.
+
+        Args:
+            token_id: of a token that speaks for this worker alone from now on.
+
+        Raises:
+            Conflict: the worker has another token; nothing was done.
+        """
+        now = self.clock()
+        with self.database.write() as session:
+            if token_id is not None:
+                Tokens(session).bind(token_id, worker_id, now)
+            Fleet(session).register(worker_id, name=name, host=host, devices=devices, now=now)
             held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
         for attempt_id, search_id in held:
             self._lose(attempt_id, search_id, "abandoned")
-        with self.database.write() as session:
-            Fleet(session).register(worker_id, name=name, host=host, devices=devices, now=self.clock())
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
     def leave(self, worker_id: str) -> None:

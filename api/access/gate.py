@@ -69,17 +69,6 @@ class Gate:
             at, caller = self._known.get((kind, secret), (None, None))
         return caller if at is not None and self._clock() - at < timedelta(seconds=KEPT_S) else None
 
-    def bind(self, caller: Caller, worker_id: str) -> None:
-        """Make an unbound token this worker's.
-
-        Raises:
-            Conflict: the worker has another one.
-        """
-        assert caller.token_id is not None
-        with self._database.write() as session:
-            Tokens(session).bind(caller.token_id, worker_id, self._clock())
-        self.forget()
-
     def forget(self) -> None:
         """Something was issued or revoked: ask the database again."""
         with self._lock:

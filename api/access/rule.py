@@ -5,10 +5,9 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.routing import iter_route_contexts
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.access.caller import Caller, caller
+from api.access.caller import caller
 from api.access.csrf import check_csrf
 from api.errors import RoleMissing
 from api.text import refuse_unstorable
@@ -18,6 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Rule = frozenset[str]
 PUBLIC: Rule = frozenset()
 """For everybody, signed in or not: what tells nothing and changes nothing."""
+
+REGISTERING = "PUT"
+"""What a worker does whose token is no worker's yet; it becomes this one's, if the registration succeeds."""
 
 _MARK = "__access_rule__"
 
@@ -61,15 +63,8 @@ async def authorise(request: Request) -> None:
         who = caller()
         if not rule & who.roles:
             raise RoleMissing(request, rule)
-        if rule & who.roles == {"worker"} and (worker_id := request.path_params.get("worker_id")) is not None:
-            await _as_worker(request, who, worker_id)
+        worker_id, registering = request.path_params.get("worker_id"), who.unbound and request.method == REGISTERING
+        if worker_id is not None and rule & who.roles == {"worker"} and not registering:
+            who.speak_for(worker_id)
     refuse_unstorable({**request.path_params, **request.query_params})
     await check_csrf(request)
-
-
-async def _as_worker(request: Request, who: Caller, worker_id: str) -> None:
-    """A worker speaks for itself alone; the first name that a token is used under is its own."""
-    if who.unbound:
-        await run_in_threadpool(request.app.state.service.gate.bind, who, worker_id)
-    else:
-        who.speak_for(worker_id)

@@ -36,8 +36,13 @@ class WorkerQuery(PageQuery):
 @allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
+    who = caller()
     service.conductor.register_worker(
-        worker_id, name=body.name or _usual_name(body), host=body.host, devices=body.devices
+        worker_id,
+        name=body.name or _usual_name(body),
+        host=body.host,
+        devices=body.devices,
+        token_id=who.token_id if who.unbound else None,
     )
     return _view(service, worker_id)
 

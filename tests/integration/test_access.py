@@ -48,6 +48,7 @@ class House:
         for role in ROLES:
             if role != "admin":
                 self.clients[role] = service.client(self.token(role))
+        assert register(self.clients["worker"], "w1").status_code == 200
         self.clients["joiner"] = service.client(
             self.admin.post(f"{API}/tokens/join", json={"name": "j"}).json()["secret"]
         )
@@ -109,7 +110,8 @@ def test_a_worker_speaks_for_itself_alone(house: House) -> None:
     assert register(other, "mine").status_code == 409, "and that worker is its own"
     lease = {"worker_id": "mine", "device_uuid": "cpu-0"}
     assert other.post(f"{API}/leases", json=lease).status_code == 403
-    assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 409
+    assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
+    assert other.put(f"{API}/workers/typo", json={}).status_code == 422, "which is no registration, and binds nothing"
     assert register(other, "other").status_code == 200
     assert other.post(f"{API}/leases", json=lease).status_code == 403
     assert other.post(f"{API}/workers/mine/heartbeat", json={}).status_code == 403
