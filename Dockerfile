@@ -22,7 +22,8 @@ FROM python:3.11-slim-bookworm AS base
 RUN groupadd --gid 10001 evo \
     && useradd --uid 10001 --gid evo --create-home evo \
     && install -d -o evo -g evo \
-        /var/lib/kernel-evo /var/cache/kernel-evo /run/kernel-evo/admin /run/kernel-evo/workers
+        /var/lib/kernel-evo /var/cache/kernel-evo /run/kernel-evo/admin /run/kernel-evo/workers/cpu \
+        /run/kernel-evo/workers/cuda
 ENV PATH=/opt/kernel-evo/bin:$PATH \
     PYTHONUNBUFFERED=1
 WORKDIR /home/evo

@@ -49,6 +49,9 @@ class RoleMissing(HTTPException):
         super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
 
 
+TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""As RFC 9110 has them, where Python names them differently from version to version."""
+
 STATUS: Mapping[type[EvoError], int] = {
     InvalidInput: 422,
     NotFound: 404,
@@ -69,14 +72,20 @@ def install(app: FastAPI) -> None:
 
 def problem(status: int, detail: str, **extra: Any) -> Response:
     """A problem document; `extra` are its further members, e.g. ``field``."""
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **extra}
+    title = TITLES.get(status, HTTPStatus(status).phrase)
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **extra}
     return JSONResponse(body, status, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person asks: browsers name HTML as what they accept, programs take anything."""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
     """A problem document for programs, a page for people."""
     page = getattr(request.app.state, "error_page", None)
-    if page is None or request.url.path.startswith("/api/"):
+    if page is None or not wants_page(request):
         return problem(status, detail, **extra)
     return cast(Response, page(request, status, detail, extra.get("roles", ())))
 

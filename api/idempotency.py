@@ -67,8 +67,8 @@ class Idempotency:
                 scope, receive, send
             )
         elif known.answer is None:
-            way_out = "ask again in a while; should it stay so, see what is there, and use a new key"
-            busy = problem(409, f"a request with this {HEADER} is under way, or was interrupted: {way_out}")
+            way_out = "wait, and repeat it with the same key; should it stay so, it was interrupted: see what is there"
+            busy = problem(409, f"a request with this {HEADER} is under way: {way_out} before you use a new key")
             busy.headers["retry-after"] = "1"
             await busy(scope, receive, send)
         else:
@@ -94,18 +94,19 @@ class Idempotency:
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """The body, or None when it is too large to be kept."""
+    """The body, or None when it is too large to be kept; it is read to its end in any case, for an answer to arrive."""
     parts: list[bytes] = []
-    more = True
+    more, taken = True, 0
     while more:
         message = await receive()
         if message["type"] != "http.request":
             break
         parts.append(message.get("body", b""))
         more = message.get("more_body", False)
-        if sum(map(len, parts)) > MOST_BYTES:
-            return None
-    return b"".join(parts)
+        taken += len(parts[-1])
+        if taken > MOST_BYTES:
+            parts.clear()
+    return b"".join(parts) if taken <= MOST_BYTES else None
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:

@@ -13,6 +13,7 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from api.text import refuse_unstorable
 from evo.device import Device
@@ -30,7 +31,16 @@ Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_
 """A reason that is kept: blanks say nothing."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_INTEGER = LARGEST
-Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+
+
+def _digits(value: object) -> object:
+    """An address has one spelling: 1.0, +1 and 01 name nothing."""
+    if isinstance(value, str) and not (value.isascii() and value.isdecimal() and value.lstrip("0") == value):
+        raise PydanticKnownError("int_parsing")
+    return value
+
+
+Id = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=MAX_INTEGER)]
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",

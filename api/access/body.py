@@ -1,5 +1,6 @@
 """Refuses bodies that are too large, before they are read where their length is told, else while they are."""
 
+from anyio import move_on_after
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,6 +11,10 @@ from api.errors import answer
 
 STRANGERS_BYTES = 64 << 10
 """What somebody may send who has not signed in."""
+
+DRAINED, DRAINED_S = 4, 30.0
+"""So many times what is allowed, and for so long, is read and dropped before the refusal: most clients look for an
+answer only once they have sent all. Who sends more is cut off."""
 
 
 class TooLarge(HTTPException):
@@ -30,6 +35,8 @@ class BodyLimit:
         most = min(self.most_bytes, STRANGERS_BYTES) if caller() is STRANGER else self.most_bytes
         told = Headers(scope=scope).get("content-length", "")
         if told.isdecimal() and int(told) > most:
+            if "expect" not in Headers(scope=scope):  # who asks first need not send it
+                await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return
         taken = 0
@@ -39,6 +46,8 @@ class BodyLimit:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > most:
+                if message.get("more_body", False):
+                    await _drain(receive, DRAINED * most - taken)
                 raise TooLarge(413, too_large(most))
             return message
 
@@ -46,6 +55,16 @@ class BodyLimit:
             await self.app(scope, receive_within, send)
         except TooLarge as error:  # whoever read it stands before those who answer errors
             await answer(Request(scope), 413, error.detail)(scope, receive, send)
+
+
+async def _drain(receive: Receive, most_bytes: int) -> None:
+    """Drop what is still sent."""
+    with move_on_after(DRAINED_S):
+        while most_bytes > 0:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body", False):
+                return
+            most_bytes -= len(message.get("body", b""))
 
 
 def too_large(most_bytes: int) -> str:

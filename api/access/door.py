@@ -18,7 +18,7 @@ from api.access.gate import Gate
 from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
 from api.access.typed import keep_typed
-from api.errors import answer, refusal
+from api.errors import answer, refusal, wants_page
 from evo.errors import EvoError
 
 log = structlog.get_logger("access")
@@ -28,8 +28,8 @@ SIGN_IN = "/sign-in"
 WRONG = f"{SIGN_IN}?wrong=token"
 """Where a token leads that is not valid."""
 STATIC = "/static/"
-MACHINES = ("/api/", "/metrics")
-"""What programs ask for: they are told that they may not, never shown a page."""
+METRICS = "/metrics"
+"""What programs ask for: whoever looks at it in a browser is told the same, and sent nowhere."""
 BEARER = "bearer "
 
 ANONYMOUS = Rate(per_s=20, burst=100)
@@ -132,7 +132,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 def _unknown(request: Request, reason: str) -> Response:
     """A person is shown where to sign in, anything else told what is missing."""
-    page = not request.url.path.startswith(MACHINES) and request.method in {"GET", "HEAD"}
+    page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(wanted)}", 303)

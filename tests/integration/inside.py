@@ -16,6 +16,8 @@ from db.location import Location
 from tests.integration.blank import prepared
 
 HOME = "http://127.0.0.1"
+BROWSER = {"Accept": "text/html,*/*;q=0.8"}
+"""Who asks so is shown pages, errors as well."""
 
 
 class Inside(httpx.BaseTransport):
@@ -81,7 +83,7 @@ class Serving:
         self.portal = portal
 
     def client(self, token: str | None = None, *, base: str = HOME, address: str = "127.0.0.1") -> httpx.Client:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = BROWSER if token is None else {**BROWSER, "Authorization": f"Bearer {token}"}
         return httpx.Client(
             transport=Inside(self.app, self.portal, (address, 1)), base_url=base, headers=headers, timeout=60
         )

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from api.access import caller as callers
+from api.access.body import BodyLimit
 from api.access.door import COOKIE
 from api.access.rule import rules
 from api.app import create_app
@@ -96,6 +99,7 @@ def test_every_route_lets_in_exactly_whom_its_rule_names(house: House) -> None:
             assert response.status_code < 500
             checked += 1
     assert checked > 100
+    assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
 class _Places(dict[str, str]):
@@ -190,6 +194,13 @@ def test_a_browser_signs_in_and_out(house: House) -> None:
     turned_away = browser.get("/workers?x=1")
     assert (turned_away.status_code, turned_away.headers["location"]) == (303, "/sign-in?next=/workers%3Fx%3D1")
     assert browser.get("/workers", headers={"Sec-Fetch-Mode": "cors"}).status_code == 401
+    for path, client, status in (
+        ("/metrics", browser, 401),
+        ("/metrics", house.clients["worker"], 403),
+        ("/x", browser, 401),
+    ):
+        refused = client.get(path, headers={"Accept": "*/*"})
+        assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
     assert 'name="token"' in browser.get(turned_away.headers["location"]).text
     secret = house.token("viewer")
     entered = browser.post("/sign-in", data={"token": secret, "next": "/workers?x=1"})
@@ -317,6 +328,36 @@ def test_bodies_are_limited_whatever_their_length_says(house: House) -> None:
             assert "send less" in refused.text
             if path.startswith(API):
                 assert refused.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("headers", "parts", "read"),
+    [
+        ({"content-length": "300"}, [100] * 3, 3),
+        ({}, [100] * 3, 3),
+        ({"content-length": "9000"}, [100] * 90, 4),
+        ({"content-length": "300", "expect": "100-continue"}, [100] * 3, 0),
+    ],
+    ids=["told", "grown", "far too large", "asked first"],
+)
+def test_who_looks_for_an_answer_once_all_is_sent_gets_it(headers: dict[str, str], parts: list[int], read: int) -> None:
+    """What is refused is read and dropped, up to four times what is allowed."""
+    sending, told = list(parts), []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"x" * sending.pop(), "more_body": bool(sending)}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def reading(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": f"{API}/x", "headers": raw, "app": FastAPI()}
+    anyio.run(BodyLimit(reading, most_bytes=100), scope, receive, send)
+    assert (told[0]["status"], len(parts) - len(sending)) == (413, read)
 
 
 def test_a_large_body_with_a_key_is_refused_as_well(house: House) -> None:

@@ -11,6 +11,7 @@ import pytest
 from api.schemas import SearchRequest
 from evo.job import Confirm
 from evo.outcome import CompileFailed, WrongAnswer
+from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage
 
@@ -27,7 +28,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 @pytest.fixture
 def page(tmp_path: Path, stage: Stage) -> Iterator[httpx.Client]:
     """Pages of a service on the stage's database; the stage itself goes on changing it, unseen by that service."""
-    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, timeout=20) as client:
+    with served(tmp_path / "evo.db") as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
         yield client
 
 

@@ -105,9 +105,25 @@ def test_without_a_gpu_everything_but_its_worker_starts(compose: Mapping[str, An
 
 def test_only_the_proxy_is_reached_from_outside(compose: Mapping[str, Any]) -> None:
     assert {name for name, service in compose["services"].items() if "ports" in service} == {"proxy"}
-    assert compose["networks"]["inside"]["internal"] is True
-    inside = {name for name, service in compose["services"].items() if service["networks"] == ["inside"]}
-    assert inside == set(compose["services"]) - {"proxy"}
+    assert {name for name, each in compose["networks"].items() if not (each or {}).get("internal")} == {"outside"}
+    on: dict[str, set[str]] = {}
+    for name, service in compose["services"].items():
+        for network in service["networks"]:
+            on.setdefault(network, set()).add(name)
+    assert on["outside"] == {"proxy"}
+    assert on["front"] == {"proxy", "service"}  # whose word is believed
+    assert on["workers"] == {"service", "worker-cpu", "worker-cuda"}
+    (front,) = compose["networks"]["front"]["ipam"]["config"]
+    assert compose["services"]["service"]["environment"]["KERNEL_EVO_TRUSTED_PROXIES"] == front["subnet"]
+
+
+def test_no_worker_sees_the_token_of_another(compose: Mapping[str, Any]) -> None:
+    seen = {
+        name: {volume.split(":")[0] for volume in compose["services"][name]["volumes"]}
+        for name in ("worker-cpu", "worker-cuda")
+    }
+    assert not seen["worker-cpu"] & seen["worker-cuda"]
+    assert all(f"{name}-token" in volumes for name, volumes in seen.items())
 
 
 def test_every_setting_in_the_compose_file_and_the_images_is_one_that_something_reads(
@@ -262,7 +278,7 @@ def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
     }
     said = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
     assert said.returncode == 0, said.stderr
-    tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu", "cuda")}
+    tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu/token", "cuda/token")}
     assert len(set(tokens.values())) == 3
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in tokens} == {0o600}
     again = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)

@@ -18,6 +18,7 @@ from db.artefacts import Artefacts
 from evo.job import ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled
 from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
 from evo.promotion import Rule
+from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing
 from tests.integration.test_api_pages import HOSTILE, Outline, text_of
@@ -89,7 +90,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(place(stage)) as url, httpx.Client(base_url=url, timeout=20, follow_redirects=True) as client:
+    with (
+        served(place(stage)) as url,
+        httpx.Client(base_url=url, headers=BROWSER, timeout=20, follow_redirects=True) as client,
+    ):
         yield client
 
 

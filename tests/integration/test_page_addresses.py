@@ -11,6 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from api.web.pages import PAGES
+from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import Stage
 from tests.integration.test_api_pages import text_of
@@ -29,7 +30,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(stage.location) as url, httpx.Client(base_url=url, timeout=60) as client:  # type: ignore[arg-type]
+    with served(stage.location) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=60) as client:  # type: ignore[arg-type]
         yield client
 
 

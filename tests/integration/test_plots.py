@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from evo.outcome import CompileFailed, Measured
+from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us
 from tests.integration.test_api_pages import HOSTILE
@@ -42,7 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def page(stage: Stage) -> Iterator[httpx.Client]:
-    with served(place(stage)) as url, httpx.Client(base_url=url, timeout=20) as client:
+    with served(place(stage)) as url, httpx.Client(base_url=url, headers=BROWSER, timeout=20) as client:
         yield client
 
 

@@ -183,7 +183,8 @@ function showTable(search, filter, done) {
 
 async function fetchTable(search, filter) {
   const part = document.getElementById("chosen");
-  const answer = await fetch(`/searches/${search}/leaderboard${filter ? `?where=${encodeURIComponent(filter)}` : ""}`);
+  const where = filter ? `?where=${encodeURIComponent(filter)}` : "";
+  const answer = await fetch(`/searches/${search}/leaderboard${where}`, { headers: { Accept: "text/html" } });
   const html = await answer.text();
   if (filter !== latest || !answer.ok) return;
   document.getElementById("chosen-rows").innerHTML = html; // our own page's part: the service escapes what others wrote

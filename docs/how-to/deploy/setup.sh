@@ -26,6 +26,7 @@ done
 # make FILE NAME ROLE: a token, unless the file has one
 make() {
     if [ ! -s "$1" ]; then
+        mkdir -p "$(dirname "$1")"
         kernel-evo token create "$2" --role "$3" --url "$url" --json >"$1.new"
         python -c 'import json, sys; print(json.load(open(sys.argv[1]))["secret"])' "$1.new" >"$1"
         rm "$1.new"
@@ -36,5 +37,6 @@ make() {
 make "$admin" admin admin
 KERNEL_EVO_TOKEN=$(cat "$admin")
 export KERNEL_EVO_TOKEN
-make "$workers/cpu" worker-cpu worker
-make "$workers/cuda" worker-cuda worker
+# each in a folder of its own: a worker runs code of others, which should find its own token at most
+make "$workers/cpu/token" worker-cpu worker
+make "$workers/cuda/token" worker-cuda worker
