@@ -40,7 +40,7 @@ def _digits(value: object) -> object:
     return value
 
 
-Id = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=MAX_INTEGER)]
+Id = Annotated[int, Field(ge=1, le=MAX_INTEGER), BeforeValidator(_digits)]
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
