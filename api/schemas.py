@@ -1,5 +1,6 @@
 """Bodies of requests and small answers. What the service shows at length is `evo.view`; messages are `evo.job`."""
 
+import re
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -35,7 +36,7 @@ MAX_INTEGER = LARGEST
 
 def _digits(value: object) -> object:
     """An address has one spelling: 1.0, +1 and 01 name nothing."""
-    if isinstance(value, str) and not (value.isascii() and value.isdecimal() and value.lstrip("0") == value):
+    if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value):
         raise PydanticKnownError("int_parsing")
     return value
 
