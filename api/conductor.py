@@ -29,8 +29,8 @@ from db.leases import Leases
 from db.models import AttemptState, JobRow, Webhook
 from db.session import Database
 from db.signals import WORK, announce
-from evo.condition import SILENT_S
 from db.tokens import Tokens
+from evo.condition import SILENT_S
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Report, SlotReport

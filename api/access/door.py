@@ -89,7 +89,7 @@ class Door:
             log.warning("refused", address=address, path=request.url.path)
             return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
         if who is STRANGER and not self._is_public(request):
-            if not request.url.path.startswith(MACHINES):
+            if wants_page(request) and request.url.path != METRICS:
                 await keep_typed(request)
             return _unknown(request, "this service wants a token")
         enter(who)
