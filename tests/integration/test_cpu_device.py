@@ -1,6 +1,7 @@
 """The CPU as a device: found with its limits, and its ceilings measured once."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,3 +104,20 @@ def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> No
     session.call(kernel, buffers)
     assert buffers.read("y").tolist() == [0.0, 0.5, 1.0, 1.5]
     assert buffers.damage() is None
+
+
+def test_a_thread_left_behind_is_seen_although_an_older_one_ended(folder: Path) -> None:
+    over, older = threading.Event(), threading.Event()
+    before = threading.Thread(target=older.wait)
+    before.start()
+    session = driver("cpu").open(cpu(folder), Objective(), folder)
+    older.set()
+    before.join()
+    left = threading.Thread(target=over.wait)
+    left.start()
+    try:
+        assert session.residue() == "leaves 1 threads running after it returned"
+    finally:
+        over.set()
+        left.join()
+    assert session.residue() is None
