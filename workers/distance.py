@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.encoding import decoded, is_floating
+
 POISON = 0xFF
 """Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
 
@@ -30,20 +32,22 @@ class Distance:
     max_abs: float
 
 
-def distance(values: NDArray[np.generic], reference: NDArray[np.float64]) -> Distance:
+def distance(values: NDArray[np.generic], reference: NDArray[np.float64], dtype: str | None = None) -> Distance:
     """Piece by piece, on the host.
 
     Args:
         values, reference: of one shape.
+        dtype: of the values, where they are codes of what NumPy has no dtype for.
     """
-    floating = np.issubdtype(values.dtype, np.floating)
+    dtype = dtype or values.dtype.name
+    floating = is_floating(dtype)
     flat, right = np.ascontiguousarray(values).reshape(-1), np.ascontiguousarray(reference).reshape(-1)
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
     unwritten = not_finite = 0
     squares = max_abs = 0.0
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]
-        difference = piece.astype(np.float64) - right[start : start + _PIECE]
+        difference = decoded(piece, dtype).astype(np.float64) - right[start : start + _PIECE]
         finite = np.isfinite(difference)
         if floating and not finite.all():
             unwritten += int(np.count_nonzero(piece.view(f"u{values.itemsize}") == poison))

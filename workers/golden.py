@@ -74,7 +74,7 @@ class Golden:
             if argument.name not in made:
                 raise FamilyError(f"{maker}: makes no {argument.role} `{argument.name}` for case {self.case}")
             array = np.asarray(made[argument.name])
-            expected = argument.dtype if argument.role == "input" else "float64"
+            expected = argument.stored.name if argument.role == "input" else "float64"
             if array.shape != argument.shape or array.dtype.name != expected:
                 raise FamilyError(
                     f"{maker}: makes `{argument.name}` of case {self.case} as {array.dtype.name} "

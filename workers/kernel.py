@@ -1,10 +1,11 @@
 """A compiled kernel with all it takes to call it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from evo.encoding import stored
 from workers.compile import Launch
 
 
@@ -27,6 +28,15 @@ class Argument:
     @property
     def elements(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def stored(self) -> "np.dtype[Any]":
+        """Of NumPy arrays that hold it."""
+        return stored(self.dtype)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.stored.itemsize
 
 
 @dataclass(frozen=True, kw_only=True)

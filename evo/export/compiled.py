@@ -10,7 +10,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from evo.cflags import c_flags
-from evo.family import Candidate, Family
+from evo.encoding import stored
+from evo.family import Candidate, Family, Operand
 from evo.trial import Config
 from evo.view import SearchView
 
@@ -95,7 +96,7 @@ class Compiled:
             "entry": self.family.implementation(search.device.kind).entry,
             "library" if search.device.kind == "cpu" else "binary": self.form.binary,
             "arguments": [
-                {"name": each.name, "role": each.role, "dtype": each.dtype, "shape": each.shape, "value": each.value}
+                {"name": each.name, "role": each.role, **array_facts(each), "value": each.value}
                 for each in candidate.operands
             ],
             **({} if candidate.launch is None else {"launch": asdict(candidate.launch)}),
@@ -103,6 +104,11 @@ class Compiled:
             "device": search.device.model,
             "build": self.build_command(),
         }
+
+
+def array_facts(operand: Operand) -> dict[str, Any]:
+    """What a loader must know of an argument's arrays; `stored`: the dtype they have in NumPy and CuPy."""
+    return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
 
 
 def as_json(value: Any) -> bytes:

@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from evo.errors import Conflict
 from evo.export.bundle import Bundle
+from evo.export.compiled import array_facts
 
 DISPATCH, TABLE = "dispatch.py", "dispatch.json"
 _ODD = re.compile(r"[^A-Za-z0-9]+")
@@ -63,7 +64,7 @@ def _entry(folder: str, bundle: Bundle) -> dict[str, Any]:
     return {
         "folder": folder,
         "problem": champion.problem,
-        "arguments": {each.name: {"dtype": each.dtype, "shape": each.shape} for each in passed},
+        "arguments": {each.name: array_facts(each) for each in passed},
         "champion": champion.id,
         "config": champion.config,
         "time_us": champion.time_us,

@@ -39,7 +39,7 @@ class GuardedBuffer:
 
     def __init__(self, argument: Argument, runtime: Any) -> None:
         self.argument = argument
-        self.size = argument.elements * np.dtype(argument.dtype).itemsize
+        self.size = argument.bytes
         self._runtime = runtime
         self._base = runtime.malloc(self.size + 2 * GUARD_BYTES)
         self.pointer = self._base + GUARD_BYTES
@@ -62,7 +62,7 @@ class GuardedBuffer:
         self._runtime.memcpy(self.pointer, host.ctypes.data, self.size, self._runtime.memcpyHostToDevice)
 
     def read(self) -> NDArray[Any]:
-        host = np.empty(self.argument.shape, self.argument.dtype)
+        host = np.empty(self.argument.shape, self.argument.stored)
         self._runtime.memcpy(host.ctypes.data, self.pointer, self.size, self._runtime.memcpyDeviceToHost)
         return host
 
@@ -139,7 +139,7 @@ class DeviceBuffers:
     def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
         buffer = self._buffers[name]
         if buffer.argument.dtype not in DISTANCES:
-            return distance(self.read(name), reference)
+            return distance(self.read(name), reference, buffer.argument.dtype)
         return self._kernels.distance(buffer, reference)
 
     def fingerprint(self, name: str) -> int:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from workers.devices.cuda_launch import BoundKernel, error_name, library
@@ -82,8 +81,7 @@ def _loaded(binary: bytes, entry: str) -> ctypes.c_void_p:
 
 def _buffer(argument: Argument, inputs: Path) -> int:
     pointer = ctypes.c_uint64()
-    size = argument.elements * np.dtype(argument.dtype).itemsize
-    _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+    _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(argument.bytes, 1)))
     if argument.role == "input":
         content = (inputs / f"{argument.name}.bin").read_bytes()
         _call("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))

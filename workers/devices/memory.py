@@ -28,11 +28,10 @@ class GuardedArray:
 
     def __init__(self, argument: Argument) -> None:
         self.argument = argument
-        dtype = np.dtype(argument.dtype)
-        size = argument.elements * dtype.itemsize
+        size = argument.bytes
         self._whole = _aligned(size + 2 * GUARD_BYTES)
         self.bytes = self._whole[GUARD_BYTES : GUARD_BYTES + size]
-        self.values: NDArray[Any] = self.bytes.view(dtype).reshape(argument.shape)
+        self.values: NDArray[Any] = self.bytes.view(argument.stored).reshape(argument.shape)
         self._bands = {"before": self._whole[:GUARD_BYTES], "after": self._whole[GUARD_BYTES + size :]}
         self.guard()
 
@@ -83,7 +82,8 @@ class HostBuffers:
         return self._arrays[name].values.copy()
 
     def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
-        return distance(self._arrays[name].values, reference)
+        array = self._arrays[name]
+        return distance(array.values, reference, array.argument.dtype)
 
     def fingerprint(self, name: str) -> int:
         return int.from_bytes(blake2b(self._arrays[name].bytes.data, digest_size=8).digest())

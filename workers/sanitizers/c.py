@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from evo.cflags import native_flag
 from evo.job import Sanitized
 from workers.compile.process import run
@@ -99,7 +97,7 @@ def program(entry: str, arguments: Sequence[Argument]) -> str:
 
 def _made(argument: Argument) -> str:
     source = f'"{argument.name}.bin"' if argument.role == "input" else "NULL"
-    return f"buffer({argument.elements * np.dtype(argument.dtype).itemsize}ul, argv[1], {source})"
+    return f"buffer({argument.bytes}ul, argv[1], {source})"
 
 
 _C_TYPES = {"int32": "int32_t", "int64": "int64_t", "float32": "float", "float64": "double"}

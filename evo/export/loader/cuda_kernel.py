@@ -16,6 +16,9 @@ import cupy as cp
 import numpy as np
 
 SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
+FINITE_CODES = 0x70
+"""Codes below it are numbers in every format that has codes."""
+
 PLAIN_SHARED_BYTES = 48 << 10
 """More dynamic shared memory than this has to be asked for."""
 
@@ -27,7 +30,8 @@ class Kernel:
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
-        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order.
+        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order. `stored` is
+            the dtype of its arrays, which hold codes where they have no such dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -77,22 +81,22 @@ class Kernel:
     def empty(self, name: str) -> Any:
         """An array for an argument."""
         each = next(each for each in self.arguments if each["name"] == name)
-        return cp.empty(tuple(each["shape"]), dtype=each["dtype"])
+        return cp.empty(tuple(each["shape"]), dtype=each["stored"])
 
     def of(self, *roles: str) -> list[dict[str, Any]]:
         """The arguments of these roles, in call order."""
         return [each for each in self.arguments if each["role"] in roles]
 
     def _memory(self, each: dict[str, Any]) -> Any:
-        return cp.empty(tuple(each["shape"]), dtype=each["dtype"])
+        return cp.empty(tuple(each["shape"]), dtype=each["stored"])
 
     def _held(self, each: dict[str, Any], given: Any) -> Any:
         if given is None:
             return self._memory(each)
         name, shape = each["name"], tuple(each["shape"])
-        if not isinstance(given, cp.ndarray) or given.dtype != np.dtype(each["dtype"]):
+        if not isinstance(given, cp.ndarray) or given.dtype != np.dtype(each["stored"]):
             found = f"one of {given.dtype}" if isinstance(given, cp.ndarray) else type(given).__name__
-            raise TypeError(f"{name} must be a CuPy array of {each['dtype']}, not {found}")
+            raise TypeError(f"{name} must be a CuPy array of {each['stored']}, not {found}")
         if given.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {given.shape}")
         if not given.flags.c_contiguous:
@@ -126,6 +130,12 @@ def _check_architecture(built_for: str, capability: str, build: str) -> None:
         raise RuntimeError(f"kernel.cubin is built for {built_for}, this GPU is sm_{capability}; build again: {build}")
 
 
+def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
+    if each["stored"] == each["dtype"]:
+        return rng.standard_normal(each["shape"])
+    return rng.integers(0, FINITE_CODES, each["shape"])
+
+
 def main(repeats: int = 50) -> None:
     """Show the arguments and the time of a launch."""
     kernel = Kernel()
@@ -134,7 +144,7 @@ def main(repeats: int = 50) -> None:
     for each in kernel.arguments:
         print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
         if each["role"] == "input":
-            arrays[each["name"]][...] = cp.asarray(rng.standard_normal(each["shape"])).astype(each["dtype"])
+            arrays[each["name"]][...] = cp.asarray(_random(each, rng)).astype(each["stored"])
     times_us = []
     for _ in range(repeats):
         begun, ended = cp.cuda.Event(), cp.cuda.Event()

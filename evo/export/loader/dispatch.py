@@ -69,7 +69,7 @@ def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
     return all(
         name in arguments
         and list(array.shape) == arguments[name]["shape"]
-        and _dtype(array) == arguments[name]["dtype"]
+        and _dtype(array) in (arguments[name]["dtype"], arguments[name]["stored"])
         for name, array in arrays.items()
     )
 

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 64
+FINITE_CODES = 0x70
+"""Codes below it are numbers in every format that has codes."""
+
 SCALARS = {
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
@@ -31,7 +34,8 @@ class Kernel:
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
-        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order.
+        arguments: name, role (input, output, workspace, scalar), dtype and shape of each, in call order. `stored` is
+            the dtype of its arrays, which hold codes where they have no such dtype.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -67,7 +71,7 @@ class Kernel:
     def empty(self, name: str) -> np.ndarray:
         """An array for an argument, aligned so that a call needs no copy of it."""
         each = next(each for each in self.arguments if each["name"] == name)
-        dtype = np.dtype(each["dtype"])
+        dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
         memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
@@ -81,8 +85,8 @@ class Kernel:
         """The memory the kernel gets: the caller's own where it is fit for it, else a copy."""
         if given is None:
             return self.empty(each["name"])
-        if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["dtype"]):
-            raise TypeError(f"{each['name']} must be a NumPy array of {each['dtype']}, not {_described(given)}")
+        if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["stored"]):
+            raise TypeError(f"{each['name']} must be a NumPy array of {each['stored']}, not {_described(given)}")
         if list(given.shape) != each["shape"]:
             raise ValueError(f"{each['name']} must have shape {tuple(each['shape'])}, not {given.shape}")
         if given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0:
@@ -120,6 +124,12 @@ def _described(value: object) -> str:
     return f"one of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
+def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
+    if each["stored"] == each["dtype"]:
+        return rng.standard_normal(each["shape"])
+    return rng.integers(0, FINITE_CODES, each["shape"])
+
+
 def main(repeats: int = 50) -> None:
     """Show the arguments and the time of a call."""
     kernel = Kernel()
@@ -130,7 +140,7 @@ def main(repeats: int = 50) -> None:
     for each in kernel.arguments:
         print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
         if each["role"] == "input":
-            arrays[each["name"]][...] = rng.standard_normal(each["shape"])
+            arrays[each["name"]][...] = _random(each, rng)
     times = []
     for _ in range(repeats):
         begun = time.perf_counter()

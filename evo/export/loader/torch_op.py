@@ -21,6 +21,12 @@ INPUTS = [each for each in _described["arguments"] if each["role"] == "input"]
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
 
 
+def _dtype(each: dict[str, Any]) -> torch.dtype:
+    """PyTorch names E4M3 after what it leaves out: it is finite, and has one NaN (fn)."""
+    found: torch.dtype = getattr(torch, "float8_e4m3fn" if each["dtype"] == "float8_e4m3" else each["dtype"])
+    return found
+
+
 def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
     """The one device of all inputs.
 
@@ -30,8 +36,8 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
     """
     for each, given in zip(INPUTS, inputs, strict=True):
         name, shape = each["name"], tuple(each["shape"])
-        if given.dtype != getattr(torch, each["dtype"]):
-            raise TypeError(f"{name} must be a tensor of torch.{each['dtype']}, not {given.dtype}")
+        if given.dtype != _dtype(each):
+            raise TypeError(f"{name} must be a tensor of {_dtype(each)}, not {given.dtype}")
         if tuple(given.shape) != shape:
             raise ValueError(f"{name} must have shape {shape}, not {tuple(given.shape)}")
         if not given.is_contiguous():
@@ -44,7 +50,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 
 
 def _outputs(device: torch.device) -> list[torch.Tensor]:
-    return [torch.empty(each["shape"], dtype=getattr(torch, each["dtype"]), device=device) for each in OUTPUTS]
+    return [torch.empty(each["shape"], dtype=_dtype(each), device=device) for each in OUTPUTS]
 
 
 def _returned(outputs: list[torch.Tensor]) -> Any:

@@ -1,0 +1,104 @@
+"""Floating-point numbers of the dtypes that NumPy lacks: arrays of their codes, as a kernel reads and writes them.
+
+`float8_e4m3` is OCP's E4M3 (OCP 8-bit Floating Point Specification 1.0): no infinity, NaN as 0x7f, 448 at most; PyTorch
+and ONNX call it ``float8_e4m3fn``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_FLOAT32_BIAS = 127
+_FLOAT32_MANTISSA_BITS = 23
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A format that is float32 with fewer bits.
+
+    Attributes:
+        bits: of a code, the sign among them.
+        bias: of the exponent.
+        largest: code of what a number that is too large becomes.
+        nan: a code of NaN.
+        infinity: its code, where there is one.
+    """
+
+    bits: int
+    mantissa_bits: int
+    bias: int
+    largest: int
+    nan: int
+    infinity: int | None = None
+
+
+FORMATS: Mapping[str, Format] = {
+    "bfloat16": Format(bits=16, mantissa_bits=7, bias=127, largest=0x7F80, nan=0x7FC0, infinity=0x7F80),
+    "float8_e4m3": Format(bits=8, mantissa_bits=3, bias=7, largest=0x7E, nan=0x7F),
+    "float8_e5m2": Format(bits=8, mantissa_bits=2, bias=15, largest=0x7B, nan=0x7F, infinity=0x7C),
+}
+"""The 8-bit ones saturate, as `cvt.satfinite` of PTX does; bfloat16 becomes infinite."""
+
+
+def stored(dtype: str) -> np.dtype[Any]:
+    """The NumPy dtype of arrays of a dtype of family.toml: codes where NumPy has no such numbers."""
+    return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
+
+
+def is_floating(dtype: str) -> bool:
+    return dtype in FORMATS or np.issubdtype(np.dtype(dtype), np.floating)
+
+
+def decoded(codes: Array, dtype: str) -> Array:
+    """The numbers in float32; arrays of dtypes that NumPy has stay as they are."""
+    if dtype not in FORMATS:
+        return codes
+    return np.take(_numbers(dtype), codes)
+
+
+def encoded(values: Array, dtype: str) -> Array:
+    """The codes of the nearest numbers, ties to even; arrays of dtypes that NumPy has are cast.
+
+    Args:
+        values: taken as float32 first.
+    """
+    if dtype not in FORMATS:
+        return values.astype(dtype, copy=False)
+    form, values = FORMATS[dtype], np.asarray(values, np.float32)
+    codes = _rounded(np.abs(values), form)
+    codes[np.isnan(values)] = form.nan
+    signs = np.signbit(values).astype(np.int64) << (form.bits - 1)
+    signed: Array = np.bitwise_or(codes, signs).astype(stored(dtype))
+    return signed
+
+
+def _rounded(magnitudes: Array, form: Format) -> Array:
+    dropped = _FLOAT32_MANTISSA_BITS - form.mantissa_bits
+    bits = magnitudes.view(np.uint32).astype(np.int64)
+    half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
+    codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
+    if form.bias != _FLOAT32_BIAS:  # else numbers below the normal ones are laid out as float32's own
+        small = codes < 1 << form.mantissa_bits
+        codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
+    return np.asarray(np.minimum(codes, form.largest))
+
+
+@cache
+def _numbers(dtype: str) -> Array:
+    """By code."""
+    form = FORMATS[dtype]
+    codes = np.arange(1 << form.bits)
+    magnitude = codes & ((1 << (form.bits - 1)) - 1)
+    exponent = magnitude >> form.mantissa_bits
+    leading = np.where(exponent > 0, 1 << form.mantissa_bits, 0)
+    significand = leading + (magnitude & ((1 << form.mantissa_bits) - 1))
+    numbers = np.ldexp(significand.astype(np.float64), np.maximum(exponent, 1) - form.bias - form.mantissa_bits)
+    numbers[magnitude > form.largest] = np.nan
+    numbers[magnitude == form.infinity] = np.inf
+    return np.asarray(np.where(codes > magnitude, -numbers, numbers), np.float32)

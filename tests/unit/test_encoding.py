@@ -1,0 +1,68 @@
+"""Codes stand for the numbers the formats' specifications say, and rounding is to the nearest, ties to even."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from evo.encoding import FORMATS, decoded, encoded, is_floating, stored
+from evo.family import DTYPES
+from workers.devices.memory import HostBuffers
+from workers.distance import POISON
+from workers.kernel import Argument
+
+KNOWN = [
+    ("float8_e4m3", [0x00, 0x01, 0x07, 0x08, 0x38, 0x7E, 0xC0], [0, 2.0**-9, 7 * 2.0**-9, 2.0**-6, 1, 448, -2]),
+    ("float8_e5m2", [0x01, 0x04, 0x3C, 0x7B, 0x7C, 0xC0], [2.0**-16, 2.0**-14, 1, 57344, np.inf, -2]),
+    ("bfloat16", [0x3F80, 0x4049, 0xFF80, 0x0001], [1, 3.140625, -np.inf, 2.0**-133]),
+]
+EIGHT_BITS = ("float8_e4m3", "float8_e5m2")
+
+
+@pytest.mark.parametrize(("dtype", "codes", "numbers"), KNOWN)
+def test_codes_are_the_numbers_of_the_specification(dtype: str, codes: list[int], numbers: list[float]) -> None:
+    assert decoded(np.array(codes, stored(dtype)), dtype).tolist() == numbers
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_every_number_has_its_own_code(dtype: str) -> None:
+    codes = np.arange(1 << FORMATS[dtype].bits).astype(stored(dtype))
+    numbers = decoded(codes, dtype)
+    finite = np.isfinite(numbers)
+    assert np.array_equal(encoded(numbers, dtype)[finite], codes[finite])
+    assert np.isnan(decoded(encoded(np.array([np.nan, -np.nan]), dtype), dtype)).all()
+    assert np.isnan(decoded(np.full(1, POISON * 0x0101, np.uint16).astype(stored(dtype)), dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_rounding_is_to_the_nearest_and_ties_to_even(dtype: str) -> None:
+    numbers = decoded(np.arange(FORMATS[dtype].largest + 1, dtype=np.uint8), dtype).astype(np.float64)
+    rng = np.random.default_rng(3)
+    between = np.concatenate([rng.uniform(low, high, 5) for low, high in pairwise(numbers)])
+    values = between.astype(np.float32)
+    found = np.abs(decoded(encoded(values, dtype), dtype) - values)
+    assert np.array_equal(found, np.abs(values[:, None] - numbers).min(axis=1).astype(np.float32))
+    ties = (numbers[:-1] + numbers[1:]) / 2
+    assert not np.any(encoded(-ties, dtype) & 1)
+
+
+def test_eight_bits_saturate_and_bfloat16_overflows() -> None:
+    large = np.array([1e30, -1e30, np.inf])
+    assert decoded(encoded(large, "float8_e4m3"), "float8_e4m3").tolist() == [448, -448, 448]
+    assert decoded(encoded(np.array([3.4e38]), "bfloat16"), "bfloat16").tolist() == [np.inf]
+
+
+def test_dtypes_that_numpy_has_stay_as_they_are() -> None:
+    values = np.arange(3, dtype=np.float32)
+    assert decoded(values, "float32") is values
+    assert encoded(values, "float32") is values
+    assert {dtype for dtype in DTYPES if is_floating(dtype)} == {each for each in DTYPES if "float" in each}
+
+
+def test_outputs_of_codes_are_judged_by_their_numbers() -> None:
+    y = Argument(name="y", role="output", dtype="float8_e4m3", shape=(2, 3))
+    buffers = HostBuffers([y], {})
+    assert buffers.bytes_held == 6
+    buffers._arrays["y"].values[0] = encoded(np.array([1.0, 2.0, -448.0]), "float8_e4m3")
+    far = buffers.distance("y", np.array([[1.0, 2.5, -448.0], [0.0, 0.0, 0.0]]))
+    assert (far.max_abs, far.squares, far.unwritten, far.not_finite) == (0.5, 0.25, 3, 3)
