@@ -3,9 +3,11 @@
 
 typedef unsigned int u32;
 typedef unsigned short u16;
+typedef unsigned char u8;
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int largest(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int lesser(int a, int b) { return a < b ? a : b; }
 
 __device__ __forceinline__ u32 shared_address(const void* pointer) {
     return static_cast<u32>(__cvta_generic_to_shared(pointer));

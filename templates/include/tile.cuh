@@ -1,22 +1,31 @@
-// Rows of 16-bit elements in shared memory, laid out so that the eight 16-byte chunks an 8x8 matrix reads from eight
-// neighbouring rows lie in different banks: by XOR of chunk and row, by a chunk of padding after each row, or not.
+// Rows of elements in shared memory, laid out so that the eight 16-byte chunks an 8x8 matrix of 16-bit elements reads
+// from eight neighbouring rows lie in different banks: by XOR of chunk and row, by a chunk of padding after each row, or
+// not. Bytes are read as pairs.
 
 enum class Layout { none, pad, xor_swizzle };
 
-template <Layout LAYOUT, int COLUMNS>
+// The swizzle takes rows of 2, 4 or a multiple of 8 chunks.
+template <Layout LAYOUT, int COLUMNS, int ELEMENT = 2>
 struct Tile {
-    static constexpr int ROW_BYTES = COLUMNS * 2 + (LAYOUT == Layout::pad ? 16 : 0);
+    static constexpr int ELEMENT_BYTES = ELEMENT;
+    static constexpr int ROW_BYTES = COLUMNS * ELEMENT_BYTES + (LAYOUT == Layout::pad ? 16 : 0);
+    static constexpr int GROUP = largest(1, lesser(8, COLUMNS * ELEMENT_BYTES / 16));  // chunks that change places
 
-    // Byte offset of a 16-byte chunk.
+    // Where a copied row is put.
+    static __device__ __forceinline__ int slot(int row) { return row; }
+
+    // Byte offset of a 16-byte chunk. Short rows lie several to a line of all banks, and those agree on the XOR.
     static __device__ __forceinline__ u32 chunk(int row, int column) {
-        return row * ROW_BYTES + ((LAYOUT == Layout::xor_swizzle ? column ^ (row & 7) : column) << 4);
+        if constexpr (LAYOUT == Layout::xor_swizzle) column ^= row / (8 / GROUP) & (GROUP - 1);
+        return row * ROW_BYTES + (column << 4);
     }
 
-    // `address`, of chunk 0 or 1, moved by an even number of chunks that is known at compile time. Within a group of
-    // eight, the swizzle makes this an XOR on the whole address, which needs no knowledge of the row: tiles start at
-    // multiples of 128 bytes there. Whole groups are an addition, which costs no register.
+    // `address`, of chunk 0 moved by a number of chunks that is known at compile time, or of chunk 1 by an even one.
+    // Within a group, the swizzle makes this an XOR on the whole address, which needs no knowledge of the row: tiles
+    // start at multiples of 128 bytes there. Whole groups are an addition, which costs no register.
     static __device__ __forceinline__ u32 right(u32 address, int chunks) {
-        if constexpr (LAYOUT == Layout::xor_swizzle) return (address ^ ((chunks & 7) << 4)) + ((chunks & ~7) << 4);
+        if constexpr (LAYOUT == Layout::xor_swizzle)
+            return (address ^ ((chunks & (GROUP - 1)) << 4)) + ((chunks & ~(GROUP - 1)) << 4);
         return address + (chunks << 4);
     }
 
@@ -32,17 +41,19 @@ struct Tile {
 
 // Copies ROWS rows, from `first_row` on, of a matrix of LIMIT rows; rows beyond it become zeros.
 // WIDTH: elements in one copy; THREADS: how many share the work.
-template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH>
-__device__ __forceinline__ void copy_rows(u32 tile, const u16* matrix, int first_row, int thread) {
+template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, class Element>
+__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, int thread) {
     constexpr int PARTS = COLUMNS / WIDTH;
+    constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
     constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
 #pragma unroll (STEPS <= 8 ? STEPS : 4)  // the addresses of more would not fit the registers
     for (int i = 0; i < STEPS; ++i) {
         const int part = thread + i * THREADS;
         const int row = part / PARTS, column = part % PARTS * WIDTH;
         const bool inside = LIMIT % ROWS == 0 || first_row + row < LIMIT;
-        const u16* source = matrix + (inside ? (first_row + row) * COLUMNS + column : 0);
+        const Element* source = matrix + (inside ? (first_row + row) * COLUMNS + column : 0);
         if (COUNT % THREADS == 0 || part < COUNT)
-            copy_async<WIDTH * 2, L2_PREFETCH>(tile + TILE::chunk(row, column / 8) + column % 8 * 2, source, inside);
+            copy_async<WIDTH * BYTES, L2_PREFETCH>(
+                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, source, inside);
     }
 }

@@ -26,6 +26,7 @@
 
 typedef unsigned int u32;
 typedef unsigned short u16;
+typedef unsigned char u8;
 struct alignas(8) uint2 { u32 x, y; };
 struct alignas(16) uint4 { u32 x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
@@ -36,6 +37,7 @@ using std::min;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int largest(int a, int b) { return a > b ? a : b; }
+constexpr int lesser(int a, int b) { return a < b ? a : b; }
 inline float2 make_float2(float x, float y) { return float2{x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 
