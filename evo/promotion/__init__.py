@@ -1,0 +1,7 @@
+"""Whether a confirmed challenger becomes champion, by rules each of which tells its figure and its threshold."""
+
+from evo.promotion.comparison import TRIM
+from evo.promotion.judgement import judge, promising
+from evo.promotion.verdict import Rule, Verdict
+
+__all__ = ["TRIM", "Rule", "Verdict", "judge", "promising"]

@@ -1,0 +1,103 @@
+"""Rules about the samples: whether the challenger beats the incumbent, and by more than noise."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.policy import Policy
+from evo.prediction import Prediction
+from evo.promotion.processes import over_processes
+from evo.promotion.verdict import Rule
+from evo.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
+from evo.timing import Timing
+
+TRIM = 0.2
+"""Effect sizes are judged on trimmed samples: on a shared machine a few interrupted samples would hide any gain."""
+
+
+def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
+    challenger, incumbent = (order_interval(series, policy.confidence) for series in (ours, theirs))
+    passed = challenger.high < incumbent.low
+    apart = "lie apart" if passed else "lie apart, but the incumbent is ahead"
+    relation = "overlap" if challenger.overlaps(incumbent) else apart
+    spans = f"challenger {_span(challenger)}, incumbent {_span(incumbent)}"
+    text = f"Without what both suffered together, the {policy.confidence:.0%} intervals {relation}: {spans}."
+    return Rule(name="intervals", passed=passed, figure=challenger.high, threshold=incumbent.low, text=text)
+
+
+def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule:
+    effect = hedges_g(challenger, incumbent, trim=TRIM)
+    needed = policy.minimum_effect
+    text = f"The effect size (Hedges' g, {TRIM:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
+    return Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text)
+
+
+def significance_rule(challenger: Timing, incumbent: Timing, policy: Policy, challengers: int) -> Rule:
+    """Bonferroni, which unlike Holm needs no knowledge of the challengers still to come."""
+    p_value = min(1.0, paired_p_value(challenger.samples_us, incumbent.samples_us) * max(1, challengers))
+    counted = f"corrected for {challengers} challengers" if challengers > 1 else "one challenger"
+    text = f"The paired test gives p = {p_value:.2g} ({counted}); at most {policy.significance:g} is allowed."
+    passed = p_value <= policy.significance
+    return Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text)
+
+
+def gain_rule(gain: float, policy: Policy, prediction: Prediction | None) -> Rule:
+    needed = f"at least {policy.minimum_gain:.1%} less is needed"
+    text = f"The challenger takes {change_text(gain)} time{over_processes(prediction)}; {needed}."
+    passed = gain >= policy.minimum_gain
+    return Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Two series of one kernel beside each other.
+
+    Attributes:
+        differ: the largest relative difference, round by round, that the session's interval admits.
+        medians: by how much the two medians differ, each taken by itself.
+    """
+
+    differ: float
+    medians: float
+
+    @property
+    def words(self) -> str:
+        beside = f", while their medians differ by {self.medians:.1%}" if self.medians > self.differ else ""
+        return f"{self.differ:.1%}, compared round by round{beside}"
+
+
+def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.random.Generator) -> Noise | None:
+    if again is None:
+        return None
+    ratio = ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng)
+    return Noise(differ=ratio.reach(1.0), medians=abs(one.median_us / again.median_us - 1.0))
+
+
+def noise_rule(gain: float, noise: Noise | None, prediction: Prediction | None) -> Rule:
+    if noise is None:
+        text = "The session's own noise is unknown: no second series of the challenger was taken."
+        return Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text)
+    passed = gain > noise.differ
+    verb, where = "exceeds" if passed else "does not exceed", "" if prediction is None else " in the first process"
+    text = (
+        f"The gain of {gain:.1%}{where} {verb} what two series of the same kernel may differ by there: {noise.words}."
+    )
+    return Rule(name="noise", passed=passed, figure=gain, threshold=noise.differ, text=text)
+
+
+def first_rules(noise: Noise | None, policy: Policy) -> tuple[Rule, ...]:
+    text = "There is no incumbent: the first challenger confirmed becomes champion."
+    first = Rule(name="first", passed=True, figure=0.0, threshold=0.0, text=text)
+    if noise is None:
+        return (first,)
+    least, differ = policy.minimum_gain, noise.differ
+    text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains from {least:.1%}."
+    return first, Rule(name="noise", passed=differ <= least, figure=differ, threshold=least, text=text, required=False)
+
+
+def change_text(gain: float) -> str:
+    return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
+
+
+def _span(interval: Interval) -> str:
+    return f"{interval.low:.4g} to {interval.high:.4g} µs"

@@ -1,0 +1,115 @@
+"""Whether a confirmed challenger becomes champion: every rule with its figure, its threshold and a sentence."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from evo.explain import detail_text, first_lines
+from evo.job import ConfirmReport
+from evo.policy import Policy
+from evo.prediction import Prediction, fastest_baseline, predict
+from evo.promotion import comparison, processes, soundness
+from evo.promotion.verdict import Rule, Verdict
+from evo.statistics import Interval, order_interval, ratio_interval, unshared
+from evo.timing import Timing
+
+
+def promising(report: ConfirmReport, policy: Policy) -> bool:
+    """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
+    lenient = replace(policy, require_sanitizers=False, require_profile=False)
+    return judge(report, lenient, 1, np.random.default_rng(0)).promote
+
+
+def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.random.Generator) -> Verdict:
+    """Apply the policy's rules to one confirmation.
+
+    Args:
+        report: interleaved samples; without an incumbent the challenger becomes the first champion.
+        challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
+        rng: seeds the bootstrap; the same generator state gives the same verdict.
+    """
+    challenger = report.challenger
+    if report.failure is not None or challenger is None:
+        return _not_measured(report)
+    prediction = predict(report, policy)
+    alone = {name: _speedup(challenger, timing, policy, rng) for name, timing in report.baselines.items()}
+    against = {name: _overall(prediction, name, speedup) for name, speedup in alone.items()}
+    fastest = fastest_baseline(report)
+    median, incumbent, speedup = order_interval(challenger.samples_us, policy.confidence), None, None
+    noise = comparison.noise_between(challenger, report.challenger_again, policy, rng)
+    if report.incumbent is None:
+        rules = comparison.first_rules(noise, policy)
+    else:
+        incumbent = order_interval(report.incumbent.samples_us, policy.confidence)
+        apart = unshared(challenger.samples_us, report.incumbent.samples_us)
+        alone["incumbent"] = _speedup(challenger, report.incumbent, policy, rng)
+        speedup = _overall(prediction, "incumbent", alone["incumbent"])
+        rules = (
+            comparison.intervals_rule(*apart, policy),
+            comparison.effect_rule(*apart, policy),
+            comparison.significance_rule(challenger, report.incumbent, policy, challengers),
+            comparison.gain_rule(_gain(speedup), policy, prediction),
+            comparison.noise_rule(_gain(alone["incumbent"]), noise, prediction),
+        )
+    rules = (
+        *soundness.correctness_rule(report),
+        soundness.sanitizer_rule(report, policy),
+        *rules,
+        *processes.prediction_rule(prediction),
+        *processes.agreement_rule(prediction),
+        *soundness.profile_rule(report, policy),
+        *processes.baseline_rule(fastest, against, prediction),
+    )
+    promote = all(rule.passed for rule in rules if rule.required)
+    return Verdict(
+        promote=promote,
+        summary=_summary(promote, rules, speedup),
+        rules=rules,
+        challenger=median,
+        incumbent=incumbent,
+        speedup=speedup,
+        baseline=fastest,
+        baseline_speedup=None if fastest is None else against[fastest],
+        behind_every_baseline=bool(against) and all(ratio.estimate < 1.0 for ratio in against.values()),
+        prediction=prediction,
+        first_process=None if prediction is None else alone[prediction.against],
+    )
+
+
+def _gain(speedup: Interval) -> float:
+    return 1.0 - 1.0 / speedup.estimate
+
+
+def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
+    """The speed-up over all processes where several compared these two, else that of the one there is."""
+    if prediction is None or prediction.against != against or prediction.overall is None:
+        return alone
+    return prediction.overall
+
+
+def _speedup(challenger: Timing, other: Timing, policy: Policy, rng: np.random.Generator) -> Interval:
+    return ratio_interval(other.samples_us, challenger.samples_us, policy.confidence, rng)
+
+
+def _not_measured(report: ConfirmReport) -> Verdict:
+    which = report.failed or "challenger"
+    reason, detail = "no samples came back", ""
+    if report.failure is not None:
+        reason = report.failure.kind.replace("_", " ")
+        detail = first_lines(detail_text(report.failure), 1)
+    way_out = "; roll it back if it fails again" if which == "incumbent" else ""
+    text = f"The {which} could not be measured in a fresh process ({reason}){way_out}. {detail}".rstrip()
+    rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)
+    return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
+
+
+def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
+    failed = [rule for rule in rules if rule.required and not rule.passed]
+    if failed and (speedup is None or failed[0].name in ("correct", "sanitizers", "profile")):
+        return f"Not promoted. {failed[0].text}"
+    if speedup is None:
+        return "Promoted: the first champion."
+    compared = f"{comparison.change_text(_gain(speedup))} time than the incumbent"
+    if promote:
+        return f"Promoted: {compared}, and every rule is met."
+    return f"Not promoted: {compared}; not met: {', '.join(rule.name for rule in failed)}."

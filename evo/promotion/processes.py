@@ -1,0 +1,56 @@
+"""Rules about what further processes found, and about the baselines that were timed beside the challenger."""
+
+from evo.prediction import Prediction
+from evo.promotion.verdict import Rule
+from evo.statistics import Interval
+
+
+def prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
+    """What is not faster on average over fresh processes does not replace an incumbent."""
+    if prediction is None:
+        return ()
+    speedup, found = prediction.speedup, prediction.found
+    passed = speedup.estimate > 1.0
+    slower = f"; a single process may take up to {1.0 / speedup.low - 1.0:.1%} more time" if speedup.low < 1.0 else ""
+    text = (
+        f"In {len(found)} fresh processes the challenger ran {min(found):.3g} to {max(found):.3g} times as fast as "
+        f"{_named(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
+        f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}."
+    )
+    required = prediction.against == "incumbent"
+    return (
+        Rule(name="processes", passed=passed, figure=speedup.estimate, threshold=1.0, text=text, required=required),
+    )
+
+
+def agreement_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
+    """Warns only: of sound challengers, too, one in twenty lies outside a 95 % interval (decision 51)."""
+    if prediction is None or prediction.others is None:
+        return ()
+    first, others, count = prediction.found[0], prediction.others, len(prediction.found) - 1
+    expected = f"the {others.low:.3g} to {others.high:.3g} that the other {count} predict"
+    text = f"The first process found {first:.3g} times as fast, within {expected}."
+    if not prediction.agrees:
+        text = (
+            f"The first process and the others disagree: it found {first:.3g} times as fast, outside {expected}, so "
+            "rules about its own samples say less here than the figures over all processes."
+        )
+    bound = others.low if first < others.estimate else others.high
+    return (Rule(name="agreement", passed=prediction.agrees, figure=first, threshold=bound, text=text, required=False),)
+
+
+def baseline_rule(fastest: str | None, against: dict[str, Interval], prediction: Prediction | None) -> tuple[Rule, ...]:
+    if fastest is None:
+        return ()
+    speedup = against[fastest].estimate
+    over = over_processes(prediction if prediction is not None and prediction.against == fastest else None)
+    text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}{over}."
+    return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
+
+
+def over_processes(prediction: Prediction | None) -> str:
+    return "" if prediction is None else f" over {len(prediction.found)} processes"
+
+
+def _named(against: str) -> str:
+    return "the incumbent" if against == "incumbent" else against

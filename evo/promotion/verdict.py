@@ -1,0 +1,63 @@
+"""What a confirmation came to: each rule with its figure and its threshold, and the figures they rest on."""
+
+from dataclasses import dataclass
+
+from evo.prediction import Prediction
+from evo.statistics import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One condition of a promotion, stated whether or not it was met.
+
+    Attributes:
+        figure: what was found, in the unit of `threshold` (µs, a fraction, a probability or a count).
+        required: False for what is reported and does not decide.
+    """
+
+    name: str
+    passed: bool
+    figure: float
+    threshold: float
+    text: str
+    required: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a confirmation came to.
+
+    Attributes:
+        promote: all required rules passed.
+        challenger, incumbent: median in µs with its interval; None where it was not measured or does not exist.
+        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. Where several
+            processes compared the two, that over all of them, with its interval over processes.
+        baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
+        first_process: what the first process by itself found of the speed-up that several were asked for, with the
+            interval of its rounds; None where one process is all there is.
+        behind_every_baseline: not even the slowest baseline was slower than the challenger.
+        prediction: of the speed-up in further processes; None where the challenger was compared in one alone.
+    """
+
+    promote: bool
+    summary: str
+    rules: tuple[Rule, ...]
+    challenger: Interval | None = None
+    incumbent: Interval | None = None
+    speedup: Interval | None = None
+    baseline: str | None = None
+    baseline_speedup: Interval | None = None
+    behind_every_baseline: bool = False
+    prediction: Prediction | None = None
+    first_process: Interval | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many fresh processes the speed-up over the incumbent, or without one that over the baseline, is from."""
+        return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
+
+    @property
+    def baseline_processes(self) -> int:
+        """How many the speed-up over the fastest baseline is from."""
+        compared = self.prediction is not None and self.prediction.against == self.baseline
+        return self.processes if compared else 1
