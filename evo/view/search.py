@@ -1,16 +1,13 @@
-"""What the service shows of its state; the service serialises these classes and its clients read them back."""
+"""A search as the service shows it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Literal
 
-from evo.ablation import Change, Effect
 from evo.device import Device
-from evo.job import Ablated, Activity, ConfirmReport, Stages
 from evo.lifecycle import State
 from evo.objective import Objective
-from evo.outcome import Outcome
 from evo.policy import Policy
 from evo.promotion import Verdict
 from evo.requirements import Requirements
@@ -18,8 +15,7 @@ from evo.search import Budget
 from evo.target import place_text
 from evo.timing import Timing
 from evo.trial import Config, Value
-
-Item = TypeVar("Item")
+from evo.view.champion import ChampionView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,38 +42,6 @@ class RooflineView:
     floor_us: float
     bound: str
     share_of_best: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChampionView:
-    """A promoted trial with the evidence it rests on.
-
-    Attributes:
-        place: where it was timed, and for which GPU its build was gated if that is another one; in words.
-        retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
-    """
-
-    id: int
-    family: str
-    problem: Mapping[str, Value]
-    problem_key: str
-    device_model: str
-    objective: Objective
-    search_id: int
-    trial_number: int
-    config: Config
-    time_us: float
-    current: bool
-    promoted_at: datetime
-    family_digest: str | None = None
-    verdict: Verdict | None = None
-    report: ConfirmReport | None = None
-    artefacts: Mapping[str, str] = field(default_factory=dict)
-    replaces: int | None = None
-    retired_at: datetime | None = None
-    retired_reason: str | None = None
-    retired_by: str | None = None
-    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,139 +174,3 @@ class SearchView:
     def estimated(self) -> bool:
         """Whether its times are estimates: nothing is run."""
         return self.device.kind == "estimate"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AblationView:
-    """One switch of a champion turned, and what came of it.
-
-    Attributes:
-        ablated: the samples, or why there are none; None while it waits, or where that was never measured.
-        effect: what the samples say.
-    """
-
-    champion_id: int
-    change: Change
-    asked_at: datetime
-    ended_at: datetime | None
-    ablated: Ablated | None = None
-    effect: Effect | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptView:
-    """One lease of one job."""
-
-    id: int
-    job: str
-    state: str
-    worker_id: str
-    device_uuid: str
-    granted_at: datetime
-    expires_at: datetime
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialView:
-    """One trial.
-
-    Attributes:
-        suspect: so much faster than every baseline that a person should look.
-        overhead_ms: time in which no compiler and no device worked on its account.
-        delivery_ms: that its lease and its result were on their way.
-        attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
-    """
-
-    id: int
-    search_id: int
-    number: int
-    config: Config
-    origin: str
-    parents: tuple[int, ...]
-    outcome: Outcome | None
-    time_us: float | None
-    suspect: bool = False
-    overhead_ms: float | None = None
-    delivery_ms: float | None = None
-    binary_digest: str | None = None
-    stages: Stages | None = None
-    artefacts: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    attempts: tuple[AttemptView, ...] = ()
-    asked_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyView:
-    """A registered family; `document` is its family.toml as data."""
-
-    name: str
-    digest: str
-    title: str
-    location: str | None
-    document: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotView:
-    """One device of a worker, as the worker last spoke of it.
-
-    Attributes:
-        activity: None before the first heartbeat.
-        quarantined_at: since when it is set aside; a person clears it.
-    """
-
-    device_uuid: str
-    activity: Activity | None = None
-    detail: str | None = None
-    quarantined_at: datetime | None = None
-    quarantine_reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerView:
-    """A worker and the devices it offers.
-
-    Attributes:
-        slots: in the order of `devices`.
-        left_at: when it ended in order; None while it works, and also when it just fell silent.
-        drain: it gets no more work, but finishes what it has.
-        note: what troubles it, e.g. a full disk.
-    """
-
-    id: str
-    name: str
-    host: str
-    devices: tuple[Device, ...]
-    seen_at: datetime
-    drain: bool = False
-    slots: tuple[SlotView, ...] = ()
-    left_at: datetime | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collected:
-    """What was taken out of database and artefact store.
-
-    Attributes:
-        searches_thinned: champions rest on them; only the reports on their other trials went.
-        bytes_kept: of artefacts, where they were counted.
-    """
-
-    searches_deleted: int = 0
-    searches_thinned: int = 0
-    artefacts_deleted: int = 0
-    bytes_freed: int = 0
-    bytes_kept: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page(Generic[Item]):
-    """Part of a list; `next` is the cursor of the following part, None at the end."""
-
-    items: tuple[Item, ...]
-    next: str | None = None

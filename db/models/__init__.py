@@ -1,0 +1,33 @@
+"""The tables. They store what `evo` decided and decide nothing; related rows are loaded only where a query says so."""
+
+from db.models.access import SessionRow, TokenRow
+from db.models.base import Base
+from db.models.champion import AblationRow, ChampionRow, Evidence
+from db.models.fleet import DeviceRow, WorkerRow
+from db.models.search import FamilyRow, SearchRow, SpaceSize, Webhook
+from db.models.service import AnswerRow, ArtefactRow, DeliveryRow, EventRow
+from db.models.work import AttemptRow, AttemptState, JobRow, JobState, TrialRow
+
+__all__ = [
+    "AblationRow",
+    "AnswerRow",
+    "ArtefactRow",
+    "AttemptRow",
+    "AttemptState",
+    "Base",
+    "ChampionRow",
+    "DeliveryRow",
+    "DeviceRow",
+    "EventRow",
+    "Evidence",
+    "FamilyRow",
+    "JobRow",
+    "JobState",
+    "SearchRow",
+    "SessionRow",
+    "SpaceSize",
+    "TokenRow",
+    "TrialRow",
+    "Webhook",
+    "WorkerRow",
+]

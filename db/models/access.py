@@ -1,0 +1,39 @@
+"""Who may use the service."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.columns import Document
+from db.models.base import Base
+from evo.access import Role
+
+
+class TokenRow(Base):
+    """An access token, of which only the SHA-256 is kept; `join`: it can be exchanged once for a worker's."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str]
+    roles: Mapped[list[Role]] = mapped_column(Document(list[Role]))
+    join: Mapped[bool] = mapped_column(default=False)
+    worker_id: Mapped[str | None] = mapped_column(index=True)
+    created_at: Mapped[datetime]
+    created_by: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """A browser that signed in with a token, and is out as soon as that token is."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]

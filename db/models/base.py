@@ -1,0 +1,20 @@
+"""What all tables have in common. They store what `evo` decided and decide nothing."""
+
+from datetime import datetime
+
+from sqlalchemy import MetaData, String
+from sqlalchemy.orm import DeclarativeBase
+
+from db.columns import Moment
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {datetime: Moment(), str: String()}  # noqa: RUF012 — SQLAlchemy reads a plain dict

@@ -1,0 +1,84 @@
+"""What was promoted, on which evidence, and what each of its switches is worth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.columns import Document
+from db.models.base import Base
+from evo.ablation import Change, Effect
+from evo.device import Device
+from evo.job import Ablated, ConfirmReport
+from evo.objective import Objective
+from evo.promotion import Verdict
+from evo.trial import Config, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """All a promotion rests on: the interleaved samples, and the verdict with each rule."""
+
+    report: ConfirmReport
+    verdict: Verdict
+
+
+class ChampionRow(Base):
+    """One promoted trial; of each key (family, problem_key, device_model, objective_key) one row is current."""
+
+    __tablename__ = "champions"
+    __table_args__ = (
+        Index(
+            "uq_champions_current",
+            *("family", "problem_key", "device_model", "objective_key"),
+            unique=True,
+            sqlite_where=text("current"),
+            postgresql_where=text("current"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    family: Mapped[str]
+    family_digest: Mapped[str] = mapped_column(ForeignKey("families.digest"))
+    problem: Mapped[Mapping[str, Value]] = mapped_column(Document(dict[str, Value]))
+    problem_key: Mapped[str]
+    device: Mapped[Device] = mapped_column(Document(Device))
+    device_model: Mapped[str]
+    objective: Mapped[Objective] = mapped_column(Document(Objective))
+    objective_key: Mapped[str]
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id"))
+    trial_number: Mapped[int]
+    config: Mapped[Config] = mapped_column(Document(dict[str, Value]))
+    time_us: Mapped[float]
+    evidence: Mapped[Evidence] = mapped_column(Document(Evidence))
+    replaces: Mapped[int | None] = mapped_column(ForeignKey("champions.id"))
+    current: Mapped[bool]
+    promoted_at: Mapped[datetime]
+    retired_at: Mapped[datetime | None]
+    retired_reason: Mapped[str | None]
+    retired_by: Mapped[str | None]
+    rolled_back: Mapped[bool] = mapped_column(default=False)
+
+
+class AblationRow(Base):
+    """One switch of a champion turned; `place` is its own in the job that measures it, None where no config has it.
+
+    `ended_at` without `ablated`: it could not be, or was not measured.
+    """
+
+    __tablename__ = "ablations"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"), index=True)
+    champion_id: Mapped[int] = mapped_column(ForeignKey("champions.id"))
+    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    place: Mapped[int | None]
+    change: Mapped[Change] = mapped_column(Document(Change))
+    asked_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    ablated: Mapped[Ablated | None] = mapped_column(Document(Ablated))
+    effect: Mapped[Effect | None] = mapped_column(Document(Effect))
+    environment: Mapped[Mapping[str, str] | None] = mapped_column(Document(dict[str, str]))

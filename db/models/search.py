@@ -1,0 +1,92 @@
+"""Families, and the searches of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from db.columns import Document
+from db.models.base import Base
+from evo.device import Device
+from evo.job import BaselineReport
+from evo.lifecycle import State
+from evo.objective import Objective
+from evo.policy import Policy
+from evo.requirements import Requirements
+from evo.roofline import Roofline
+from evo.search import Budget
+from evo.trial import Config, Value
+from evo.view import WarmStartView
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceSize:
+    """Size of the product of all tunables, and how many of its points are valid (None: too many to count)."""
+
+    product_size: int
+    valid_count: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """Who is told when a search ends, and the key its message is signed with."""
+
+    url: str
+    secret: str
+
+
+class FamilyRow(Base):
+    __tablename__ = "families"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(index=True)
+    document: Mapped[dict[str, Any]] = mapped_column(Document(dict[str, Any]))
+    location: Mapped[str | None]
+    registered_at: Mapped[datetime]
+
+
+class SearchRow(Base):
+    """`active_s` holds the seconds it ran before `active_since`; None there means that its clock stands still.
+
+    `revision` counts the turns of service processes that share it; `milestone` is the last one that brought more than
+    trials asked and told. From both a process sees what it has to read before it goes on.
+    """
+
+    __tablename__ = "searches"
+    __table_args__ = (Index(None, "state", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    family_digest: Mapped[str] = mapped_column(ForeignKey("families.digest"))
+    problem: Mapped[Mapping[str, Value]] = mapped_column(Document(dict[str, Value]))
+    problem_key: Mapped[str]
+    device: Mapped[Device] = mapped_column(Document(Device))
+    device_uuid: Mapped[str | None]
+    objective: Mapped[Objective] = mapped_column(Document(Objective))
+    strategy: Mapped[str]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    budget: Mapped[Budget] = mapped_column(Document(Budget))
+    policy: Mapped[Policy] = mapped_column(Document(Policy))
+    warm_starts: Mapped[list[Config]] = mapped_column(Document(list[Config]))
+    space: Mapped[SpaceSize] = mapped_column(Document(SpaceSize))
+    roofline: Mapped[Roofline | None] = mapped_column(Document(Roofline))
+    baselines: Mapped[BaselineReport | None] = mapped_column(Document(BaselineReport))
+    state: Mapped[State] = mapped_column(String(16))
+    reason: Mapped[str | None]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    active_s: Mapped[float] = mapped_column(default=0.0)
+    active_since: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    milestone: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    priority: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    notes: Mapped[str] = mapped_column(default="", server_default=text("''"))
+    archived_at: Mapped[datetime | None]
+    warm_start: Mapped[WarmStartView | None] = mapped_column(Document(WarmStartView))
+    webhook: Mapped[Webhook | None] = mapped_column(Document(Webhook))
+    requirements: Mapped[Requirements | None] = mapped_column(Document(Requirements))
+
+    family: Mapped[FamilyRow] = relationship(lazy="raise")

@@ -1,0 +1,71 @@
+"""What the service keeps for itself: files, events, messages to others, and answers given."""
+
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import BigInteger, Index, Integer, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.columns import Document
+from db.models.base import Base
+
+
+class ArtefactRow(Base):
+    """What the file of this digest holds; the bytes lie beside the database."""
+
+    __tablename__ = "artefacts"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    size: Mapped[int]
+    media_type: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class EventRow(Base):
+    """That something happened; what exactly stands in the row it names. `transaction` orders them, see `db.events`."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(None, "transaction", "id"),
+        Index(None, "search_id", "transaction", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    transaction: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[Literal["trial", "search", "worker"]] = mapped_column(String(16))
+    search_id: Mapped[int | None]
+    trial_id: Mapped[int | None]
+    worker_id: Mapped[str | None]
+
+
+class DeliveryRow(Base):
+    """A message that a search ended; due at `next_at`, which is None once it was delivered or given up."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (Index(None, "next_at"), Index("uq_deliveries_search_id", "search_id", unique=True))
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int]
+    url: Mapped[str]
+    secret: Mapped[str]
+    message: Mapped[str]
+    created_at: Mapped[datetime]
+    attempts: Mapped[int] = mapped_column(default=0)
+    next_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    error: Mapped[str | None]
+
+
+class AnswerRow(Base):
+    """What was answered to a request with an idempotency key; no status: it is being worked on, or was interrupted."""
+
+    __tablename__ = "answers"
+    __table_args__ = (Index(None, "asked_at"),)
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    asked_at: Mapped[datetime]
+    status: Mapped[int | None]
+    headers: Mapped[list[tuple[str, str]] | None] = mapped_column(Document(list[tuple[str, str]]))
+    body: Mapped[bytes | None] = mapped_column(LargeBinary)

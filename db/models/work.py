@@ -1,0 +1,109 @@
+"""Trials, the jobs that work on them, and the leases of those."""
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from db.columns import Document
+from db.models.base import Base
+from db.models.search import SearchRow
+from evo.job import Job, Report
+from evo.outcome import Outcome
+from evo.promotion import Verdict
+from evo.trial import Proposal
+
+JobState: TypeAlias = Literal["queued", "leased", "done", "abandoned", "cancelled"]
+AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "released", "cancelled"]
+
+
+class TrialRow(Base):
+    """`told_before` is how many trials had ended when this one was asked, `finished_seq` its place among the ended.
+
+    `overhead_ms` is what the search lost over it, `delivery_ms` what the lease and the result were on their way.
+    """
+
+    __tablename__ = "trials"
+    __table_args__ = (
+        UniqueConstraint("search_id", "number"),
+        UniqueConstraint("search_id", "config_key"),
+        UniqueConstraint("search_id", "finished_seq"),
+        Index(None, "search_id", "time_us", "number"),
+        Index(None, "search_id", "outcome_kind"),
+        Index(None, "search_id", "binary_digest"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    number: Mapped[int]
+    config_key: Mapped[str]
+    proposal: Mapped[Proposal] = mapped_column(Document(Proposal))
+    told_before: Mapped[int]
+    asked_at: Mapped[datetime]
+    outcome: Mapped[Outcome | None] = mapped_column(Document(Outcome))
+    outcome_kind: Mapped[str | None] = mapped_column(String(16))
+    time_us: Mapped[float | None]
+    finished_seq: Mapped[int | None]
+    finished_at: Mapped[datetime | None]
+    binary_digest: Mapped[str | None] = mapped_column(String(64))
+    suspect: Mapped[bool] = mapped_column(default=False)
+    overhead_ms: Mapped[float | None]
+    delivery_ms: Mapped[float | None]
+
+
+_CONFIRMS = text("kind = 'confirm'")
+
+
+class JobRow(Base):
+    """One unit of leased work; `seen` of a confirmation is how many trials had ended when the challenge began."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(None, "search_id", "state"),
+        Index("ix_jobs_confirmations", "search_id", "id", sqlite_where=_CONFIRMS, postgresql_where=_CONFIRMS),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"))
+    trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id"), index=True)
+    kind: Mapped[Literal["evaluate", "baseline", "confirm", "ablate"]] = mapped_column(String(16))
+    state: Mapped[JobState] = mapped_column(String(16))
+    payload: Mapped[Job] = mapped_column(Document(Job))
+    incumbent_id: Mapped[int | None] = mapped_column(ForeignKey("champions.id"))
+    seen: Mapped[int | None]
+    verdict: Mapped[Verdict | None] = mapped_column(Document(Verdict))
+    candidate_faults: Mapped[int] = mapped_column(default=0)
+    worker_losses: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+
+    search: Mapped[SearchRow] = relationship(lazy="raise")
+    trial: Mapped[TrialRow | None] = relationship(lazy="raise")
+
+
+_LIVE = text("state = 'live'")
+
+
+class AttemptRow(Base):
+    """One lease of one job; a report is taken only with its `token`, and only once."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        Index("uq_attempts_live_job", "job_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+        Index(None, "state", "expires_at"),
+        Index(None, "worker_id", "state"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), index=True)
+    token: Mapped[str] = mapped_column(String(64))
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    device_uuid: Mapped[str]
+    state: Mapped[AttemptState] = mapped_column(String(16))
+    granted_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    result: Mapped[Report | None] = mapped_column(Document(Report))
+
+    job: Mapped[JobRow] = relationship(lazy="raise")

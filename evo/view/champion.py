@@ -1,0 +1,61 @@
+"""A promoted trial, and what was asked of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from evo.ablation import Change, Effect
+from evo.job import Ablated, ConfirmReport
+from evo.objective import Objective
+from evo.promotion import Verdict
+from evo.trial import Config, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChampionView:
+    """A promoted trial with the evidence it rests on.
+
+    Attributes:
+        place: where it was timed, and for which GPU its build was gated if that is another one; in words.
+        retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
+    """
+
+    id: int
+    family: str
+    problem: Mapping[str, Value]
+    problem_key: str
+    device_model: str
+    objective: Objective
+    search_id: int
+    trial_number: int
+    config: Config
+    time_us: float
+    current: bool
+    promoted_at: datetime
+    family_digest: str | None = None
+    verdict: Verdict | None = None
+    report: ConfirmReport | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    replaces: int | None = None
+    retired_at: datetime | None = None
+    retired_reason: str | None = None
+    retired_by: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationView:
+    """One switch of a champion turned, and what came of it.
+
+    Attributes:
+        ablated: the samples, or why there are none; None while it waits, or where that was never measured.
+        effect: what the samples say.
+    """
+
+    champion_id: int
+    change: Change
+    asked_at: datetime
+    ended_at: datetime | None
+    ablated: Ablated | None = None
+    effect: Effect | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,54 @@
+"""A trial with its leases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from evo.job import Stages
+from evo.outcome import Outcome
+from evo.trial import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptView:
+    """One lease of one job."""
+
+    id: int
+    job: str
+    state: str
+    worker_id: str
+    device_uuid: str
+    granted_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialView:
+    """One trial.
+
+    Attributes:
+        suspect: so much faster than every baseline that a person should look.
+        overhead_ms: time in which no compiler and no device worked on its account.
+        delivery_ms: that its lease and its result were on their way.
+        attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
+    """
+
+    id: int
+    search_id: int
+    number: int
+    config: Config
+    origin: str
+    parents: tuple[int, ...]
+    outcome: Outcome | None
+    time_us: float | None
+    suspect: bool = False
+    overhead_ms: float | None = None
+    delivery_ms: float | None = None
+    binary_digest: str | None = None
+    stages: Stages | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[AttemptView, ...] = ()
+    asked_at: datetime | None = None
+    finished_at: datetime | None = None
