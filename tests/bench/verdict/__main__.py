@@ -6,12 +6,14 @@ from pathlib import Path
 
 from evo.policy import Policy
 from tests.bench.verdict.noise import Noise
-from tests.bench.verdict.simulate import Rate, covered, promoted
+from tests.bench.verdict.simulate import Rate, as_recorded, covered, promoted
 
 RECORDED = Path(__file__).parents[2] / "data" / "noise"
 GAIN = 0.05
 MOST_ALIKE, LEAST_FASTER, LEAST_COVERED = 0.001, 0.95, 0.90
 """What must hold: promotions of a kernel over itself, of a true gain, and predictions met."""
+BUSY = "-busy"
+"""Recordings of machines with too much to do: nothing may be promoted wrongly there, either; gains may be missed."""
 
 
 def main(arguments: list[str]) -> int:
@@ -23,21 +25,24 @@ def main(arguments: list[str]) -> int:
 
 def _told(path: Path, confirmations: int, seed: int) -> bool:
     noise, policy = Noise.load(path), Policy()
-    about = noise.about
+    about, busy = noise.about, BUSY in path.name
     print(f"\n## {path.name}: {about['family']} {about['problem']}, {about['device']}")
-    print(f"{len(noise.processes)} fresh processes recorded")
+    print(f"{len(noise.processes)} fresh processes recorded{', too busy to find every gain' if busy else ''}")
     alike = promoted(noise, 0.0, confirmations, policy, seed)
     faster = promoted(noise, GAIN, max(1, confirmations // 5), policy, seed + 1)
+    run_alike, run_faster = as_recorded(noise, policy)
     in_order, shuffled = covered(noise, policy, 200, seed)
     held = [
         _line("a kernel against itself is promoted", alike, alike.hits <= MOST_ALIKE * alike.tried),
-        _line(f"a true gain of {GAIN:.0%} is promoted", faster, faster.hits >= LEAST_FASTER * faster.tried),
+        _line(f"a true gain of {GAIN:.0%} is promoted", faster, busy or faster.hits >= LEAST_FASTER * faster.tried),
+        _line("the same in the runs as recorded", run_alike, run_alike.hits == 0),
+        _line("the faster kernel is promoted in the runs as recorded", run_faster, busy or run_faster.hits > 0),
         _line(
             "a process lies in the interval of the five before it, the first ones in that of the last",
             in_order,
-            in_order.bounds[1] >= LEAST_COVERED,
+            busy or in_order.bounds[1] >= LEAST_COVERED,
         ),
-        _line("the same over random orders", shuffled, shuffled.hits >= LEAST_COVERED * shuffled.tried),
+        _line("the same over random orders", shuffled, busy or shuffled.hits >= LEAST_COVERED * shuffled.tried),
     ]
     return all(held)
 

@@ -1,7 +1,9 @@
 """Confirmations made of recorded noise, judged by the real rules; and predictions compared with what came later."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,12 @@ BLOCK = 10
 
 ALIKE = ("a1", "a2", "a3")
 """Series of one kernel: which of them plays challenger, challenger again and incumbent is drawn."""
+
+Roles = tuple[str, ...]
+"""The series that play challenger, challenger again and incumbent."""
+
+Choose = Callable[[int, int], NDArray[np.int64]]
+"""How many rounds were recorded, and how many are wanted → the rounds taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +56,55 @@ def promoted(noise: Noise, gain: float, confirmations: int, policy: Policy, seed
     return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=confirmations)
 
 
+def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
+    """Verdicts on what was really run, round by round as taken: each process with those just after it, nothing drawn.
+
+    Returns:
+        How often a kernel is promoted over itself, each series in each role; and the faster kernel over the other.
+    """
+    count, rng = len(noise.processes), np.random.default_rng(0)
+    orders = [[(first + step) % count for step in range(policy.confirm_processes)] for first in range(count)]
+
+    def judged(roles: Sequence[Roles]) -> Rate:
+        reports = [_report(noise, order, each, policy=policy, choose=_as_taken) for order in orders for each in roles]
+        return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=len(reports))
+
+    return judged(list(permutations(ALIKE))), judged([("a1", "a2", "b1")])
+
+
 def confirmation(noise: Noise, gain: float, policy: Policy, rng: np.random.Generator) -> ConfirmReport:
     """One confirmation out of recorded processes: the first in full, the others for the prediction."""
     processes = rng.choice(len(noise.processes), policy.confirm_processes, replace=False).tolist()
     challenger, again, incumbent = rng.permutation(ALIKE).tolist()
-    rounds = _rounds(noise.of(processes[0], challenger).size, policy.confirm_samples, rng)
+    choose, roles = partial(_rounds, rng=rng), (challenger, again, incumbent)
+    return _report(noise, processes, roles, gain=gain, policy=policy, choose=choose)
+
+
+def _report(
+    noise: Noise, processes: Sequence[int], roles: Roles, *, policy: Policy, choose: Choose, gain: float = 0.0
+) -> ConfirmReport:
+    challenger, again, incumbent = roles
+    first, *others = processes
 
     def timing(process: int, series: str, share: float, chosen: NDArray[np.int64]) -> Timing:
         return Timing(samples_us=tuple((share * noise.of(process, series)[chosen]).tolist()))
 
-    few = [_rounds(noise.of(each, challenger).size, policy.process_samples, rng) for each in processes[1:]]
+    rounds = choose(noise.of(first, challenger).size, policy.confirm_samples)
+    few = [choose(noise.of(each, challenger).size, policy.process_samples) for each in others]
     return ConfirmReport(
-        challenger=timing(processes[0], challenger, 1 - gain, rounds),
-        challenger_again=timing(processes[0], again, 1 - gain, rounds),
-        incumbent=timing(processes[0], incumbent, 1.0, rounds),
+        challenger=timing(first, challenger, 1 - gain, rounds),
+        challenger_again=timing(first, again, 1 - gain, rounds),
+        incumbent=timing(first, incumbent, 1.0, rounds),
         repeats=tuple(
             Repeat(challenger=timing(each, challenger, 1 - gain, chosen), other=timing(each, incumbent, 1.0, chosen))
-            for each, chosen in zip(processes[1:], few, strict=True)
+            for each, chosen in zip(others, few, strict=True)
         ),
         repeated_against="incumbent",
     )
+
+
+def _as_taken(recorded: int, wanted: int) -> NDArray[np.int64]:
+    return np.arange(min(recorded, wanted))
 
 
 def _rounds(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
