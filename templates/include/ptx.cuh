@@ -41,6 +41,13 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// An 8x8 matrix of 16-bit elements, two neighbours of a row in each lane, becomes its transpose.
+__device__ __forceinline__ u32 turn_matrix(u32 pair) {
+    u32 turned;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+
 // --- numbers ----------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ u32 pack_halves(float low, float high) {
@@ -63,6 +70,10 @@ __device__ __forceinline__ float widen(u16 half) {
 }
 
 __device__ __forceinline__ float widen(float x) { return x; }
+
+// The lower, or the upper, halves of two pairs as one pair.
+__device__ __forceinline__ u32 lower_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
+__device__ __forceinline__ u32 upper_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 
 __device__ __forceinline__ float exp2_approximate(float x) {
     float y;
@@ -150,6 +161,20 @@ __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool 
     else
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                      :: "r"(shared), "l"(global), "r"(size) : "memory");
+}
+
+// What is copied so shall be the first to leave L2.
+typedef unsigned long long CachePolicy;
+
+__device__ __forceinline__ CachePolicy first_out() {
+    CachePolicy policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void copy_async(u32 shared, const void* global, bool inside, CachePolicy policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;"
+                 :: "r"(shared), "l"(global), "r"(inside ? 16 : 0), "l"(policy) : "memory");
 }
 
 // Closes a group of copies; an empty group is complete at once, which keeps the counting of groups uniform.

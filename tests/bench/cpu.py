@@ -11,9 +11,16 @@ from tests.bench.contest import BenchError, Effort, Match, hold
 from tests.bench.report import failures, heading, section
 
 ATTENTION = {"numpy": 3.0, "torch": 0.8}
+DECODE = {"numpy-in-place": 1.5, "torch": 1.5}
 MATCHES = (
     Match(family="sdpa", problem="B=1,H=8,S=256,D=64", least=ATTENTION),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64", least=ATTENTION),
+    Match(
+        family="sdpa_decode",
+        problem="B=1,H=32,KV=8,S=4096,D=128",
+        cache="cold",
+        least=DECODE,
+    ),
     Match(family="softmax", problem="rows=1024,cols=1024"),
     Match(family="softmax", problem="rows=4096,cols=1024"),
 )

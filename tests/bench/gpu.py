@@ -21,6 +21,11 @@ def _row_kernel(family: str) -> Match:
     return Match(family=family, problem=problem, minutes=0.7, cache="cold", least_share=0.92, least={"torch": 1.0})
 
 
+def _decode(problem: str, share: float | None = None) -> Match:
+    """Bound by memory, too: the cache is read once."""
+    return Match(family="sdpa_decode", problem=problem, minutes=1.5, cache="cold", least_share=share, least=_best(1.0))
+
+
 MATCHES = (
     Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.3, least=_best(2.1)),
     Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=4.2, least=_best(2.15)),
@@ -30,6 +35,10 @@ MATCHES = (
     Match(family="sdpa", problem="B=4,H=16,S=1024,D=64", minutes=1.5, least=_flash(1.15)),
     Match(family="sdpa", problem="B=4,H=16,S=2048,D=64", minutes=1.5, least=_flash(1.15)),
     Match(family="sdpa", problem="B=4,H=16,S=4096,D=128", minutes=1.5, least=_flash(1.0)),
+    _decode("B=8,H=32,KV=8,S=8192,D=128", share=0.94),
+    _decode("B=1,H=32,KV=8,S=8192,D=128"),
+    _decode("B=8,H=32,KV=8,S=1024,D=128"),
+    _decode("B=1,H=32,KV=8,S=1024,D=128"),
     Match(family="softmax", problem="rows=4096,cols=4096", minutes=0.7, cache="cold", least_share=0.9),
     Match(family="softmax", problem="rows=16384,cols=1024", minutes=0.7, cache="cold", least_share=0.9),
     _row_kernel("rmsnorm"),

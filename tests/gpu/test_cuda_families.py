@@ -32,6 +32,10 @@ SHAPES = [
     ("sdpa", "B=1,H=2,S=130,D=32,causal=true"),
     ("sdpa", "B=1,H=2,S=320,D=128"),
     ("sdpa", "B=4,H=16,S=512,D=64"),
+    ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
+    ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
+    ("sdpa_decode", "B=3,H=4,KV=4,S=130,Q=5,D=128"),
+    ("sdpa_decode", "B=1,H=2,KV=1,S=1,D=64"),
     ("sdpa_ladder", "B=1,H=3,S=203,D=64"),
     ("sdpa_ladder", "B=1,H=2,S=139,D=128,causal=true"),
     ("softmax", "rows=300,cols=4096"),
@@ -53,6 +57,7 @@ SHAPES = [
 ]
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
+    ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("softmax", "rows=300,cols=4096"),
     ("rmsnorm", "rows=300,cols=4096"),
     ("layernorm", "rows=300,cols=4096"),

@@ -243,6 +243,12 @@ inline float __shfl_xor_sync(u32, float x, int mask) {
     return mine.got;
 }
 
+inline float __shfl_sync(u32, float x, int from) {
+    struct Mine { float given, got; int from; } mine{x, 0, from};
+    simt::warp(mine, [](Mine** all) { for (int i = 0; i < 32; ++i) all[i]->got = all[all[i]->from]->given; });
+    return mine.got;
+}
+
 inline bool __any_sync(u32, bool x) {
     bool mine = x;
     simt::warp(mine, [](bool** all) {
@@ -319,10 +325,22 @@ inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&
     });
 }
 
+inline u32 turn_matrix(u32 pair) {
+    struct Mine { u32 given, got; } mine{pair, 0};
+    simt::warp(mine, [](Mine** all) {
+        u16 matrix[8][8];
+        for (int i = 0; i < 32; ++i) std::memcpy(&matrix[i / 4][i % 4 * 2], &all[i]->given, 4);
+        for (int i = 0; i < 32; ++i) all[i]->got = matrix[i % 4 * 2][i / 4] | u32(matrix[i % 4 * 2 + 1][i / 4]) << 16;
+    });
+    return mine.got;
+}
+
 // --- numbers ----------------------------------------------------------------------------------------------------
 
 inline u32 pack_halves(float low, float high) { return simt::narrowed(low) | u32(simt::narrowed(high)) << 16; }
 inline float2 unpack_halves(u32 pair) { return float2{simt::half_of(pair, 0), simt::half_of(pair, 1)}; }
+inline u32 lower_halves(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
+inline u32 upper_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000); }
 inline float widen(u16 half) { return simt::widened(half); }
 inline float widen(float x) { return x; }
 inline float exp2_approximate(float x) { return exp2f(x); }
@@ -361,6 +379,10 @@ void copy_async(u32 shared, const void* global, bool inside) {
     group.push_back(copy);
     if (simt::eager) simt::carry_out(group), group.pop_back();
 }
+
+typedef unsigned long long CachePolicy;
+inline CachePolicy first_out() { return 0; }
+inline void copy_async(u32 shared, const void* global, bool inside, CachePolicy) { copy_async<16, 0>(shared, global, inside); }
 
 inline void commit_copies() {
     simt::Fiber& fiber = simt::fibers[simt::current];

@@ -43,7 +43,11 @@ DIFFERENTLY = (
 
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
+DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3}
 MEMORY_BOUND = (
+    ("sdpa_decode", "B=1,H=6,KV=2,S=331,D=64", {**DECODE, "COPY": "async", "STAGES": 2}),
+    ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2}),
+    ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=128", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
@@ -89,7 +93,11 @@ def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("family", "text", "change"), MEMORY_BOUND, ids=[name for name, _, _ in MEMORY_BOUND])
+@pytest.mark.parametrize(
+    ("family", "text", "change"),
+    MEMORY_BOUND,
+    ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
+)
 def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, tmp_path: Path) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")

@@ -30,12 +30,13 @@ from workers.kernel import Argument
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
-FAMILIES = ("sdpa", "softmax", "rmsnorm", "layernorm", "transpose", "reduce")
+FAMILIES = ("sdpa", "sdpa_decode", "softmax", "rmsnorm", "layernorm", "transpose", "reduce")
 TWO_THREADS = Objective(threads=2)
 
 # Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
 SHAPES = {
     "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
+    "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40",),
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
     "rmsnorm": ("rows=3,cols=1000", "rows=2,cols=1"),
     "layernorm": ("rows=3,cols=1000",),
@@ -45,6 +46,7 @@ SHAPES = {
 
 SAMPLED = (
     ("sdpa", "B=1,H=2,S=160,D=64"),
+    ("sdpa_decode", "B=1,H=6,KV=2,S=147,D=64"),
     ("softmax", "rows=20,cols=777"),
     ("rmsnorm", "rows=20,cols=776"),
     ("layernorm", "rows=20,cols=776"),
@@ -206,7 +208,8 @@ def test_the_tolerance_of_attention_notices_one_missing_key() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_baselines_that_are_there_agree_with_the_reference(name: str) -> None:
-    problem = package(name).family.problem("B=1,H=2,S=40,D=16" if name == "sdpa" else "rows=4,cols=30", "cpu")
+    texts = {"sdpa": "B=1,H=2,S=40,D=16", "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16"}
+    problem = package(name).family.problem(texts.get(name, "rows=4,cols=30"), "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
     offered = reference(name).baselines(problem)
     assert set(offered) == {"numpy", "numpy-in-place", "torch"}
@@ -263,6 +266,7 @@ void run(const float *x, float *y, float *reduced) {
   reduced[1] = sum_of(rows[1]);
   reduced[2] = any(rows[0] > splat(x[WIDTH - 1] - 1));
   reduced[3] = any(rows[0] > splat(x[WIDTH - 1]));
+  store(reduced + 4, sums_of(rows));
   transpose(rows);
   for (int i = 0; i < WIDTH; i++) store(y + i * WIDTH, rows[i]);
 }
@@ -270,7 +274,7 @@ void run(const float *x, float *y, float *reduced) {
         WIDTH=width,
     )
     x = np.arange(width * width, dtype=np.float32).reshape(width, width)
-    y, reduced = np.zeros_like(x), np.zeros(4, np.float32)
+    y, reduced = np.zeros_like(x), np.zeros(4 + width, np.float32)
     library(source, tmp_path, "run")(*(array.ctypes.data_as(ctypes.c_void_p) for array in (x, y, reduced)))
     np.testing.assert_array_equal(y, x.T)
-    assert reduced.tolist() == [x[1].max(), x[1].sum(), 1, 0]
+    assert reduced.tolist() == [x[1].max(), x[1].sum(), 1, 0, *x.sum(axis=1)]

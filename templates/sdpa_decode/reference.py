@@ -1,0 +1,197 @@
+"""Attention of few queries as it is defined, how exact it can be, and what to beat. Runs only in a disposable child."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
+
+LARGE_FLOPS = 5e9
+"""From here on float16 references are computed on the GPU that is searched for, in float64 all the same: a second or
+less instead of a minute on the cores beside it."""
+
+LEAST_HALF_DEVIATION = 0.05
+"""Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw q, (B, H, Q, D), and the cache: k and v, each (B, KV, S, D).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
+            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
+            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
+            ``small``: nearly equal weights.
+    """
+    deviation = STANDARD_DEVIATION[distribution]
+    if problem["dtype"] == "float16":
+        deviation = max(deviation, LEAST_HALF_DEVIATION)
+    shapes = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
+    drawn = {
+        name: rng.standard_normal(tuple(problem[field] for field in shape), np.float32) * np.float32(deviation)
+        for name, shape in shapes.items()
+    }
+    if distribution == "offset":
+        means = np.array((0.5, -2.0, 3.0), np.float32)
+        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
+    if distribution == "peaked":
+        drawn["q"] += 1.0
+        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same inputs."""
+    return {"out": _attention(problem, inputs, np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The same in the inputs' own precision: its error is the measure of a kernel's error.
+
+    float16: scores, weights and result are rounded to it, products accumulate in float32, as on any tensor core.
+    """
+    if inputs["q"].dtype == np.float16:
+        return {"out": _attention(problem, inputs, np.float32, rounded=np.float16).astype(np.float16)}
+    return {"out": _attention(problem, inputs, inputs["q"].dtype)}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` repeats the cache for each query head, as one writes it down, ``numpy-in-place`` takes the heads that
+    share a cache as one matrix and spares every temporary array it can, ``torch`` is PyTorch's own kernel on as many
+    threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+    heads, scale = problem["H"] // problem["KV"], problem["D"] ** -0.5
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        q, k, v = (inputs[name] for name in ("q", "k", "v"))
+
+        def call() -> object:
+            keys, values = np.repeat(k, heads, axis=1), np.repeat(v, heads, axis=1)
+            scores = q @ keys.swapaxes(-1, -2) * q.dtype.type(scale)
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            return weights / weights.sum(axis=-1, keepdims=True) @ values
+
+        return call
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        k, v = inputs["k"], inputs["v"]
+        q = _grouped(problem, inputs["q"]) * inputs["q"].dtype.type(scale)
+        scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
+
+        def call() -> object:
+            np.matmul(q, k.swapaxes(-1, -2), out=scores)
+            np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
+            np.exp(scores, out=scores)
+            np.matmul(scores, v, out=out)
+            np.divide(out, scores.sum(axis=-1, keepdims=True), out=out)
+            return out.reshape(inputs["q"].shape)
+
+        return call
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        q, k, v = (torch.from_numpy(inputs[name]) for name in ("q", "k", "v"))
+        attention = torch.nn.functional.scaled_dot_product_attention
+        return lambda: attention(q, k, v, enable_gqa=heads > 1)
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch's backends by their own names, and ``naive``, the kernel of ``naive.cu``."""
+    backends = ("flash", "cudnn", "efficient", "math")
+    on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
+    return {**on_torch, "naive": partial(_naive, problem)}
+
+
+def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
+    """A backend that cannot share heads gets them as query rows of one head: the same, as every row sees all keys."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
+    shared = problem["H"] != problem["KV"] and backend != "efficient"
+    rows = inputs["q"] if shared else _grouped(problem, inputs["q"])
+    q, k, v = (torch.from_numpy(each).cuda() for each in (rows, inputs["k"], inputs["v"]))
+
+    def call() -> object:
+        with sdpa_kernel(chosen):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=shared)
+
+    return call
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    group = problem["H"] // problem["KV"] * problem["Q"]
+    macros = {"S": problem["S"], "D": problem["D"], "GROUP": group, "SCALE": f"{problem['D'] ** -0.5}f"}
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
+    rows = problem["B"] * problem["H"] * problem["Q"]
+    weights, out = cupy.empty((rows, problem["S"]), cupy.float32), cupy.empty_like(q)
+
+    def call() -> object:
+        kernel((rows,), (128,), (q, k, v, weights, out))
+        return out
+
+    return call
+
+
+def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
+    """(B, KV, H / KV * Q, D): the query rows that share a head of the cache lie one after the other."""
+    return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
+
+
+def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
+    """Head by head of the cache: on all cores, or on a GPU.
+
+    Args:
+        rounded: what scores and weights are kept in.
+    """
+    queries = _grouped(problem, inputs["q"])
+    out = np.empty(queries.shape, dtype)
+    library = _library(problem)
+
+    def kept(values: Array) -> Array:
+        return values if rounded is None else values.astype(rounded).astype(dtype)
+
+    def compute(head: tuple[int, ...]) -> None:
+        q, k, v = (library.asarray(each[head]).astype(dtype) for each in (queries, inputs["k"], inputs["v"]))
+        scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
+        weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))
+        result = weights @ v / weights.sum(axis=-1, keepdims=True)
+        out[head] = result if library is np else result.get()
+
+    with ThreadPoolExecutor(os.cpu_count() if library is np else 1) as pool:
+        list(pool.map(compute, np.ndindex(out.shape[:2])))
+    return out.reshape(inputs["q"].shape)
+
+
+def _library(problem: Mapping[str, Any]) -> Any:
+    """NumPy, or CuPy where that spares minutes; float16 is what is searched on GPUs only."""
+    flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
+    if problem["dtype"] != "float16" or flops < LARGE_FLOPS:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy
