@@ -61,7 +61,8 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         if not torch.cuda.is_available():
             raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
         x = torch.from_numpy(inputs["x"]).cuda()
-        return lambda: x.T.contiguous()
+        copy: Callable[[], object] = x.T.contiguous
+        return copy
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
