@@ -227,6 +227,26 @@ __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
     } while (!done);
 }
 
+// --- clusters of blocks (sm_90) ---------------------------------------------------------------------------------
+
+// All threads of a cluster's BLOCKS blocks meet, and see what the others have written into shared memory.
+template <int BLOCKS>
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+#endif
+}
+
+// The same place in the shared memory of another block of the cluster.
+template <class T>
+__device__ __forceinline__ const T* in_block(const T* place, int block) {
+    const T* found = place;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(found) : "l"(place), "r"(block));
+#endif
+    return found;
+}
+
 // --- overlap with the launches before and after (sm_90) ---------------------------------------------------------
 
 __device__ __forceinline__ void await_previous_launch() {

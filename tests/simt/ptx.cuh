@@ -22,6 +22,7 @@
 #define __align__(bytes)
 #define __launch_bounds__(...)
 #define __maxnreg__(count)
+#define __cluster_dims__(...)
 #define __forceinline__ inline
 
 typedef unsigned int u32;
@@ -160,8 +161,14 @@ inline bool advance(int warp, bool descending) {
     return moved;
 }
 
-// Each warp runs as far ahead of the others as it may, the first one first or the last one first.
-inline void run_block(bool descending) {
+// A block that waits for the others of its cluster, set aside with its shared memory.
+struct Parked { std::vector<Fiber> fibers; std::vector<unsigned char> memory; u32 block; };
+
+std::vector<Parked> parked;                              // of one cluster, by rank
+std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, as when they last met
+u32 cluster_meetings, cluster_size;
+
+inline void start_block() {
     std::memset(memory, 0xff, sizeof memory);
     barriers.clear();
     for (Fiber& fiber : fibers) {
@@ -173,12 +180,9 @@ inline void run_block(bool descending) {
         fiber.done = false;
         fiber.awaited = nullptr;
     }
-    const int warp_count = (int(fibers.size()) + 31) / 32;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < warp_count; ++i)
-            while (advance(descending ? warp_count - 1 - i : i, descending)) moved = true;
-    }
+}
+
+inline void end_block() {
     for (Fiber& fiber : fibers) {
         if (!fiber.done) fault("waits for ever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
@@ -188,6 +192,45 @@ inline void run_block(bool descending) {
     }
     for (int i = 0; i < 4096; ++i)
         if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
+}
+
+// Each warp runs as far ahead of the others as it may, the first one first or the last one first. False: all threads
+// wait for other blocks.
+inline bool run_block(bool descending) {
+    const int warp_count = (int(fibers.size()) + 31) / 32;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < warp_count; ++i)
+            while (advance(descending ? warp_count - 1 - i : i, descending)) moved = true;
+    }
+    for (const Fiber& fiber : fibers)
+        if (fiber.done || fiber.awaited != &cluster_meetings) return end_block(), true;
+    return false;
+}
+
+inline void park() {
+    Parked mine;
+    std::swap(mine.fibers, fibers);
+    mine.memory.assign(memory, memory + shared_bytes + 4096);
+    mine.block = blockIdx.x;
+    parked.push_back(std::move(mine));
+}
+
+// All blocks of a cluster have met, and go on until they meet again.
+inline void run_cluster(bool descending) {
+    while (parked.size() == cluster_size && cluster_size > 0) {
+        std::vector<Parked> blocks;
+        std::swap(blocks, parked);
+        cluster_memory.clear();
+        for (const Parked& each : blocks) cluster_memory.push_back(each.memory);
+        ++cluster_meetings;
+        for (Parked& each : blocks) {
+            std::swap(fibers, each.fibers);
+            std::copy(each.memory.begin(), each.memory.end(), memory);
+            blockIdx.x = each.block;
+            if (!run_block(descending)) park();
+        }
+    }
 }
 
 void** pointers;
@@ -210,11 +253,20 @@ inline const char* run(
     fault_text[0] = 0;
     gridDim = Index{grid[0], grid[1], grid[2]};
     blockDim = Index{block[0], block[1], block[2]};
-    fibers.resize(block[0] * block[1]);
+    parked.clear();
+    cluster_size = 0;
     for (Meeting& meeting : warps) meeting = Meeting();
     for (Meeting& meeting : places) meeting = Meeting();
     for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
-        for (blockIdx.x = 0; blockIdx.x < grid[0] && !fault_text[0]; ++blockIdx.x) run_block(descending);
+        for (u32 index = 0; index < grid[0] && !fault_text[0]; ++index) {
+            blockIdx.x = index;
+            fibers.resize(block[0] * block[1]);
+            start_block();
+            if (run_block(descending)) continue;
+            park();
+            run_cluster(descending);
+        }
+    if (!parked.empty()) fault("waits for its cluster for ever", parked[0].block);
     return fault_text;
 }
 
@@ -422,6 +474,18 @@ inline void barrier_arrive_after_copies(u32 barrier) {
 inline void barrier_await(u32 barrier, u32 parity) {
     simt::Barrier& state = simt::barriers[barrier];
     while (state.past % 2 == parity) simt::pause(state.past, state.past);
+}
+
+template <int BLOCKS>
+void meet_cluster() {
+    simt::cluster_size = BLOCKS;
+    simt::pause(simt::cluster_meetings, simt::cluster_meetings);
+}
+
+template <class T>
+const T* in_block(const T* place, int block) {
+    const auto offset = reinterpret_cast<const unsigned char*>(place) - memory;
+    return reinterpret_cast<const T*>(simt::cluster_memory[block].data() + offset);
 }
 
 inline void await_previous_launch() {}

@@ -46,7 +46,7 @@ TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3}
 MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=6,KV=2,S=331,D=64", {**DECODE, "COPY": "async", "STAGES": 2}),
-    ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2}),
+    ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
     ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=128", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
