@@ -41,6 +41,13 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// The same with BF16 in.
+__device__ __forceinline__ void mma_bfloats(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
 // An 8x8 matrix of 16-bit elements, two neighbours of a row in each lane, becomes its transpose.
 __device__ __forceinline__ u32 turn_matrix(u32 pair) {
     u32 turned;
@@ -61,6 +68,16 @@ __device__ __forceinline__ float2 unpack_halves(u32 pair) {
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
         : "=f"(values.x), "=f"(values.y) : "r"(pair));
     return values;
+}
+
+__device__ __forceinline__ u32 pack_bfloats(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+__device__ __forceinline__ float2 unpack_bfloats(u32 pair) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000));
 }
 
 __device__ __forceinline__ float widen(u16 half) {
@@ -122,6 +139,9 @@ __device__ __forceinline__ Pack load_global(const Pack* from) {
     else
         return *from;
 }
+
+// What other blocks have written during this launch: not from L1, which knows nothing of them.
+__device__ __forceinline__ float4 load_shared_result(const float4* from) { return __ldcg(from); }
 
 template <Stores HOW, class Pack>
 __device__ __forceinline__ void store_global(Pack* to, Pack pack) {

@@ -23,6 +23,8 @@ MATCHES = (
     ),
     Match(family="softmax", problem="rows=1024,cols=1024"),
     Match(family="softmax", problem="rows=4096,cols=1024"),
+    Match(family="gemm", problem="M=1024,N=1024,K=1024", least={"numpy": 0.9}),
+    Match(family="gemm", problem="M=16,N=2048,K=2048", least={"numpy": 0.9}),
 )
 
 

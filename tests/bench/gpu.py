@@ -26,6 +26,11 @@ def _decode(problem: str, share: float | None = None) -> Match:
     return Match(family="sdpa_decode", problem=problem, minutes=1.5, cache="cold", least_share=share, least=_best(1.0))
 
 
+def _skinny(m: int, n: int, k: int) -> Match:
+    """Few rows: bound by reading b. At least three of five are to be faster than PyTorch."""
+    return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
+
+
 MATCHES = (
     Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.3, least=_best(2.1)),
     Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=4.2, least=_best(2.15)),
@@ -45,6 +50,9 @@ MATCHES = (
     _row_kernel("layernorm"),
     _row_kernel("transpose"),
     _row_kernel("reduce"),
+    Match(family="gemm", problem="M=4096,N=4096,K=4096", minutes=1.5, least={"torch": 0.95}),
+    *(_skinny(*shape) for shape in ((16, 4096, 4096), (64, 4096, 4096), (16, 14336, 4096))),
+    *(_skinny(*shape) for shape in ((64, 14336, 4096), (64, 4096, 14336))),
 )
 
 if __name__ == "__main__":

@@ -54,6 +54,9 @@ SHAPES = [
     ("transpose", "rows=1000,cols=4096"),
     ("transpose", "rows=136,cols=1028,dtype=float32"),
     ("transpose", "rows=5,cols=77"),
+    ("gemm", "M=1000,N=1024,K=1024"),
+    ("gemm", "M=16,N=4096,K=4096,b_layout=nk,epilogue=bias"),
+    ("gemm", "M=75,N=136,K=200,epilogue=bias_gelu"),
 ]
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
@@ -63,6 +66,7 @@ BASELINES = [
     ("layernorm", "rows=300,cols=4096"),
     ("transpose", "rows=1000,cols=4096"),
     ("reduce", "rows=1,cols=4194304"),
+    ("gemm", "M=64,N=1024,K=1024,b_layout=nk,epilogue=bias_gelu"),
 ]
 CONFIGS = 12
 TERMS = Objective()

@@ -354,17 +354,19 @@ inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
     });
 }
 
-inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+namespace simt {
+
+inline void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4], float (*number)(u32, int)) {
     struct Mine { float* d; const u32* a; u32 b[2]; const float* c; };
     Mine mine{d, a, b0, b1, c};
-    simt::warp(mine, [](Mine** all) {
+    warp(mine, [number](Mine** all) {
         float left[16][16], right[16][8];
         for (int i = 0; i < 32; ++i) {
             const int group = i / 4, place = i % 4 * 2;
             for (int e = 0; e < 2; ++e) {
                 for (int r = 0; r < 4; ++r)
-                    left[group + r % 2 * 8][place + r / 2 * 8 + e] = simt::half_of(all[i]->a[r], e);
-                for (int r = 0; r < 2; ++r) right[place + r * 8 + e][group] = simt::half_of(all[i]->b[r], e);
+                    left[group + r % 2 * 8][place + r / 2 * 8 + e] = number(all[i]->a[r], e);
+                for (int r = 0; r < 2; ++r) right[place + r * 8 + e][group] = number(all[i]->b[r], e);
             }
         }
         for (int i = 0; i < 32; ++i)
@@ -375,6 +377,23 @@ inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&
                 all[i]->d[r] = sum;
             }
     });
+}
+
+inline float bfloat_of(u32 pair, int i) {
+    const u32 bits = i ? pair & 0xffff0000 : pair << 16;
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}
+
+}  // namespace simt
+
+inline void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    simt::multiply(d, a, b0, b1, c, simt::half_of);
+}
+
+inline void mma_bfloats(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    simt::multiply(d, a, b0, b1, c, simt::bfloat_of);
 }
 
 inline u32 turn_matrix(u32 pair) {
@@ -393,6 +412,17 @@ inline u32 pack_halves(float low, float high) { return simt::narrowed(low) | u32
 inline float2 unpack_halves(u32 pair) { return float2{simt::half_of(pair, 0), simt::half_of(pair, 1)}; }
 inline u32 lower_halves(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
 inline u32 upper_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000); }
+inline float2 unpack_bfloats(u32 pair) { return float2{simt::bfloat_of(pair, 0), simt::bfloat_of(pair, 1)}; }
+
+inline u32 pack_bfloats(float low, float high) {
+    const auto rounded = [](float x) {
+        u32 bits;
+        std::memcpy(&bits, &x, 4);
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to nearest, ties to even; no NaN is expected
+    };
+    return rounded(low) | rounded(high) << 16;
+}
+
 inline float widen(u16 half) { return simt::widened(half); }
 inline float widen(float x) { return x; }
 inline float exp2_approximate(float x) { return exp2f(x); }
@@ -414,6 +444,8 @@ void check_global(const Pack* pack) {
 
 template <Loads HOW, class Pack>
 Pack load_global(const Pack* from) { return simt::check_global(from), *from; }
+
+inline float4 load_shared_result(const float4* from) { return simt::check_global(from), *from; }
 
 template <Stores HOW, class Pack>
 void store_global(Pack* to, Pack pack) { simt::check_global(to), *to = pack; }

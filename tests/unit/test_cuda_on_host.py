@@ -54,6 +54,14 @@ MEMORY_BOUND = (
 )
 """Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing."""
 
+PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
+PRODUCTS = (
+    ("M=75,N=72,K=200,epilogue=bias_gelu", {**PRODUCT, "BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2, "STAGES": 2}),
+    ("M=75,N=72,K=200,b_layout=nk,epilogue=bias", {**PRODUCT, "SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "STAGES": 3}),
+)
+FEW = replace(DEVICE, limits={**DEVICE.limits, "sm_count": 12.0})
+"""So few multiprocessors that equal shares of the work end within tiles, and so many that three or four share one."""
+
 
 @cache
 def reference(package: Package) -> ModuleType:
@@ -104,6 +112,20 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **change}, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("text", "change"), PRODUCTS, ids=["split", "stream"])
+def test_a_product_is_right_and_the_same_whoever_is_last(text: str, change: Config, tmp_path: Path) -> None:
+    package = find("gemm")
+    problem = package.family.problem(text, "cuda")
+    config = {**package.family.space(problem, FEW, Objective()).default(), **change}
+    assert not package.family.violations(config, problem, FEW, Objective())
+    kernel = build(package, config, problem, FEW, tmp_path)
+    inputs = reference(package).inputs(problem, "unit", np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)
+    results = [kernel(inputs, descending=descending, eager=eager) for descending, eager in ORDERS]
+    assert max(error(each, exact) for each in results) < TOLERANCE
+    assert results[0]["c"].tobytes() == results[1]["c"].tobytes()
 
 
 MISTAKES = (

@@ -33,6 +33,7 @@ PROBLEMS = (
     ("layernorm", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("transpose", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("reduce", "rows=1024,cols=65536", ("sm_80", "sm_89", "sm_90")),
+    ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),
 )
 SAMPLE = 2
 """Other configs for each architecture, besides the default."""

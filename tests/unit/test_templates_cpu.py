@@ -30,7 +30,7 @@ from workers.kernel import Argument
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
-FAMILIES = ("sdpa", "sdpa_decode", "softmax", "rmsnorm", "layernorm", "transpose", "reduce")
+FAMILIES = ("sdpa", "sdpa_decode", "softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm")
 TWO_THREADS = Objective(threads=2)
 
 # Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
@@ -42,6 +42,7 @@ SHAPES = {
     "layernorm": ("rows=3,cols=1000",),
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
     "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
+    "gemm": ("M=1,N=1,K=1", "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu"),
 }
 
 SAMPLED = (
@@ -52,7 +53,13 @@ SAMPLED = (
     ("layernorm", "rows=20,cols=776"),
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
+    ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
+SMALL = {
+    "sdpa": "B=1,H=2,S=40,D=16",
+    "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16",
+    "gemm": "M=4,N=30,K=9,epilogue=bias_gelu",
+}
 
 
 @cache
@@ -165,7 +172,7 @@ def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None
 def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
     family = package(name).family
     problem = family.problem(text, "cpu")
-    for config in configs(name, problem, 3 if name == "sdpa" else 2, seed=11):
+    for config in configs(name, problem, {"sdpa": 3, "gemm": 1}.get(name, 2), seed=11):
         functions: dict[str, Kernel] = {}
         for case in family.case_problems(problem, "cpu"):
             assert case.problem is not None
@@ -180,7 +187,7 @@ def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -
 def test_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
-    for config in configs(name, problem, 2 if name == "sdpa" else 1, seed=len(text)):
+    for config in configs(name, problem, {"sdpa": 2, "gemm": 0}.get(name, 1), seed=len(text)):
         out = kernel(name, problem, config, tmp_path)(inputs)
         assert excess(name, problem, inputs, out) <= 1, config
 
@@ -208,16 +215,17 @@ def test_the_tolerance_of_attention_notices_one_missing_key() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_baselines_that_are_there_agree_with_the_reference(name: str) -> None:
-    texts = {"sdpa": "B=1,H=2,S=40,D=16", "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16"}
-    problem = package(name).family.problem(texts.get(name, "rows=4,cols=30"), "cpu")
+    problem = package(name).family.problem(SMALL.get(name, "rows=4,cols=30"), "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
     offered = reference(name).baselines(problem)
+    outputs = [each.name for each in operands(name, problem) if each.role == "output"]
     assert set(offered) == {"numpy", "numpy-in-place", "torch"}
     for baseline in ("numpy", "numpy-in-place"):
         timed = offered[baseline](inputs)
         timed()
         results = timed()
-        assert excess(name, problem, inputs, results if isinstance(results, dict) else {"out": results}) <= 1, baseline
+        named = results if isinstance(results, dict) else {outputs[0]: results}
+        assert excess(name, problem, inputs, named) <= 1, baseline
 
 
 def widths() -> list[int]:

@@ -1,0 +1,158 @@
+"""Matrix products as defined, how exact they can be, and what there is to beat. Runs only in a disposable child."""
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+LARGE_FLOPS = 5e10
+"""From here on references of 16-bit inputs are computed on the GPU that is searched for, in float64 all the same."""
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw a, (M, K), b, (K, N) or (N, K), and bias, (N) or a single unused number.
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16).
+            ``unit``: results of N(0, 1). The bias deviates as much as the products do, so that one forgotten shows.
+    """
+    deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]
+    means = {"a": 0.25, "b": 0.5} if distribution == "offset" else {"a": 0.0, "b": 0.0}
+    rows_of_b = (problem["K"], problem["N"])
+    shapes = {"a": (problem["M"], problem["K"]), "b": rows_of_b if problem["b_layout"] == "kn" else rows_of_b[::-1]}
+    drawn = {name: _normal(rng, shape, means[name], deviation) for name, shape in shapes.items()}
+    columns = 1 if problem["epilogue"] == "none" else problem["N"]
+    drawn["bias"] = _normal(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
+    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same inputs."""
+    return {"c": _product(problem, inputs, np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The same in float32, rounded to the inputs' own precision: its error is the measure of a kernel's error."""
+    return {"c": _product(problem, inputs, np.float32).astype(inputs["a"].dtype)}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed.
+
+    ``numpy`` is the product as one writes it down, ``numpy-in-place`` spares every temporary array; both call the BLAS
+    that NumPy was built with. ``torch`` takes as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    """
+
+    def with_numpy(inputs: Arrays) -> Callable[[], object]:
+        a, b = inputs["a"], _upright(problem, inputs["b"])
+        return lambda: _epilogue(np, problem, a @ b, inputs["bias"])
+
+    def with_numpy_in_place(inputs: Arrays) -> Callable[[], object]:
+        a, b = inputs["a"], _upright(problem, inputs["b"])
+        out = np.empty((problem["M"], problem["N"]), a.dtype)
+        return lambda: _epilogue(np, problem, np.matmul(a, b, out=out), inputs["bias"])
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        return _with_torch(problem, {name: torch.from_numpy(array) for name, array in inputs.items()})
+
+    return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: PyTorch, that is cuBLAS, and ``naive``, the kernel of ``naive.cu``."""
+
+    def with_torch(inputs: Arrays) -> Callable[[], object]:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        return _with_torch(problem, {name: torch.from_numpy(array).cuda() for name, array in inputs.items()})
+
+    return {"torch": with_torch, "naive": partial(_naive, problem)}
+
+
+def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
+    """``matmul``; with a bias ``addmm``, which adds it within the product."""
+    import torch
+
+    a, b, bias = tensors["a"], _upright(problem, tensors["b"]), tensors["bias"]
+    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
+    if problem["epilogue"] == "none":
+        return lambda: torch.matmul(a, b)
+    if activation is None:
+        return lambda: torch.addmm(bias, a, b)
+    return lambda: activation(torch.addmm(bias, a, b))
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    macros = {name: problem[name] for name in ("M", "N", "K")}
+    macros |= {"BY_COLUMNS": int(problem["b_layout"] == "kn"), "EPILOGUE": f"EPILOGUE_{problem['epilogue']}"}
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "product", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    a, b, bias = (cupy.asarray(inputs[name]) for name in ("a", "b", "bias"))
+    out = cupy.empty((problem["M"], problem["N"]), a.dtype)
+    blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8))
+
+    def call() -> object:
+        kernel(blocks, (32, 8), (a, b, bias, out))
+        return out
+
+    return call
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, deviation: float) -> Array:
+    drawn = rng.standard_normal(shape, np.float32)
+    drawn *= np.float32(deviation)
+    drawn += np.float32(mean)
+    return drawn
+
+
+def _upright(problem: Mapping[str, Any], b: Any) -> Any:
+    """B as (K, N)."""
+    return b if problem["b_layout"] == "kn" else b.T
+
+
+def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
+    library = _library(problem)
+    a, b, bias = (library.asarray(inputs[name]).astype(dtype) for name in ("a", "b", "bias"))
+    result: Array = _epilogue(library, problem, a @ _upright(problem, b), bias)
+    return result if library is np else result.get()  # type: ignore[attr-defined]
+
+
+def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, bias: Any) -> Any:
+    """In the place of `product`, by NumPy or CuPy."""
+    epilogue = problem["epilogue"]
+    if epilogue != "none":
+        product += bias
+    if epilogue == "bias_relu":
+        library.maximum(product, 0, out=product)
+    if epilogue == "bias_gelu":
+        special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
+        product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
+    return product
+
+
+def _library(problem: Mapping[str, Any]) -> Any:
+    """NumPy, or CuPy where that spares minutes; 16-bit numbers are what is searched on GPUs only."""
+    if problem["dtype"] == "float32" or 2.0 * problem["M"] * problem["N"] * problem["K"] < LARGE_FLOPS:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy
