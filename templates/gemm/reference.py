@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded, stored
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
@@ -31,7 +33,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     drawn = {name: _normal(rng, shape, means[name], deviation) for name, shape in shapes.items()}
     columns = 1 if problem["epilogue"] == "none" else problem["N"]
     drawn["bias"] = _normal(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
-    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
+    return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -41,7 +43,8 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The same in float32, rounded to the inputs' own precision: its error is the measure of a kernel's error."""
-    return {"c": _product(problem, inputs, np.float32).astype(inputs["a"].dtype)}
+    dtype = problem["dtype"]
+    return {"c": decoded(encoded(_product(problem, inputs, np.float32), dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -64,7 +67,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return _with_torch(problem, {name: torch.from_numpy(array) for name, array in inputs.items()})
+        return _with_torch(problem, {name: _tensor(problem, array) for name, array in inputs.items()})
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
@@ -77,9 +80,16 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         if not torch.cuda.is_available():
             raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-        return _with_torch(problem, {name: torch.from_numpy(array).cuda() for name, array in inputs.items()})
+        return _with_torch(problem, {name: _tensor(problem, array).cuda() for name, array in inputs.items()})
 
     return {"torch": with_torch, "naive": partial(_naive, problem)}
+
+
+def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if problem["dtype"] == "bfloat16" else tensor
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
@@ -99,11 +109,12 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
     macros = {name: problem[name] for name in ("M", "N", "K")}
-    macros |= {"BY_COLUMNS": int(problem["b_layout"] == "kn"), "EPILOGUE": f"EPILOGUE_{problem['epilogue']}"}
+    macros |= {"BY_COLUMNS": int(problem["b_layout"] == "kn"), "BFLOATS": int(problem["dtype"] == "bfloat16")}
+    macros |= {"EPILOGUE": f"EPILOGUE_{problem['epilogue']}"}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "product", tuple(f"-D{name}={value}" for name, value in macros.items()))
     a, b, bias = (cupy.asarray(inputs[name]) for name in ("a", "b", "bias"))
-    out = cupy.empty((problem["M"], problem["N"]), a.dtype)
+    out = cupy.empty((problem["M"], problem["N"]), stored(problem["dtype"]))
     blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8))
 
     def call() -> object:
@@ -127,7 +138,8 @@ def _upright(problem: Mapping[str, Any], b: Any) -> Any:
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
     library = _library(problem)
-    a, b, bias = (library.asarray(inputs[name]).astype(dtype) for name in ("a", "b", "bias"))
+    numbers = (decoded(inputs[name], problem["dtype"]) for name in ("a", "b", "bias"))
+    a, b, bias = (library.asarray(each).astype(dtype) for each in numbers)
     result: Array = _epilogue(library, problem, a @ _upright(problem, b), bias)
     return result if library is np else result.get()  # type: ignore[attr-defined]
 

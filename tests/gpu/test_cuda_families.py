@@ -56,7 +56,7 @@ SHAPES = [
     ("transpose", "rows=5,cols=77"),
     ("gemm", "M=1000,N=1024,K=1024"),
     ("gemm", "M=16,N=4096,K=4096,b_layout=nk,epilogue=bias"),
-    ("gemm", "M=75,N=136,K=200,epilogue=bias_gelu"),
+    ("gemm", "M=75,N=136,K=200,dtype=bfloat16,epilogue=bias_gelu"),
 ]
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
