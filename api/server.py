@@ -10,6 +10,7 @@ from api.app import create_app, open_database
 from api.deps import Service
 from api.logs import configure
 from api.origin import is_loopback
+from api.prelude import learn_to_judge, settle
 from api.settings import Settings
 from db.ownership import Ownership
 from db.session import Database
@@ -53,6 +54,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         if ownership is not None:
             ownership.release()
         raise
+    if database.shared:  # elsewhere somebody waits for the first trial, which needs no verdict
+        learn_to_judge()
     with listening:
         url = address(listening)
         app = create_app(settings, opened=opened)
@@ -128,6 +131,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            settle()
             self._on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,0 +1,30 @@
+"""What a service does before it serves."""
+
+import subprocess
+import sys
+
+VERDICT = """
+import sys
+import numpy as np
+from api.prelude import learn_to_judge, settle
+from evo.job import ConfirmReport, Repeat
+from evo.policy import Policy
+from evo.promotion import judge
+from evo.timing import Timing
+
+learn_to_judge()
+settle()
+before = set(sys.modules)
+slow, fast = (Timing(samples_us=tuple(us + 0.01 * (n % 7) for n in range(100))) for us in (20.0, 10.0))
+repeats = tuple(Repeat(challenger=fast, other=slow) for _ in range(4))
+report = ConfirmReport(
+    challenger=fast, challenger_again=fast, incumbent=slow, baselines={"library": slow}, repeats=repeats,
+    repeated_against="incumbent",
+)
+print(judge(report, Policy(), 3, np.random.default_rng(1)).promote, *set(sys.modules) - before)
+"""
+
+
+def test_a_verdict_loads_nothing_that_was_not_there_before_the_first_request() -> None:
+    done = subprocess.run([sys.executable, "-c", VERDICT], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["True"]
