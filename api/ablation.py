@@ -15,6 +15,7 @@ from db.leases import Leases
 from db.models import AttemptRow, ChampionRow, SearchRow
 from db.session import Database
 from db.signals import WORK, announce
+from db.turns import Turns
 from evo.ablation import Change, Effect, changes, weigh
 from evo.errors import Conflict, InvalidInput
 from evo.job import Ablate, AblateReport
@@ -31,9 +32,8 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
         NotFound: no such search.
         Conflict: it has not finished, or the champion is not its own.
     """
-    archive = Archive(session)
-    archive.lock(search_id)
-    search = archive.search(search_id)
+    Turns(session).lock(search_id)
+    search = Archive(session).search(search_id)
     state = transition(search.state, "ablate")
     if search.state == state:
         return
@@ -44,7 +44,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
         raise Conflict(f"champion {champion.id} has no switch to turn{way_out}")
     _queue(session, search, champion, found, now)
     search.state = state
-    archive.mark(search_id)
+    Turns(session).mark(search_id)
     Events(session).search_changed(search_id)
     announce(session, WORK)
 

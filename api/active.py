@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from api.catalogue import Catalogue
-from db.archive import Archive, Standing
+from db.archive import Archive
 from db.leases import Leases
 from db.models import SearchRow
+from db.turns import Standing, Turns
 from evo import strategy
 from evo.device import Device
 from evo.job import BaselineReport, FamilyRef, SearchTerms
@@ -74,13 +75,13 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
         )
-        search.restore(Archive(session).log(row.id), Leases(session).challenges(row.id))
+        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id))
         return cls(row, search)
 
     def follow(self, session: Session, standing: Standing) -> None:
         """Learn what other processes did with this search since this copy was last up to date."""
         asked, ended, _ = self.search.events
-        news = Archive(session).news(self.id, asked=asked, ended=ended)
+        news = Turns(session).news(self.id, asked=asked, ended=ended)
         if standing.milestone > self.revision:
             self.search.follow(news, Leases(session).challenges(self.id))
             self.baselines = self.baselines or Archive(session).baselines(self.id)

@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from api.active import ActiveSearch, Clock
 from api.turn import Turn
 from db.archive import Archive
 from db.fleet import Fleet
+from db.grants import Asked, Granted, Grants, Holder
 from db.leases import Leases
-from db.models import AttemptRow, JobRow, TrialRow
+from db.models import JobRow
 from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Evaluate, Lease
 from evo.trial import Trial
-
-Proposed: TypeAlias = tuple[TrialRow, Evaluate]
 
 OTHER_UNIT_S = 10.0
 """How long a confirmation waits for another unit than the one that measured the challenger, where there is one."""
@@ -40,34 +38,32 @@ class StrategyFailed(EvoError, RuntimeError):
     """A strategy raised instead of proposing: a bug of ours, which ends the search and not the service."""
 
 
-def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[AttemptRow]:
+def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
     """Leases on up to so many jobs that wait."""
     if not turn.active.has_queued or count == 0:
         return []
     waiting = Leases(turn.session).next_queued(turn.active.id, count)
     jobs = [job for job in waiting if not _better_elsewhere(turn, slot, job, now)]
     turn.active.has_queued = len(waiting) == count or len(jobs) < len(waiting)
-    return _granted(turn, slot, now, jobs)
+    return Grants(turn.session).grant(jobs, _holder(turn, slot, now)) if jobs else []
 
 
-def proposed(turn: Turn, clock: Clock, count: int) -> list[Proposed]:
+def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
     """Up to so many new trials, as far as budget and strategy have them."""
     active = turn.active
     prune_above_us = active.search.prune_above_us()
-    proposals: list[Proposed] = []
+    proposals: list[Asked] = []
     while len(proposals) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
         if (trial := _ask(active)) is None:
             break
         job = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
-        proposals.append((_row(active, trial, clock()), job))
+        proposals.append(_asked(active, trial, job, clock()))
     return proposals
 
 
-def begun(turn: Turn, slot: Slot, now: datetime, proposals: Sequence[Proposed]) -> list[AttemptRow]:
+def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[Asked]) -> list[Granted]:
     """Leases on new trials."""
-    rows, payloads = [row for row, _ in proposals], [job for _, job in proposals]
-    turn.session.add_all(rows)
-    return _granted(turn, slot, now, Leases(turn.session).queue_trials(turn.active.id, rows, payloads, now=now))
+    return Grants(turn.session).begin(turn.active.id, asked, _holder(turn, slot, now)) if asked else []
 
 
 def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
@@ -76,31 +72,28 @@ def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]
     if attempt is None:
         return []
     attempt.expires_at = now + timedelta(seconds=slot.lease_s)
-    return leases_on(turn, slot, [attempt])
+    return leases_on(turn, slot, [Granted(attempt_id=attempt.id, token=attempt.token, job=attempt.job.payload)])
 
 
-def leases_on(turn: Turn, slot: Slot, attempts: Sequence[AttemptRow]) -> list[Lease]:
-    """What the worker is told of stored attempts."""
+def leases_on(turn: Turn, slot: Slot, granted: Sequence[Granted]) -> list[Lease]:
+    """What the worker is told of what is stored."""
     return [
         Lease(
-            attempt_id=each.id,
+            attempt_id=each.attempt_id,
             token=each.token,
             lease_s=slot.lease_s,
             terms=turn.active.terms,
-            job=each.job.payload,
+            job=each.job,
         )
-        for each in attempts
+        for each in granted
     ]
 
 
-def _granted(turn: Turn, slot: Slot, now: datetime, jobs: Sequence[JobRow]) -> list[AttemptRow]:
-    if not jobs:
-        return []
-    if not turn.active.started:  # the first lease is handed out: from now on the search takes time
+def _holder(turn: Turn, slot: Slot, now: datetime) -> Holder:
+    """Who is about to be given leases: with the first one the search begins to take time."""
+    if not turn.active.started:
         turn.active.start(Archive(turn.session).search(turn.active.id), now)
-    return Leases(turn.session).grant(
-        jobs, worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s
-    )
+    return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
 
 
 def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
@@ -115,15 +108,9 @@ def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> boo
     return any(turn.active.fits(other) for other in others)
 
 
-def _row(active: ActiveSearch, trial: Trial, now: datetime) -> TrialRow:
-    return TrialRow(
-        search_id=active.id,
-        number=trial.number,
-        config_key=active.search.space.key(trial.config),
-        proposal=trial.proposal,
-        told_before=active.search.history.seen[trial.number],
-        asked_at=now,
-    )
+def _asked(active: ActiveSearch, trial: Trial, job: Evaluate, now: datetime) -> Asked:
+    key = active.search.space.key(trial.config)
+    return Asked(trial=trial, config_key=key, told_before=active.search.history.seen[trial.number], at=now, job=job)
 
 
 def _ask(active: ActiveSearch) -> Trial | None:

@@ -107,13 +107,12 @@ class Desk:
         endgame.follow(turn, self._clock())
         granted = [claims.queued(turn, want.slot, self._clock(), want.count) for want in wants]
         if turn.active.state == "running":
-            more = [want.count - len(attempts) for want, attempts in zip(wants, granted, strict=True)]
+            more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
             proposals = [claims.proposed(turn, self._clock, count) for count in more]
             now = self._clock()  # thinking, for whomever, is no part of a lease
-            for want, attempts, trials in zip(wants, granted, proposals, strict=True):
-                attempts.extend(claims.begun(turn, want.slot, now, trials))
+            for want, leases, asked in zip(wants, granted, proposals, strict=True):
+                leases.extend(claims.begun(turn, want.slot, now, asked))
         endgame.follow(turn, self._clock())  # its budget may be used up now
-        turn.store()
         return [claims.leases_on(turn, want.slot, each) for want, each in zip(wants, granted, strict=True)]
 
 

@@ -34,7 +34,7 @@ def configure(form: Literal["console", "json"], level: str) -> None:
     )
 
 
-async def bind_ids(request: Request) -> None:
+def bind_ids(request: Request) -> None:
     """Have every line logged for a request carry the search, trial, attempt or worker that its path names."""
     ids = {name.removesuffix("_id"): value for name, value in request.path_params.items() if name.endswith("_id")}
     structlog.contextvars.bind_contextvars(**ids)

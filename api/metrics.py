@@ -118,6 +118,6 @@ class Measured:
         await self.app(scope, receive, send_counted)
 
 
-async def note_route(request: Request) -> None:
+def note_route(request: Request) -> None:
     """Tell `Measured` which route it came to, by its template."""
     request.state.route = getattr(request.scope["route"], "path", "")

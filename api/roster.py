@@ -14,6 +14,7 @@ from db.archive import Archive
 from db.events import Events
 from db.leases import StaleLease
 from db.session import Database, StoreUnavailable
+from db.turns import Turns
 from evo.device import Device
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.lifecycle import TERMINAL, transition
@@ -83,7 +84,7 @@ class Roster:
         """End a search that cannot go on."""
         now = self._clock()
         with self._database.write() as session:
-            standing = Archive(session).lock(search_id)
+            standing = Turns(session).lock(search_id)
             if standing is None:
                 return
             row = Archive(session).search(search_id)

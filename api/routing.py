@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from fastapi import APIRouter, Depends, params
+from fastapi import APIRouter, Depends, Request, params
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
@@ -28,6 +28,14 @@ class _Common(TypedDict):
     generate_unique_id_function: Callable[[APIRoute], str]
 
 
+async def enter(request: Request) -> None:
+    """What every request goes through once its route is known; one step, since each costs as much as what it does."""
+    bind_ids(request)
+    note_route(request)
+    await authorise(request)
+    refuse_repeated(request)
+
+
 def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
     """A router of the REST interface."""
     return APIRouter(prefix=PREFIX + prefix, tags=[tag], **_common())
@@ -47,7 +55,7 @@ def page_router(prefix: str = "") -> APIRouter:
 
 def _common() -> _Common:
     return {
-        "dependencies": [Depends(each) for each in (bind_ids, note_route, authorise, refuse_repeated, BEARER)],
+        "dependencies": [Depends(enter), Depends(BEARER)],
         "responses": {"default": {"description": "A problem document", "content": errors.CONTENT}},
         "generate_unique_id_function": _operation_id,
     }

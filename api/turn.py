@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from sqlalchemy.orm import Session
 
 from api.active import ActiveSearch
-from db.archive import Archive
 from db.events import Events
 from db.session import Database
 from db.signals import WORK, announce
+from db.turns import Turns
 
 
 class Turn:
@@ -40,16 +40,12 @@ class Turn:
 
     def lock(self) -> bool:
         """Keep other processes away and learn what they did; False if they ended the search."""
-        standing = Archive(self.session).lock(self.active.id)
+        standing = Turns(self.session).lock(self.active.id)
         if standing is None:
             return False
         if standing.revision != self.active.revision:
             self.active.follow(self.session, standing)
         return True
-
-    def store(self) -> None:
-        """Write what was done so far, in this transaction: new rows have their ids then."""
-        self.session.flush()
 
     def queued(self) -> None:
         """A job waits now: whoever waits for work should look."""
@@ -68,4 +64,4 @@ class Turn:
         if self._database.shared:
             self.active.revision += 1
             if self._milestone:
-                Archive(self.session).mark(self.active.id)
+                Turns(self.session).mark(self.active.id)

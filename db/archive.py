@@ -3,24 +3,30 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import Select, Table, Update, func, or_, select, tuple_, update
+from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
-from db.models import FamilyRow, SearchRow, TrialRow
+from db.models import FamilyRow, SearchRow, TrialRow, table
 from evo.errors import NotFound
 from evo.job import BaselineReport
-from evo.lifecycle import TERMINAL, State
+from evo.lifecycle import State
 from evo.outcome import Cancelled
 from evo.search import Logged
-from evo.trial import Trial
 
 BUNDLE = "bundle:"
 """A family's location that begins so names an artefact."""
 
 UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
+
+_SEARCHES = table(SearchRow).c
+_AT_WORK = (
+    select(_SEARCHES.id)
+    .where(_SEARCHES.state.in_(("running", "stopping", "ablating")))
+    .order_by(_SEARCHES.priority.desc(), _SEARCHES.id)
+)
 
 NO_FAILURE = ("measured", "estimated", "pruned", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
@@ -36,23 +42,6 @@ class Ended:
     suspect: bool = False
     overhead_ms: float | None = None
     delivery_ms: float | None = None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What a process must know of a search before it goes on with it.
-
-    Attributes:
-        revision: that of the search as others left it.
-        milestone: the last revision that brought more than trials asked and told: jobs queued, or baselines.
-    """
-
-    revision: int
-    milestone: int
-    state: State
-    started_at: datetime | None
-    active_s: float
-    active_since: datetime | None
 
 
 class Archive:
@@ -123,44 +112,10 @@ class Archive:
 
     def at_work(self) -> list[int]:
         """Searches that may have work, those of higher priority first, of equal ones the oldest."""
-        query = select(SearchRow.id).where(SearchRow.state.in_(("running", "stopping", "ablating")))
-        return list(self.session.scalars(query.order_by(SearchRow.priority.desc(), SearchRow.id)))
-
-    def lock(self, search_id: int) -> "Standing | None":
-        """Keep other processes from a search until the transaction ends, which is its next revision; None if the search
-        has ended already."""
-        standing = (
-            _counted(search_id)
-            .values(revision=SearchRow.revision + 1)
-            .returning(
-                SearchRow.revision - 1,
-                SearchRow.milestone,
-                SearchRow.state,
-                SearchRow.started_at,
-                SearchRow.active_s,
-                SearchRow.active_since,
-            )
-        )
-        row = self.session.execute(standing).first()
-        return None if row is None or row.state in TERMINAL else Standing(*row)
-
-    def mark(self, search_id: int) -> None:
-        """Make this revision of a search a milestone."""
-        self.session.execute(_counted(search_id).values(milestone=SearchRow.revision))
-
-    def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
-        """Trials asked since the first `asked` or ended since the first `ended`."""
-        query = select(TrialRow).where(TrialRow.search_id == search_id)
-        new = or_(TrialRow.number >= asked, TrialRow.finished_seq >= ended)
-        return [_logged(row) for row in self.session.scalars(query.where(new))]
+        return list(self.session.scalars(_AT_WORK))
 
     def baselines(self, search_id: int) -> BaselineReport | None:
         return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
-
-    def log(self, search_id: int) -> list[Logged]:
-        """Every trial of a search in the order asked, from which a search is rebuilt."""
-        query = select(TrialRow).where(TrialRow.search_id == search_id).order_by(TrialRow.number)
-        return [_logged(row) for row in self.session.scalars(query)]
 
     def end_trial(self, row: TrialRow, ended: Ended) -> None:
         """Give a trial its one outcome; several are written together, when the session is flushed.
@@ -276,13 +231,3 @@ class Archive:
         if outcome is None:
             return query
         return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
-
-
-def _counted(search_id: int) -> Update:
-    """Of the table, without what the ORM would do for rows in memory: none has a use for these columns."""
-    return update(cast(Table, SearchRow.__table__)).where(SearchRow.id == search_id)
-
-
-def _logged(row: TrialRow) -> Logged:
-    trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)
-    return Logged(trial=trial, seen=row.told_before, position=row.finished_seq)

@@ -7,14 +7,14 @@ its transaction, and is shown only once no older transaction is open.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import BigInteger, Table, delete, func, insert, select, tuple_
+from sqlalchemy import BigInteger, delete, func, insert, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
-from db.models import EventRow
+from db.models import EventRow, table
 from evo.errors import InvalidInput
 
 EventKind: TypeAlias = Literal["trial", "search", "worker"]
@@ -57,6 +57,9 @@ def _oldest(element: _OldestOpen, compiler: Any, **_: Any) -> str:
     return "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
 
+_ADD = insert(table(EventRow)).values(transaction=_CurrentTransaction())
+
+
 @dataclass(frozen=True, order=True)
 class Place:
     """Where a reader is in the order of events; as text it is the id of a server-sent event."""
@@ -97,9 +100,7 @@ class Events:
 
     def _add(self, events: list[dict[str, Any]]) -> None:
         if events:
-            self.session.execute(
-                insert(cast(Table, EventRow.__table__)).values(transaction=_CurrentTransaction()), events
-            )
+            self.session.execute(_ADD, events)
 
     def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
         """Events behind a place, in order; of one search, or all."""

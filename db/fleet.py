@@ -4,15 +4,27 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session, selectinload
 
 from db.events import Events
 from db.leases import Leases
-from db.models import DeviceRow, WorkerRow
+from db.models import DeviceRow, WorkerRow, table
 from evo.device import Device
 from evo.errors import NotFound
 from evo.job import SlotReport
+
+_WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
+_SLOT = (
+    select(_WORKERS.c.drain, _WORKERS.c.left_at, _DEVICES.c.quarantined_at, _DEVICES.c.device)
+    .select_from(
+        _WORKERS.outerjoin(
+            _DEVICES, (_DEVICES.c.worker_id == _WORKERS.c.id) & (_DEVICES.c.uuid == bindparam("device_uuid"))
+        )
+    )
+    .where(_WORKERS.c.id == bindparam("worker"))
+)
+"""Run for each claim, and so built once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +117,7 @@ class Fleet:
 
     def slot(self, worker_id: str, uuid: str) -> "Standing":
         """What handing out work to a device of a worker depends on."""
-        query = (
-            select(WorkerRow.drain, WorkerRow.left_at, DeviceRow.quarantined_at, DeviceRow.device)
-            .outerjoin(DeviceRow, (DeviceRow.worker_id == WorkerRow.id) & (DeviceRow.uuid == uuid))
-            .where(WorkerRow.id == worker_id)
-        )
-        row = self.session.execute(query).first()
+        row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
         if row is None:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
         if row.left_at is not None:

@@ -8,15 +8,36 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, case, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow
+from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
 from evo.errors import Conflict, NotFound
 from evo.job import EvaluateReport, Job, Report
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
+
+# Run for each claim or report, and so built once.
+_ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
+_WITH_JOBS = _ATTEMPTS.join(_JOBS, _JOBS.c.id == _ATTEMPTS.c.job_id)
+_KNOWN = (
+    select(_ATTEMPTS.c.id, _ATTEMPTS.c.token, _ATTEMPTS.c.state, _JOBS.c.search_id)
+    .select_from(_WITH_JOBS)
+    .where(_ATTEMPTS.c.id.in_(bindparam("attempts", expanding=True)))
+)
+_HELD = (
+    select(_ATTEMPTS.c.id, _JOBS.c.search_id)
+    .select_from(_WITH_JOBS)
+    .where(_ATTEMPTS.c.worker_id == bindparam("worker"), _ATTEMPTS.c.device_uuid == bindparam("unit"))
+    .where(_ATTEMPTS.c.state == "live")
+    .order_by(_ATTEMPTS.c.id)
+)
+_TOGETHER = (
+    select(AttemptRow)
+    .where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
+    .options(joinedload(AttemptRow.job).joinedload(JobRow.trial).defer(TrialRow.proposal))
+)
 
 
 class StaleLease(Conflict):
@@ -83,17 +104,6 @@ class Leases:
         self.session.flush()
         return job
 
-    def queue_trials(
-        self, search_id: int, trials: Sequence[TrialRow], payloads: Sequence[Job], *, now: datetime
-    ) -> list[JobRow]:
-        """Add an evaluation of each new trial."""
-        jobs = [
-            JobRow(search_id=search_id, trial=trial, kind=payload.kind, state="queued", payload=payload, created_at=now)
-            for trial, payload in zip(trials, payloads, strict=True)
-        ]
-        self.session.add_all(jobs)
-        return jobs
-
     def next_queued(self, search_id: int, limit: int = 1) -> Sequence[JobRow]:
         """Jobs to hand out next: baselines first, then confirmations, then trials, each in the order they came.
 
@@ -151,37 +161,14 @@ class Leases:
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm", AttemptRow.state == "done")
         return [(ended - granted).total_seconds() for granted, ended in self.session.execute(mine) if ended is not None]
 
-    def grant(
-        self, jobs: Collection[JobRow], *, worker_id: str, device_uuid: str, now: datetime, lease_s: float
-    ) -> list[AttemptRow]:
-        """Lease queued jobs, stored with the next flush; the unique index on live attempts settles a race."""
-        attempts = []
-        for job in jobs:
-            job.state = "leased"
-            attempt = AttemptRow(
-                job=job,
-                token=secrets.token_hex(16),
-                worker_id=worker_id,
-                device_uuid=device_uuid,
-                state="live",
-                granted_at=now,
-                expires_at=now + timedelta(seconds=lease_s),
-            )
-            attempts.append(attempt)
-        self.session.add_all(attempts)
-        return attempts
-
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
         """These attempts as far as taking in their results needs it; those that do not exist are left out."""
-        query = select(AttemptRow.id, AttemptRow.token, AttemptRow.state, JobRow.search_id).join(AttemptRow.job)
-        rows = self.session.execute(query.where(AttemptRow.id.in_(attempt_ids)))
+        rows = self.session.execute(_KNOWN, {"attempts": list(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 
     def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
         """These attempts by id, with their jobs and trials."""
-        query = select(AttemptRow).where(AttemptRow.id.in_(attempt_ids))
-        options = joinedload(AttemptRow.job).joinedload(JobRow.trial).defer(TrialRow.proposal)
-        return {row.id: row for row in self.session.scalars(query.options(options))}
+        return {row.id: row for row in self.session.scalars(_TOGETHER, {"attempts": list(attempt_ids)})}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:
         """An attempt with its job and trial.
@@ -229,11 +216,8 @@ class Leases:
 
     def unheard(self, worker_id: str, device_uuid: str, holding: Collection[int]) -> list[tuple[int, int]]:
         """(attempt, search) of each live lease of a device that its worker does not know of."""
-        query = select(AttemptRow.id, JobRow.search_id).join(AttemptRow.job).where(AttemptRow.worker_id == worker_id)
-        mine = query.where(AttemptRow.state == "live", AttemptRow.device_uuid == device_uuid).order_by(AttemptRow.id)
-        return [
-            (attempt_id, search_id) for attempt_id, search_id in self.session.execute(mine) if attempt_id not in holding
-        ]
+        mine = self.session.execute(_HELD, {"worker": worker_id, "unit": device_uuid})
+        return [(attempt_id, search_id) for attempt_id, search_id in mine if attempt_id not in holding]
 
     def attempts_of_trial(self, trial_id: int) -> Sequence[AttemptRow]:
         """Every attempt at a trial and its confirmations, with their jobs, oldest first."""

@@ -7,12 +7,12 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import caller
 from api.access.rule import allow
-from api.deps import ServiceDep
+from api.deps import Service, ServiceDep
 from api.routes.artefacts import BINARY
 from api.routing import rest_router
 from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
 from api.wakeup import set_within
-from evo.job import Delivery
+from evo.job import Answer, Delivery
 
 LOOK_S = 10.0
 """Who waits for work looks by itself that often: another process may have found no way to wake it."""
@@ -43,27 +43,32 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 
 @router.post("/attempts/{attempt_id}/result")
 @allow("worker")
-def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
+async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
-    receipt = service.conductor.report(attempt_id, body.token, body.report)
+    receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
     return receipt
 
 
 @router.post("/results")
 @allow("worker")
-def report_results(body: Results, service: ServiceDep) -> ResultsReply:
+async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
     """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
+    answers = await run_in_threadpool(_take, body, service)
+    for answer in answers:
+        service.metrics.reported(answer.status)
+    return ResultsReply(answers=answers)
+
+
+def _take(body: Results, service: Service) -> list[Answer]:
+    """Keep what the reports refer to, then take them."""
     if body.contents:
         with service.database.write() as session:
             now = service.conductor.clock()
             for digest, content in body.contents.items():
                 service.artefacts.put(session, digest, content, media_type=BINARY, now=now)
     deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
-    answers = service.conductor.report_many(deliveries)
-    for answer in answers:
-        service.metrics.reported(answer.status)
-    return ResultsReply(answers=answers)
+    return service.conductor.report_many(deliveries)
 
 
 @router.post("/attempts/{attempt_id}/release", status_code=204)

@@ -1,7 +1,7 @@
 """The tables. They store what `evo` decided and decide nothing; related rows are loaded only where a query says so."""
 
 from db.models.access import SessionRow, TokenRow
-from db.models.base import Base
+from db.models.base import Base, table
 from db.models.champion import AblationRow, ChampionRow, Evidence
 from db.models.fleet import DeviceRow, WorkerRow
 from db.models.search import FamilyRow, SearchRow, SpaceSize, Webhook
@@ -30,4 +30,5 @@ __all__ = [
     "TrialRow",
     "Webhook",
     "WorkerRow",
+    "table",
 ]

@@ -312,7 +312,7 @@ def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.Mo
     assert stage.view(search).finished == 1
 
 
-@pytest.mark.parametrize("failing", ["grant", "end_trial"])
+@pytest.mark.parametrize("failing", ["begin", "end_trial"])
 def test_a_failed_commit_leaves_memory_and_database_agreed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
@@ -323,7 +323,7 @@ def test_a_failed_commit_leaves_memory_and_database_agreed(
     def full(*args: object, **kwargs: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    where = "db.leases.Leases.grant" if failing == "grant" else "db.archive.Archive.end_trial"
+    where = "db.grants.Grants.begin" if failing == "begin" else "db.archive.Archive.end_trial"
     with monkeypatch.context() as context:
         context.setattr(where, full)
         with pytest.raises(StoreUnavailable):

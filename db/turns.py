@@ -1,0 +1,84 @@
+"""What processes that take turns at a search tell each other: its revision, and the trials asked and ended since.
+
+Every claim and every report runs these statements, so they are built once, on tables rather than on objects.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BindParameter, Row, bindparam, or_, select, update
+from sqlalchemy.orm import Session
+
+from db.models import SearchRow, TrialRow, table
+from evo.lifecycle import TERMINAL, State
+from evo.search import Logged
+from evo.trial import Trial
+
+_SEARCHES, _TRIALS = table(SearchRow).c, table(TrialRow).c
+_SEARCH: BindParameter[int] = bindparam("search")
+
+_LOCK = (
+    update(table(SearchRow))
+    .where(_SEARCHES.id == _SEARCH)
+    .values(revision=_SEARCHES.revision + 1)
+    .returning(
+        _SEARCHES.revision - 1,
+        *(_SEARCHES[name] for name in ("milestone", "state", "started_at", "active_s", "active_since")),
+    )
+)
+_MARK = update(table(SearchRow)).where(_SEARCHES.id == _SEARCH).values(milestone=_SEARCHES.revision)
+_LOG = select(
+    *(_TRIALS[name] for name in ("number", "proposal", "outcome", "told_before", "finished_seq")),
+).where(_TRIALS.search_id == _SEARCH)
+_WHOLE_LOG = _LOG.order_by(_TRIALS.number)
+_NEWS = _LOG.where(or_(_TRIALS.number >= bindparam("asked"), _TRIALS.finished_seq >= bindparam("ended")))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a process must know of a search before it goes on with it.
+
+    Attributes:
+        revision: that of the search as others left it.
+        milestone: the last revision that brought more than trials asked and told: jobs queued, or baselines.
+    """
+
+    revision: int
+    milestone: int
+    state: State
+    started_at: datetime | None
+    active_s: float
+    active_since: datetime | None
+
+
+class Turns:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def lock(self, search_id: int) -> Standing | None:
+        """Keep other processes from a search until the transaction ends, which is its next revision; None if the search
+        has ended already."""
+        row = self.session.execute(_LOCK, {"search": search_id}).first()
+        return None if row is None or row.state in TERMINAL else Standing(*row)
+
+    def mark(self, search_id: int) -> None:
+        """Make this revision of a search a milestone."""
+        self.session.execute(_MARK, {"search": search_id})
+
+    def news(self, search_id: int, *, asked: int, ended: int) -> list[Logged]:
+        """Trials asked since the first `asked` or ended since the first `ended`."""
+        rows = self.session.execute(_NEWS, {"search": search_id, "asked": asked, "ended": ended})
+        return [_logged(row) for row in rows]
+
+    def log(self, search_id: int) -> list[Logged]:
+        """Every trial of a search in the order asked, from which a search is rebuilt."""
+        return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
+
+
+def _logged(row: Row[int, Any, Any, int, int | None]) -> Logged:
+    number, proposal, outcome, told_before, finished_seq = row
+    trial = Trial(number=number, proposal=proposal, outcome=outcome)
+    return Logged(trial=trial, seen=told_before, position=finished_seq)
