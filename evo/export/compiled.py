@@ -15,7 +15,7 @@ from evo.family import Candidate, Family, Operand
 from evo.trial import Config
 from evo.view import SearchView
 
-LOADER, PTX = "kernel.py", "kernel.ptx"
+LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,11 @@ class Form:
 
 
 FORMS: Mapping[str, Form] = {
-    "cpu": Form(source="kernel.c", binary="libkernel.so", loaders={LOADER: "kernel.py"}),
+    "cpu": Form(source="kernel.c", binary="libkernel.so", loaders={LOADER: "kernel.py", TORCH_OP: "torch_op.py"}),
     "cuda": Form(
         source="kernel.cu",
         binary="kernel.cubin",
-        loaders={LOADER: "cuda_kernel.py", "torch_op.py": "torch_op.py"},
+        loaders={LOADER: "cuda_kernel.py", TORCH_OP: "torch_op.py"},
     ),
 }
 

@@ -10,14 +10,14 @@ from pydantic_core import to_jsonable_python
 
 from evo.errors import Conflict
 from evo.export.bundle import Bundle
-from evo.export.compiled import array_facts
+from evo.export.compiled import TORCH_OP, array_facts
 
 DISPATCH, TABLE = "dispatch.py", "dispatch.json"
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
 def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Content by path: a folder for each kernel, the table of them, and the loader.
+    """Content by path: a folder for each kernel, the table of them, and the loaders.
 
     Raises:
         Conflict: the champions are not of one family, kind of device and way of measuring, or two are for one problem.
@@ -29,7 +29,8 @@ def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
     }
     table = {"family": bundles[0].champion.family, "kernels": [_entry(*item) for item in folders.items()]}
     made[TABLE] = json.dumps(to_jsonable_python(table), indent=2, ensure_ascii=False).encode() + b"\n"
-    made[DISPATCH] = (files(__package__) / "loader" / DISPATCH).read_bytes()
+    for name, ours in {DISPATCH: "dispatch.py", TORCH_OP: "torch_dispatch.py"}.items():
+        made[name] = (files(__package__) / "loader" / ours).read_bytes()
     return made
 
 

@@ -60,7 +60,7 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
 
 
 def test_an_export_holds_everything(exported: Path) -> None:
-    names = {"kernel.c", "libkernel.so", "kernel.py", "config.json", "evidence.json", "report.md"}
+    names = {"kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "evidence.json", "report.md"}
     names |= {"evidence.schema.json", "samples.csv", "report.html"}
     assert {path.name for path in exported.iterdir()} == names
     evidence = json.loads((exported / "evidence.json").read_text())

@@ -65,6 +65,31 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     assert "N_4096" in listed.stdout
 
 
+def test_one_operator_of_pytorch_picks_the_kernel_by_shape(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    folder = tmp_path / "both"
+    assert line.run("champion", "export", "1", "2", "--to", str(folder)).code == 0
+    program = """
+import sys; sys.path.insert(0, sys.argv[1])
+import torch
+from torch_op import op, op_for
+compiled = torch.compile(lambda x, y: op(x, y) + 1, fullgraph=True, backend="eager", dynamic=False)
+for n in 1024, 4096, 1024:
+    x, y = torch.randn(n + 1)[1:], torch.randn(n, requires_grad=True)
+    torch.testing.assert_close(op(x, y), 3 * x + y.detach())
+    torch.testing.assert_close(compiled(x, y.detach()), 3 * x + y.detach() + 1)
+assert torch.equal(op_for(N=1024)(x, y), op(x, y))
+for wrong, said in ((op, "no kernel for (9,) torch.float32, (9,)"), (op_for(N=4096), "there are: N=4096, A=3")):
+    try: wrong(x[:9], y[:9])
+    except LookupError as error: assert said in str(error), error
+    else: raise AssertionError(said)
+try: op_for(N=9)
+except LookupError as error: assert "no kernel for N=9; there are: N=1024, A=3; N=4096" in str(error), error
+else: raise AssertionError("N=9")
+"""
+    subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
+
+
 def test_searches_that_wait_for_each_other_are_not_detached(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0

@@ -1,7 +1,7 @@
-"""The exported kernel as an operator of PyTorch, which torch.compile takes as it is: needs CuPy beside PyTorch.
+"""The exported kernel as an operator of PyTorch, which torch.compile takes as it is. For a GPU it needs CuPy, too.
 
     from torch_op import op
-    output = op(*inputs)                # CUDA tensors in the order of config.json; a tuple where there are more outputs
+    output = op(*inputs)                # tensors in the order of config.json; a tuple where there are more outputs
 
 It has no gradient: for inference, or for an autograd.Function of your own.
 """
@@ -19,12 +19,21 @@ FOLDER = Path(__file__).parent
 _described = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
 INPUTS = [each for each in _described["arguments"] if each["role"] == "input"]
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
+DEVICE = "cuda" if "launch" in _described else "cpu"
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:
     """PyTorch names E4M3 after what it leaves out: it is finite, and has one NaN (fn)."""
     found: torch.dtype = getattr(torch, "float8_e4m3fn" if each["dtype"] == "float8_e4m3" else each["dtype"])
     return found
+
+
+def fits(*inputs: torch.Tensor) -> bool:
+    """Whether these have the shapes and dtypes that the kernel was compiled for."""
+    return len(inputs) == len(INPUTS) and all(
+        given.dtype == _dtype(each) and tuple(given.shape) == tuple(each["shape"])
+        for each, given in zip(INPUTS, inputs, strict=True)
+    )
 
 
 def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
@@ -42,8 +51,9 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
             raise ValueError(f"{name} must have shape {shape}, not {tuple(given.shape)}")
         if not given.is_contiguous():
             raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-        if given.device.type != "cuda":
-            raise ValueError(f"{name} must be on a CUDA device, not on {given.device}")
+        if given.device.type != DEVICE:
+            place = "a CUDA device" if DEVICE == "cuda" else "the CPU"
+            raise ValueError(f"{name} must be on {place}, not on {given.device}")
         if given.device != inputs[0].device:
             raise ValueError(f"{name} is on {given.device}, {INPUTS[0]['name']} on {inputs[0].device}")
     return inputs[0].device
@@ -58,29 +68,52 @@ def _returned(outputs: list[torch.Tensor]) -> Any:
 
 
 @cache
-def _kernel(device: int) -> Any:
-    """Loaded once for each device; by its place, since every export has a module of this name."""
-    import cupy
-
+def _module() -> Any:
+    """The loader beside this file; by its place, since every export has a module of this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_kernel", FOLDER / "kernel.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def _on_cpu() -> Any:
+    return _module().Kernel(FOLDER)
+
+
+@cache
+def _on_gpu(device: int) -> Any:
+    """Loaded once for each device."""
+    import cupy
+
     with cupy.cuda.Device(device):
-        return module.Kernel(FOLDER)
+        return _module().Kernel(FOLDER)
+
+
+def _array(each: dict[str, Any], tensor: torch.Tensor) -> Any:
+    """The same memory for NumPy, as codes where it has no such dtype."""
+    same = each["stored"] == each["dtype"]
+    return (tensor if same else tensor.view(getattr(torch, each["stored"]))).detach().numpy()
+
+
+def _launch(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
+    """On PyTorch's current stream of that device."""
+    import cupy
+
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
+    with cupy.cuda.Device(device.index), stream:
+        _on_gpu(device.index).launch({name: tensor.data_ptr() for name, tensor in tensors.items()})
 
 
 def _run(*inputs: torch.Tensor) -> Any:
-    """Launch on PyTorch's current stream of the inputs' device."""
-    import cupy
-
     device = _checked(inputs)
     outputs = _outputs(device)
-    named = zip([*INPUTS, *OUTPUTS], [*inputs, *outputs], strict=True)
-    addresses = {each["name"]: tensor.data_ptr() for each, tensor in named}
-    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
-    with cupy.cuda.Device(device.index), stream:
-        _kernel(device.index).launch(addresses)
+    passed, tensors = [*INPUTS, *OUTPUTS], [*inputs, *outputs]
+    if DEVICE == "cuda":
+        _launch({each["name"]: tensor for each, tensor in zip(passed, tensors, strict=True)}, device)
+    else:
+        _on_cpu()(**{each["name"]: _array(each, tensor) for each, tensor in zip(passed, tensors, strict=True)})
     return _returned(outputs)
 
 
@@ -96,7 +129,7 @@ def _name() -> str:
 
 
 _TYPES = "Tensor" if len(OUTPUTS) == 1 else f"({', '.join(['Tensor'] * len(OUTPUTS))})"
-_SCHEMA = f"({', '.join('Tensor ' + each['name'] for each in INPUTS)}) -> {_TYPES}"
+SCHEMA = f"({', '.join('Tensor ' + each['name'] for each in INPUTS)}) -> {_TYPES}"
 
-op = torch.library.custom_op(_name(), _run, mutates_args=(), schema=_SCHEMA)
+op = torch.library.custom_op(_name(), _run, mutates_args=(), schema=SCHEMA)
 op.register_fake(_fake)

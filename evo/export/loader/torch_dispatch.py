@@ -1,0 +1,75 @@
+"""The exported kernels as one operator of PyTorch, which picks by shape and which torch.compile takes as it is.
+
+    from torch_op import op, op_for
+    output = op(*inputs)                    # tensors in the order of config.json; their shapes choose the kernel
+    output = op_for(causal=True)(*inputs)   # where shapes alone do not: by fields of the problem
+
+It has no gradient: for inference, or for an autograd.Function of your own.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FOLDER = Path(__file__).parent
+_DISPATCH = json.loads((FOLDER / "dispatch.json").read_text(encoding="utf-8"))
+
+
+@cache
+def _module(folder: str) -> Any:
+    """The operator of one kernel, whose own folder makes it; the kernel itself is loaded when it is first called."""
+    spec = importlib.util.spec_from_file_location(f"{__name__}_{folder}", FOLDER / folder / "torch_op.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _told(kernels: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in kernels)
+
+
+def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -> Any:
+    """The one of these kernels that was compiled for such tensors.
+
+    Raises:
+        LookupError: none was, or several were; says what there is.
+    """
+    found = [each for each in kernels if _module(each["folder"]).fits(*inputs)]
+    if len(found) == 1:
+        return _module(found[0]["folder"]).op
+    asked = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in inputs)
+    if found:
+        raise LookupError(f"{asked}: {len(found)} kernels fit; say which by op_for(field=value): {_told(found)}")
+    raise LookupError(f"no kernel for {asked}; there are: {_told(kernels)}")
+
+
+@cache
+def op_for(**fields: Any) -> Any:
+    """The operator of the kernels whose problem has these fields.
+
+    Raises:
+        LookupError: no kernel's has; says what there is.
+    """
+    kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
+    if not kernels:
+        asked = ", ".join(f"{name}={value}" for name, value in fields.items())
+        raise LookupError(f"no kernel for {asked}; there are: {_told(_DISPATCH['kernels'])}")
+
+    def run(*inputs: torch.Tensor) -> Any:
+        return _picked(kernels, inputs)(*inputs)
+
+    digest = hashlib.sha256(json.dumps(kernels, sort_keys=True).encode()).hexdigest()[:12]
+    name = f"kernel_evo::{''.join(c if c.isalnum() else '_' for c in _DISPATCH['family'])}_{digest}"
+    made = torch.library.custom_op(name, run, mutates_args=(), schema=_module(kernels[0]["folder"]).SCHEMA)
+    made.register_fake(run)
+    return made
+
+
+op = op_for()
