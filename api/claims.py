@@ -49,12 +49,12 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
 
 
 def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
-    """Up to so many new trials, as far as budget and strategy have them."""
+    """Up to so many new trials, as far as budget and strategy have them; a strategy may want few at once."""
     active = turn.active
     prune_above_us = active.search.prune_above_us()
     proposals: list[Asked] = []
     while len(proposals) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
-        if (trial := _ask(active)) is None:
+        if active.search.full or (trial := _ask(active)) is None:
             break
         job = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
         proposals.append(_asked(active, trial, job, clock()))

@@ -17,6 +17,7 @@ from db.events import Events
 from db.leases import Leases
 from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
 from db.session import Database
+from db.signals import WORK, announce
 from evo import promotion
 from evo.ablation import Effect
 from evo.errors import InvalidInput
@@ -108,8 +109,9 @@ def end_trial(
 
     Memory comes first, since it decides the order; should the commit fail, the roster drops this copy of it.
     """
+    search, most_pending = turn.active.search, turn.active.search.most_pending
     ended = Ended(
-        logged=turn.active.search.tell(trial),
+        logged=search.tell(trial),
         at=now,
         binary_digest=binary_digest,
         suspect=_suspect(turn.active, trial.time_us),
@@ -118,6 +120,8 @@ def end_trial(
     )
     Archive(turn.session).end_trial(row, ended)
     turn.ended.append(row.id)
+    if search.most_pending != most_pending:
+        announce(turn.session, WORK)
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from evo.history import ELITES, History
 from evo.limits import MOST
 from evo.policy import Policy
 from evo.space import Space
-from evo.strategy.base import Strategy
+from evo.strategy.base import Patient, Strategy
 from evo.trial import Trial
 
 StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]
@@ -96,6 +96,17 @@ class Search:
             self._exhausted = True
             return None
         return self.history.ask(proposal)
+
+    @property
+    def most_pending(self) -> int | None:
+        """How many trials should be under way at once for now; None: as many as there are workers for."""
+        return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
+
+    @property
+    def full(self) -> bool:
+        """Whether whoever wants a new trial had better wait for a result. `ask` gives one all the same."""
+        most = self.most_pending
+        return most is not None and len(self.history.pending) >= most
 
     def tell(self, trial: Trial) -> Logged:
         """Record how a trial ended and return what to store of it.

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from evo.errors import NotFound
-from evo.strategy.base import Context, Strategy
+from evo.strategy.base import Context, Patient, Strategy
 from evo.strategy.evolution import Evolution
 from evo.strategy.parzen_search import ParzenSearch
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.random import RandomSearch
 from evo.strategy.tpe import Tpe
 
-__all__ = ["STRATEGIES", "Context", "Strategy", "build"]
+__all__ = ["STRATEGIES", "Context", "Patient", "Strategy", "build"]
 
 STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
     "portfolio": Portfolio,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -38,4 +38,16 @@ class Strategy(Protocol):
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         """The next config to try, or None when the space is exhausted."""
+        ...
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """A strategy that would rather have some of many workers wait than say blindly what they should try.
+
+    Contract: a pure function of the history, at least 1; it may only grow, or go, as trials end.
+    """
+
+    def most_pending(self, history: History) -> int | None:
+        """How many trials it wants under way at once for now; None: as many as there are workers for."""
         ...

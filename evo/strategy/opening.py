@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from evo.history import History
 from evo.strategy.base import Context
 from evo.strategy.observations import Observations
 from evo.trial import Proposal
@@ -11,6 +12,10 @@ DESIGN = 6
 
 MIN_MEASURED = 2
 """Times without which there is nothing to conclude from, however many trials failed."""
+
+BLIND, INFORMED = 16, 8
+"""Trials under way at once, at most, while nothing is known, and results after which there may be any number: of 32
+workers that begin in step half wait for the first results, and all together need a fifth fewer trials."""
 
 CANDIDATES = 16
 """Random configs of which the one farthest from all earlier ones is taken."""
@@ -44,6 +49,11 @@ class Opening:
         distances = np.where(self._ordinal, apart / self._spans, apart > 0).sum(axis=2)
         farthest = int(distances.min(axis=1).argmax()) if len(known) else 0
         return Proposal(config=drawn[farthest], origin="design")
+
+
+def most_pending(history: History) -> int | None:
+    """How many trials may be under way at once for now; None: as many as there are workers for."""
+    return BLIND if len(history.finished) < INFORMED else None
 
 
 def learning(seen: Observations) -> bool:

@@ -10,7 +10,7 @@ from evo.strategy.base import Context
 from evo.strategy.breeding import Breeding
 from evo.strategy.neighbourhood import Neighbourhood
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning
+from evo.strategy.opening import Opening, learning, most_pending
 from evo.strategy.parzen import Parzen, good_count
 from evo.strategy.single_thread import single_thread
 from evo.strategy.suggestions import Suggestions
@@ -42,6 +42,7 @@ class Portfolio:
         greedy: share of the proposals by predicted time alone once the search has stalled.
         climb: most steps from the best suggestion to what the surrogate likes better, while trials are pending.
         surrogate: who judges.
+        patient: whether many workers wait for the first results instead of trying what nobody judged.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Portfolio:
         greedy: float = GREEDY,
         climb: int = CLIMB,
         surrogate: Surrogate | None = None,
+        patient: bool = True,
     ) -> None:
         self._space = context.space
         self._seen = Observations(context.space)
@@ -60,8 +62,11 @@ class Portfolio:
         self._breeding = Breeding(context.space)
         self._neighbourhood = Neighbourhood(context.space)
         self._surrogate = surrogate or Surrogate(context.space)
-        self._greedy, self._climb = greedy, climb
+        self._greedy, self._climb, self._patient = greedy, climb, patient
         self._arms = [getattr(self, f"_{arm}") for arm in arms]
+
+    def most_pending(self, history: History) -> int | None:
+        return most_pending(history) if self._patient else None
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         seen = self._seen

@@ -7,9 +7,11 @@ import pytest
 
 from api.schemas import SearchRequest
 from db.leases import StaleLease
+from db.signals import WORK
 from evo.errors import Conflict, InvalidInput
 from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Stages
 from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, TimedOut
+from evo.strategy import opening
 from evo.trial import Config
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
@@ -66,6 +68,25 @@ def test_a_confirmation_is_held_within_a_long_search(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
+
+
+def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "BLIND", 3)
+    monkeypatch.setattr(opening, "INFORMED", 2)
+    stage.submit(strategy="portfolio")
+    leases = stage.claim(count=9)
+    assert [lease.job.kind for lease in leases] == ["baseline", "evaluate", "evaluate", "evaluate"]
+    assert stage.claim("w1", count=9) == []
+    heard: list[str] = []
+    stage.database.signals.subscribe(heard.append)
+    stage.hand_in(leases[1])
+    assert len(stage.claim(count=9)) == 1  # in place of the one that ended
+    assert WORK not in heard
+    stage.hand_in(leases[2])
+    assert WORK in heard
+    assert len(stage.claim(count=9)) == 9
 
 
 def test_confirmations_within_a_search_keep_to_a_tenth_of_its_time(stage: Stage) -> None:

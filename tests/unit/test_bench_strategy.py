@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,12 +39,20 @@ def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
 
 
 class Scripted:
-    """Asks for these places; remembers what it was told, and how often it had asked by then."""
+    """Asks for these places; remembers what it was told, and how often it had asked by then.
 
-    def __init__(self, places: list[int]) -> None:
-        self._places = iter(places)
+    Args:
+        first: how many it has under way at once until it was told something.
+    """
+
+    def __init__(self, places: list[int], first: int = 99) -> None:
+        self._places, self._first = iter(places), first
         self.told: list[tuple[int, int]] = []
         self.asks = 0
+
+    @property
+    def full(self) -> bool:
+        return not self.told and self.asks >= self._first
 
     def ask(self) -> int | None:
         place = next(self._places, None)
@@ -129,6 +138,12 @@ def test_workers_in_step_ask_together_and_every_trial_ends() -> None:
     run = Simulation(ground([1.0] * 7), player, Course(workers=3, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 1, 2, 2, 2, 3]
     assert player.told == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
+
+
+def test_workers_wait_while_the_player_is_full() -> None:
+    player = Scripted(list(range(7)), first=2)
+    run = Simulation(ground([1.0] * 7), player, Course(workers=5, clock="steps", trials=7)).play()
+    assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
 
 
 def test_a_worker_that_is_done_earlier_asks_earlier() -> None:
@@ -219,12 +234,22 @@ def _descending(space: Ground, pace: int) -> Run:
 
 
 def test_crowding_is_the_ratio_of_the_trials() -> None:
-    crowding = crowd.Crowding(alone=[10.0, 40.0], together=[20.0, 20.0])
+    few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
+    crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
-    assert crowding.total_growth == pytest.approx(0.8)
+    assert crowd.growth(few, never) == pytest.approx(1.5)
+    assert crowd.total_growth(few, many) == pytest.approx(0.8)
     assert not list(bars.crowding({"x": crowding}, "x"))
-    assert list(bars.crowding({"x": crowd.Crowding(alone=[10.0], together=[16.0])}, "x"))
-    assert "over 1,000" in tables.crowding({"x": crowd.Crowding(alone=[10.0], together=[np.inf])}, [ground([1.0])])
+    doubled = replace(many, trials=[40, 40])
+    assert list(bars.crowding({"x": replace(crowding, alone=many, in_step=doubled)}, "x"))
+    assert "over 1,000" in tables.crowding({"x": crowding}, [ground([1.0]), ground([1.0])])
+
+
+def test_a_goal_is_reached_at_a_trial_and_a_moment() -> None:
+    reached = Run(places=[2, 0, 1], ended_s=[1.0, 2.5, 4.0], asking_s=[0.0], asks=3)
+    space = ground([1.04, 1.0, 3.0])
+    assert (reached.evaluations_to(space, 1.05), reached.seconds_to(space, 1.05)) == (2, 2.5)
+    assert reached.seconds_to(space, 0.9) == np.inf
 
 
 def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,15 @@
 """Many workers that ask at once: how many more trials does it take to come within 5 % of the optimum's speed?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from tests.bench.strategy.field import Effort, gather
+from tests.bench.strategy.field import Effort, Field, gather
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
-from tests.bench.strategy.run import Course
+from tests.bench.strategy.run import Clock, Course
 
 WORKERS = 32
 GOAL = 1 / 0.95
@@ -19,56 +20,66 @@ SHARE = 0.5
 """Of the seeds: the runs are long, and a median over fifty is steady enough."""
 
 
+COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKERS, "recorded"))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Crowding:
-    """One contestant; trials to the goal are the median over the seeds, infinite when half of the runs gave up.
+class Crowd:
+    """So many workers; each figure is the median over the seeds, by space, infinite when half of the runs gave up.
 
     Attributes:
-        alone, together: by space, with one worker and with 32 in step.
-        growth: together/alone, the geometric mean over the spaces where both are known.
+        trials: ended until one of them was within the goal.
+        clock: how long that took: steps, or seconds as recorded.
     """
 
-    alone: Sequence[float]
-    together: Sequence[float]
+    trials: Sequence[float]
+    clock: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crowding:
+    """One contestant with one worker, with 32 in step, and with 32 whose trials last as long as recorded."""
+
+    alone: Crowd
+    in_step: Crowd
+    recorded: Crowd
 
     @property
     def growth(self) -> float:
-        known = [
-            (one, many) for one, many in zip(self.alone, self.together, strict=True) if np.isfinite([one, many]).all()
-        ]
-        return float(np.exp(np.mean([np.log(many / one) for one, many in known]))) if known else float("nan")
+        """Of the trials with 32 in step over one worker."""
+        return growth(self.alone, self.in_step)
 
-    @property
-    def total_growth(self) -> float:
-        """Of the sum over the spaces."""
-        return float(np.sum(self.together) / np.sum(self.alone))
+
+def growth(alone: Crowd, together: Crowd) -> float:
+    """How many times the trials: the geometric mean over the spaces where both are known."""
+    pairs = np.array([alone.trials, together.trials])
+    one, many = pairs[:, np.isfinite(pairs).all(axis=0)]
+    return float(np.exp(np.mean(np.log(many / one)))) if len(one) else float("nan")
+
+
+def total_growth(alone: Crowd, together: Crowd) -> float:
+    """Of the sum over the spaces."""
+    return float(np.sum(together.trials) / np.sum(alone.trials))
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> dict[str, Crowding]:
-    fields = []
-    fewer = Effort(
-        archive=effort.archive,
-        paths=effort.paths,
-        seeds=max(2, round(SHARE * effort.seeds)),
-        processes=effort.processes,
-        share=effort.share,
-    )
-    for workers in (1, WORKERS):
-
-        def course(ground: Ground, workers: int = workers) -> Course:
-            return Course(workers=workers, clock="steps", trials=min(MOST, len(ground.entries)), goal=GOAL)
-
-        fields.append(gather(fewer, contestants, course))
+    fewer = replace(effort, seeds=max(2, round(SHARE * effort.seeds)))
+    fields = [gather(fewer, contestants, partial(_course, workers, clock)) for workers, clock in COURSES]
     return {
-        each.name: Crowding(
-            **{
-                name: [
-                    float(np.median([run.evaluations_to(ground, GOAL) for run in runs]))
-                    for ground, runs in zip(field.grounds, field.runs[each.name], strict=True)
-                ]
-                for name, field in zip(("alone", "together"), fields, strict=True)
-            }
-        )
+        each.name: Crowding(alone=alone, in_step=in_step, recorded=recorded)
         for each in contestants
         if all(each.name in field.runs for field in fields)
+        for alone, in_step, recorded in [[_crowd(field, each.name) for field in fields]]
     }
+
+
+def _course(workers: int, clock: Clock, ground: Ground) -> Course:
+    return Course(workers=workers, clock=clock, trials=min(MOST, len(ground.entries)), goal=GOAL)
+
+
+def _crowd(field: Field, name: str) -> Crowd:
+    pairs = list(zip(field.grounds, field.runs[name], strict=True))
+    return Crowd(
+        trials=[float(np.median([run.evaluations_to(ground, GOAL) for run in runs])) for ground, runs in pairs],
+        clock=[float(np.median([run.seconds_to(ground, GOAL) for run in runs])) for ground, runs in pairs],
+    )

@@ -51,6 +51,8 @@ class Entrant:
 class StudyPlayer:
     """One study."""
 
+    full = False
+
     def __init__(self, ground: Ground, entrant: Entrant, seed: int) -> None:
         import optuna
 

@@ -11,6 +11,7 @@ import evo
 from evo.policy import Policy
 from evo.search import Budget, Search
 from evo.strategy import STRATEGIES, Context, Strategy
+from evo.strategy.portfolio import Portfolio
 from evo.trial import Trial
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
@@ -34,6 +35,10 @@ class OurPlayer:
         self._search = Search(space=ground.space, strategy=strategy, budget=Budget(), policy=Policy(), seed=seed)
         self._pending: dict[int, Trial] = {}
         self.asks = 0
+
+    @property
+    def full(self) -> bool:
+        return self._search.full
 
     def ask(self) -> int | None:
         trial = self._search.ask()
@@ -60,6 +65,11 @@ def variants() -> list[Contestant]:
     """The default with a piece taken out or put in."""
     digest = _digest(Path(__file__).with_name("variants.py"))
     return [_contestant(name, digest, factory) for name, factory in VARIANTS.items()]
+
+
+def hasty() -> Contestant:
+    """The default, but with as many trials under way as there are workers from the first moment on."""
+    return _contestant("portfolio, nobody waits", _digest(), partial(Portfolio, patient=False))
 
 
 def _contestant(name: str, digest: str, factory: Callable[[Context], Strategy]) -> Contestant:

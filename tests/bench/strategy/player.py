@@ -13,6 +13,11 @@ class Player(Protocol):
 
     asks: int
 
+    @property
+    def full(self) -> bool:
+        """Whether it had rather hear of a result than be asked for more now; never while nothing is under way."""
+        ...
+
     def ask(self) -> int | None:
         """A valid config that was never asked before; None when it has none to offer."""
         ...

@@ -68,6 +68,11 @@ class Run:
         result: Floats = best[np.searchsorted(self.ended_s, moments_s, side="right")]
         return result
 
+    def seconds_to(self, ground: Ground, goal: float) -> float:
+        """When on the clock of the course that one had ended; infinite if none ever was."""
+        evaluations = self.evaluations_to(ground, goal)
+        return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
+
     def evaluations_to(self, ground: Ground, goal: float) -> float:
         """How many evaluations had ended when one was this close to the optimum; infinite if none ever was."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)

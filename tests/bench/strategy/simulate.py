@@ -35,7 +35,7 @@ class Simulation:
 
     def _fill(self) -> None:
         """Give every idle worker a config; what ends while others are asked for is told before the next ask."""
-        while len(self._running) < self._course.workers and not self._exhausted and not self._over():
+        while self._wanted():
             begun = time.process_time()
             place = self._player.ask()
             self._spend(begun)
@@ -46,6 +46,10 @@ class Simulation:
             heapq.heappush(self._running, (self._now_s + cost_s, self._asked, place))
             self._asked += 1
             self._told_until_now()
+
+    def _wanted(self) -> bool:
+        idle = len(self._running) < self._course.workers and not self._player.full
+        return idle and not self._exhausted and not self._over()
 
     def _collect(self) -> None:
         self._now_s = max(self._now_s, self._running[0][0])

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tests.bench.strategy.asking import Cost, growth
-from tests.bench.strategy.crowd import MOST, Crowding
+from tests.bench.strategy.asking import Cost
+from tests.bench.strategy.asking import growth as growth_of_asking
+from tests.bench.strategy.crowd import MOST, Crowd, Crowding, growth, total_growth
 from tests.bench.strategy.evaluations import Standing, lead
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
@@ -71,19 +72,20 @@ def timings(found: Mapping[str, Timing]) -> str:
 
 
 def crowding(found: Mapping[str, Crowding], grounds: Sequence[Ground]) -> str:
-    header = ["trials to 95 % of the optimum", *(ground.name for ground in grounds), "growth", "of the sum"]
+    header = ["to 95 % of the optimum", *(ground.name for ground in grounds), "growth", "of the sum"]
     rows = []
     for name, each in found.items():
-        rows.append([f"{name}, 1 worker", *map(_trials, each.alone), "", ""])
-        rows.append(
-            [
-                f"{name}, 32 workers",
-                *map(_trials, each.together),
-                f"{each.growth:.2f}",
-                f"{each.total_growth:.2f}" if np.isfinite(each.total_growth) else "—",
-            ]
-        )
+        rows.append([f"{name}, 1 worker: trials", *map(_trials, each.alone.trials), "", ""])
+        for workers, crowd in (("32 in step", each.in_step), ("32 as recorded", each.recorded)):
+            rows.append([f"{name}, {workers}: trials", *map(_trials, crowd.trials), *_grown(each.alone, crowd)])
+            unit = "steps" if crowd is each.in_step else "seconds"
+            rows.append([f"{name}, {workers}: {unit}", *(f"{figure:.3g}" for figure in crowd.clock), "", ""])
     return table(header, rows)
+
+
+def _grown(alone: Crowd, together: Crowd) -> list[str]:
+    total = total_growth(alone, together)
+    return [f"{growth(alone, together):.2f}", f"{total:.2f}" if np.isfinite(total) else "—"]
 
 
 def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Ground]) -> str:
@@ -99,7 +101,7 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
     lengths = [cost.trials for cost in next(iter(found.values()))]
     header = ["ms an ask, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
     rows = [
-        [name, *(f"{cost.median_ms:.1f} / {cost.p99_ms:.1f}" for cost in costs), f"{growth(costs):.2f}"]
+        [name, *(f"{cost.median_ms:.1f} / {cost.p99_ms:.1f}" for cost in costs), f"{growth_of_asking(costs):.2f}"]
         for name, costs in found.items()
     ]
     return table(header, rows)
