@@ -68,7 +68,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         family=family_row,
         problem=problem,
         problem_key=problem_key(problem),
-        device=device,
+        device=replace(device, note=family.note(problem, compared_with(device, objective))),
         device_uuid=request.device_uuid,
         objective=objective,
         strategy=request.strategy,

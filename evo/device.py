@@ -37,6 +37,7 @@ class Device:
             ``l2_bytes``; for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         software: compiler, driver and library versions, recorded with every measurement.
         memory_bytes: all of the device's own memory; None where it does not say.
+        note: in a search's copy, what its family tells of times taken here; goes wherever the device is shown.
     """
 
     kind: DeviceKind
@@ -47,6 +48,7 @@ class Device:
     ceilings: Ceilings | None = None
     software: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
+    note: str = ""
 
     def copying_at(self, bytes_per_s: float) -> "Device":
         """The same, its copy bandwidth measured; of one without ceilings nothing else is known."""

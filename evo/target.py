@@ -89,8 +89,12 @@ def place_text(device: Device, objective: Objective) -> str:
     """Where a figure comes from, in words that let nobody take it for another's.
 
     ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``;
-    ``estimated for NVIDIA L4 (sm_89), never run``.
+    ``estimated for NVIDIA L4 (sm_89), never run``. The family's note on the device comes last: ``NVIDIA H200; E4M3 …``.
     """
+    return "; ".join(filter(None, (_place(device, objective), device.note)))
+
+
+def _place(device: Device, objective: Objective) -> str:
     if objective.target is None:
         return device.model
     target = _named(aimed_at(device, objective))

@@ -132,6 +132,11 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
         for constraint in (*implementation.requires, *implementation.constraints):
             rules.add_row(_bold(constraint.expression.text), _escape(constraint.because))
         out.print(rules, "")
+    if implementation.notes:
+        notes = table("where", "its times are shown with")
+        for note in implementation.notes:
+            notes.add_row(_bold(note.expression.text), _escape(note.text))
+        out.print(notes, "")
 
 
 def _bold(text: str) -> str:

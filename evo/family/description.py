@@ -34,6 +34,7 @@ def describe_implementation(implementation: Implementation) -> dict[str, Any]:
         "file": implementation.file or None,
         "entry": implementation.entry or None,
         "requires": _constraints(implementation.requires),
+        "notes": [{"expression": each.expression.text, "note": each.text} for each in implementation.notes],
         "defaults": dict(implementation.defaults),
         "tunables": [_tunable(tunable) for tunable in implementation.tunables],
         "constraints": _constraints(implementation.constraints),

@@ -133,6 +133,10 @@ class Family:
             self._known_limits(device)
             self.implementation(device.kind).check_problem(problem, device)
 
+    def note(self, problem: Problem, device: Device) -> str:
+        """What goes with every time of this problem taken on this device; empty where there is nothing to tell."""
+        return self.implementation(device.kind).note(problem, device) if device.kind in KINDS else ""
+
     def space(self, problem: Problem, device: Device, objective: Objective) -> Space:
         """What can be searched for this problem on this device.
 

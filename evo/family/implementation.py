@@ -9,6 +9,7 @@ from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.expression import Expression
 from evo.family.argument import IDENTIFIER, Argument, Operand
+from evo.family.note import Note, read_notes
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
 from evo.family.table import Table
 from evo.problem import Field, Problem, problem_key
@@ -76,6 +77,7 @@ class Implementation:
         arguments: of the call, in order.
         flags: for the compiler, after its own defaults.
         requires: what the problem must satisfy, alone or together with limits of the device.
+        notes: what is told with times taken on some devices.
         defaults: problem defaults for this kind.
         valid_keys: of a recording, all its configs.
     """
@@ -87,6 +89,7 @@ class Implementation:
     arguments: tuple[Argument, ...] = ()
     flags: tuple[str, ...] = ()
     requires: tuple[Constraint, ...] = ()
+    notes: tuple[Note, ...] = ()
     defaults: Mapping[str, Value] = field(default_factory=dict)
     tunables: tuple[Tunable, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -110,6 +113,11 @@ class Implementation:
                 continue
             if not requirement.expression.truth(scope):
                 raise InvalidInput("problem", f"{problem_key(problem)} is not for {who}: it needs {requirement}")
+
+    def note(self, problem: Problem, device: Device) -> str:
+        """What is told with times of this problem on this device; empty where there is nothing to tell."""
+        scope = {**device_limits(device), **problem}
+        return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
         """The derived values by name, for a scope with everything but them."""
@@ -137,8 +145,9 @@ class Implementation:
     @property
     def limits(self) -> frozenset[str]:
         """The device limits its expressions use."""
-        conditions = (*self.constraints, *self.requires)
-        constrained = {name for condition in conditions for name in condition.expression.names}
+        conditions = [each.expression for each in (*self.constraints, *self.requires)]
+        conditions += [note.expression for note in self.notes]
+        constrained = {name for condition in conditions for name in condition.names}
         return LIMITS[self.kind] & (constrained | self.reach(self.derived))
 
 
@@ -162,6 +171,7 @@ def read_implementation(
         arguments=_read_call(table, arguments, scope, derived),
         flags=tuple(table.texts("flags")),
         requires=_read_constraints(table.tables("requires"), [*names, *LIMITS[kind]], {}),
+        notes=read_notes(table.tables("notes"), [*names, *LIMITS[kind]]),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
         constraints=_read_constraints(table.tables("constraints"), scope, derived),

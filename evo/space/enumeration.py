@@ -18,7 +18,9 @@ BLOCK_ROWS = 1 << 16
 TRIED_ROWS = 100_000
 """Partial points from which on completing some at random may show that there are too many to list."""
 
-TRIES = 1 << 14
+TRIES = 1 << 17
+"""At once, in some hundredths of a second: enough to be hit where one completion in a thousand is valid."""
+
 MIN_HITS = 40
 FAR_BEYOND = 100
 """… which an estimate of so many times the limit, from so many hits, does safely."""

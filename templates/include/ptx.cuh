@@ -48,6 +48,14 @@ __device__ __forceinline__ void mma_bfloats(float (&d)[4], const u32 (&a)[4], u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
+// The same in E4M3 (sm_89 on), depth 32: a and b hold bytes where the other holds pairs of them. Lane 4g+t has of a the
+// elements (g, 4t..4t+3), (g+8, 4t..4t+3), (g, 4t+16..4t+19), (g+8, 4t+16..4t+19), of b (4t..4t+3, g), (4t+16..4t+19, g).
+__device__ __forceinline__ void mma_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 { %0,%1,%2,%3 }, { %4,%5,%6,%7 }, { %8,%9 }, { %10,%11,%12,%13 };"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
 // An 8x8 matrix of 16-bit elements, two neighbours of a row in each lane, becomes its transpose.
 __device__ __forceinline__ u32 turn_matrix(u32 pair) {
     u32 turned;
@@ -78,6 +86,35 @@ __device__ __forceinline__ u32 pack_bfloats(float low, float high) {
 
 __device__ __forceinline__ float2 unpack_bfloats(u32 pair) {
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000));
+}
+
+// Four numbers as E4M3, the first one lowest; what is too large becomes 448 (sm_89 on).
+__device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
+    u32 packed;
+    asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; "
+        "mov.b32 %0, {low, high}; }" : "=r"(packed) : "f"(a), "f"(b), "f"(c), "f"(d));
+    return packed;
+}
+
+// The lower two of four E4M3 numbers as FP16; the upper two.
+__device__ __forceinline__ u32 lower_halves(u32 bytes) {
+    u32 pair;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }" : "=r"(pair) : "r"(bytes));
+    return pair;
+}
+
+__device__ __forceinline__ u32 upper_halves(u32 bytes) {
+    u32 pair;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high; }" : "=r"(pair) : "r"(bytes));
+    return pair;
+}
+
+// Four of the eight bytes of high:low, chosen by the digits of SELECTOR, the last digit first.
+template <u32 SELECTOR>
+__device__ __forceinline__ u32 permute(u32 low, u32 high) {
+    u32 chosen;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(chosen) : "r"(low), "r"(high), "n"(SELECTOR));
+    return chosen;
 }
 
 __device__ __forceinline__ float widen(u16 half) {

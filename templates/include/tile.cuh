@@ -57,3 +57,22 @@ __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int f
                 tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, source, inside);
     }
 }
+
+// The same for COLUMNS columns, from `first_column` on, of a matrix with ROWS rows of LIMIT elements, LIMIT and
+// `first_column` multiples of WIDTH: columns beyond it become zeros.
+template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, class Element>
+__device__ __forceinline__ void copy_columns(u32 tile, const Element* matrix, int first_column, int thread) {
+    constexpr int PARTS = COLUMNS / WIDTH;
+    constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
+    constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
+#pragma unroll (STEPS <= 8 ? STEPS : 4)
+    for (int i = 0; i < STEPS; ++i) {
+        const int part = thread + i * THREADS;
+        const int row = part / PARTS, column = part % PARTS * WIDTH;
+        const bool inside = LIMIT % COLUMNS == 0 || first_column + column < LIMIT;
+        const Element* source = matrix + (inside ? row * LIMIT + first_column + column : 0);
+        if (COUNT % THREADS == 0 || part < COUNT)
+            copy_async<WIDTH * BYTES, L2_PREFETCH>(
+                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, source, inside);
+    }
+}

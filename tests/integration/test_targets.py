@@ -19,6 +19,7 @@ CUDA = {
     "template": "kernel.cu.j2",
     "launch": {"grid": ["N"], "block": ["32 * BLOCK"], "shared_memory": "16384 * BLOCK * UNROLL"},
     "requires": [{"expression": "N < 1024 or compute_capability >= 89", "because": "large ones need FP8"}],
+    "notes": [{"expression": "N >= 2048 and compute_capability >= 90", "note": "FP8 is emulated here"}],
     "constraints": [{"expression": "16384 * BLOCK * UNROLL <= shared_memory_bytes", "because": "a tile must fit"}],
 }
 FAMILY = {**TOY, "cuda": CUDA}
@@ -141,8 +142,15 @@ def test_wrong_aims_are_refused_with_the_reason(
         submit(stage, **terms)
 
 
-def test_what_the_device_can_compute_is_accepted(stage: Stage) -> None:
-    assert submit(stage, device=H100.model, problem="N=2048")
+def test_what_the_family_tells_of_a_device_goes_with_its_search_and_champion(stage: Stage) -> None:
+    search = submit(stage, device=H100.model, problem="N=2048")
+    play(stage, GPU)
+    view = stage.view(search)
+    assert view.champion is not None
+    assert view.champion.place == view.place == f"{H100.model}; FP8 is emulated here"
+    assert view.champion.device_model == H100.model
+    estimated = stage.view(submit(stage, device="estimate", objective=FOR_L4, problem="N=2048"))
+    assert "emulated" not in estimated.place, "it is for the target, which needs no emulation"
 
 
 def test_estimates_are_never_what_auto_means(stage: Stage) -> None:

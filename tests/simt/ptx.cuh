@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -131,6 +132,32 @@ inline u16 narrowed(float x) {
 }
 
 inline float half_of(u32 pair, int i) { return widened(u16(pair >> 16 * i)); }
+
+inline float of_e4m3(u32 code) {
+    const int exponent = code >> 3 & 15, fraction = code & 7;
+    const float size = exponent ? std::ldexp(8.f + fraction, exponent - 10) : std::ldexp(float(fraction), -9);
+    return (code & 0x7f) == 0x7f ? NAN : code & 0x80 ? -size : size;
+}
+
+// The nearest; ties go to the even code.
+inline u32 to_e4m3(float x) {
+    if (std::isnan(x)) return 0x7f;
+    int exponent;
+    const float size = std::min(std::fabs(x), 448.f);
+    std::frexp(size, &exponent);
+    exponent = max(exponent, -5);
+    const u32 code = u32(std::nearbyint(std::ldexp(size, 4 - exponent))) + 8 * (exponent + 5);
+    return code | (std::signbit(x) ? 0x80 : 0);
+}
+
+inline float e4m3_of(u32 bytes, int i) {
+    static const std::vector<float> numbers = [] {
+        std::vector<float> all;
+        for (u32 code = 0; code < 256; ++code) all.push_back(of_e4m3(code));
+        return all;
+    }();
+    return numbers[bytes >> 8 * i & 0xff];
+}
 
 void (*body)();
 
@@ -406,6 +433,29 @@ inline u32 turn_matrix(u32 pair) {
     return mine.got;
 }
 
+inline void mma_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+    struct Mine { float* d; const u32* a; u32 b[2]; const float* c; };
+    Mine mine{d, a, b0, b1, c};
+    simt::warp(mine, [](Mine** all) {
+        float left[16][32], right[32][8];
+        for (int i = 0; i < 32; ++i) {
+            const int group = i / 4, place = i % 4 * 4;
+            for (int e = 0; e < 4; ++e) {
+                for (int r = 0; r < 4; ++r)
+                    left[group + r % 2 * 8][place + r / 2 * 16 + e] = simt::e4m3_of(all[i]->a[r], e);
+                for (int r = 0; r < 2; ++r) right[place + r * 16 + e][group] = simt::e4m3_of(all[i]->b[r], e);
+            }
+        }
+        for (int i = 0; i < 32; ++i)
+            for (int r = 0; r < 4; ++r) {
+                const int row = i / 4 + r / 2 * 8, column = i % 4 * 2 + r % 2;
+                float sum = all[i]->c[r];
+                for (int k = 0; k < 32; ++k) sum += left[row][k] * right[k][column];
+                all[i]->d[r] = sum;
+            }
+    });
+}
+
 // --- numbers ----------------------------------------------------------------------------------------------------
 
 inline u32 pack_halves(float low, float high) { return simt::narrowed(low) | u32(simt::narrowed(high)) << 16; }
@@ -421,6 +471,20 @@ inline u32 pack_bfloats(float low, float high) {
         return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to nearest, ties to even; no NaN is expected
     };
     return rounded(low) | rounded(high) << 16;
+}
+
+inline u32 lower_halves(u32 bytes) { return pack_halves(simt::e4m3_of(bytes, 0), simt::e4m3_of(bytes, 1)); }
+inline u32 upper_halves(u32 bytes) { return pack_halves(simt::e4m3_of(bytes, 2), simt::e4m3_of(bytes, 3)); }
+inline u32 pack_e4m3(float a, float b, float c, float d) {
+    return simt::to_e4m3(a) | simt::to_e4m3(b) << 8 | simt::to_e4m3(c) << 16 | simt::to_e4m3(d) << 24;
+}
+
+template <u32 SELECTOR>
+u32 permute(u32 low, u32 high) {
+    const std::uint64_t bytes = std::uint64_t(high) << 32 | low;
+    u32 chosen = 0;
+    for (int i = 0; i < 4; ++i) chosen |= u32(bytes >> 8 * (SELECTOR >> 4 * i & 7) & 0xff) << 8 * i;
+    return chosen;
 }
 
 inline float widen(u16 half) { return simt::widened(half); }

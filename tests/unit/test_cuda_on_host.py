@@ -42,6 +42,15 @@ DIFFERENTLY = (
     {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "QK_AHEAD": True},
 )
 
+FP8 = (
+    ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
+    ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "split", "MERGE": "spread", "BLOCK_N": 64, "RESCALE": "always"}),
+    ("B=1,H=1,S=144,D=32,v_layout=columns", {"PV": "half", "ACCUMULATE": "chained", "TILE_READY": "mbarrier"}),
+    ("B=1,H=1,S=144,D=32,v_layout=columns", {"ACCUMULATE": "chained", "LAYOUT": "pad", "FAST_MATH": False}),
+)
+SHARED_KEYS = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "UNROLL": 1, "COPY_TOGETHER": False}
+SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}
+
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3}
@@ -75,9 +84,9 @@ def reference(package: Package) -> ModuleType:
     return module
 
 
-def errors(kernel: HostKernel, package: Package, problem: Problem) -> list[float]:
+def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = "peaked") -> list[float]:
     """Relative L2, of two orders of the threads."""
-    inputs = reference(package).inputs(problem, "peaked", np.random.default_rng(5))
+    inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
 
@@ -101,6 +110,19 @@ def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **SDPA, **change}, problem, DEVICE, tmp_path)
     assert max(errors(kernel, package, problem)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("text", "change"), FP8)
+def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -> None:
+    """Within what the family allows: a wrong key, column or byte costs far more than rounding to E4M3 does."""
+    package = find("sdpa_fp8")
+    problem, device = package.family.problem(text, "cuda"), known("sm_89")
+    default = package.family.space(problem, device, Objective()).default()
+    config = {**default, **SHARED_KEYS, **change}
+    assert not package.family.violations(config, problem, device, Objective())
+    kernel = build(package, config, problem, device, tmp_path)
+    [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
+    assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
 
 
 @pytest.mark.parametrize(

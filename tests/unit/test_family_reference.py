@@ -25,6 +25,7 @@ SECTIONS = {
     "`[cpu]` and `[cuda]`": "KIND",
     "`[cpu.tunables.NAME]`": "KIND.tunables.NAME",
     "`[[cpu.constraints]]`": "KIND.constraints[]",
+    "`[[cpu.notes]]`": "KIND.notes[]",
     "`[cuda.launch]`": "KIND.launch",
 }
 NAMED = re.compile(r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|cases\[\]\.problem)$")

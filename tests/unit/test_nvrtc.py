@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from evo.device import Device
-from evo.family import Candidate
+from evo.errors import InvalidInput
+from evo.family import Candidate, Family
 from evo.objective import Objective
 from evo.outcome import CompileFailed
 from evo.target import known
@@ -26,6 +27,7 @@ PROBLEMS = (
     ("sdpa", "B=1,H=2,S=320,D=128", ("sm_90",)),
     ("sdpa_decode", "B=8,H=32,KV=8,S=8192,D=128", ("sm_90",)),
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64", ("sm_80", "sm_89")),
+    ("sdpa_fp8", "B=2,H=8,S=512,D=64", ("sm_89", "sm_90")),
     ("sdpa_ladder", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),
@@ -79,10 +81,25 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
         assert 16 <= (resources.registers or 0) <= 255
 
 
-def test_every_family_for_gpus_is_sampled() -> None:
-    mine = {package.family.name for package in builtin() if "cuda" in package.family.implementations}
+def test_every_family_for_gpus_is_sampled_wherever_it_runs() -> None:
+    mine = [package.family for package in builtin() if "cuda" in package.family.implementations]
     for architecture in ("sm_80", "sm_89", "sm_90"):
-        assert mine == {name for name, _, targets in PROBLEMS if architecture in targets}, architecture
+        meant = {family.name for family in mine if runs(family, known(architecture))}
+        assert meant == {name for name, _, targets in PROBLEMS if architecture in targets}, architecture
+
+
+def runs(family: Family, device: Device) -> bool:
+    try:
+        family.check_device(family.problem("", "cuda"), device)
+    except InvalidInput:
+        return False
+    return True
+
+
+def test_e4m3_is_refused_where_there_is_none() -> None:
+    family = find("sdpa_fp8").family
+    with pytest.raises(InvalidInput, match="E4M3 exists from sm_89 on"):
+        family.check_device(family.problem("", "cuda"), known("sm_80"))
 
 
 def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_path: Path) -> None:

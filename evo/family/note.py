@@ -1,0 +1,24 @@
+"""What a family tells of some devices, wherever a time taken on one of them is shown."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from evo.expression import Expression
+from evo.family.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Told where the expression, over problem fields and device limits, is true."""
+
+    expression: Expression
+    text: str
+
+
+def read_notes(tables: Sequence[Table], names: Collection[str]) -> tuple[Note, ...]:
+    notes = []
+    for table in tables:
+        expression = table.expression("expression").check_names(names)
+        notes.append(Note(expression=expression, text=table.text("note", what="a few words that go with every time")))
+        table.done()
+    return tuple(notes)

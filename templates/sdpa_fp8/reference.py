@@ -1,0 +1,221 @@
+"""Attention of dequantised inputs, what rounding the weights costs, and what there is to beat. Runs in a child only."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.encoding import decoded, encoded
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+Timed = Callable[[Arrays], Callable[[], object]]
+
+E4M3 = "float8_e4m3"
+LARGEST = 448.0
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 0.05}
+SCORES_BYTES = 1 << 30
+"""What score matrices and their temporaries may take; that sets how many heads are computed at once."""
+
+LARGE_FLOPS = 5e10
+"""From here on references are computed on a GPU where there is one, in float64 all the same."""
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw q, k and v, each (B, H, S, D), and quantise them: codes, and a scale (B, H) that makes the largest 448.
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
+            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
+            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
+            ``small``: nearly equal weights.
+    """
+    shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
+    deviation = np.float32(STANDARD_DEVIATION[distribution])
+    drawn = {name: rng.standard_normal(shape, np.float32) * deviation for name in ("q", "k", "v")}
+    if distribution == "offset":
+        means = np.array((0.5, -2.0, 3.0), np.float32)
+        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
+    if distribution == "peaked":
+        drawn["q"] += 1.0
+        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    scales = {name: np.abs(array).max(axis=(2, 3)) / np.float32(LARGEST) for name, array in drawn.items()}
+    codes = {name: encoded(array / scales[name][..., None, None], E4M3) for name, array in drawn.items()}
+    if problem["v_layout"] == "columns":
+        codes["v"] = np.ascontiguousarray(codes["v"].swapaxes(-1, -2))
+    return codes | {f"{name}_scale": scale for name, scale in scales.items()}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same codes and scales."""
+    return {"out": _attention(problem, inputs, np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """Weights rounded as the problem allows, everything else in float32, the result in float16.
+
+    coarse: 256 times themselves in E4M3, which has 4 significant bits. fine: 8 significant bits, as bfloat16 has.
+    """
+    bits, least = (4, -5) if problem["accuracy"] == "coarse" else (8, -126)
+    return {"out": _attention(problem, inputs, np.float32, partial(_rounded, bits, least)).astype(np.float16)}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed, dequantisation included."""
+    return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
+    """What to beat on a GPU. PyTorch has no attention on E4M3.
+
+    ``torch-dequantise-NAME`` turns the codes into FP16 and calls that backend, both timed; ``torch-fp16-NAME`` is given
+    FP16 that was made beforehand; ``naive`` is the kernel of naive.cu.
+    """
+    backends = ("flash", "cudnn", "efficient")
+    both = {"torch-dequantise": True, "torch-fp16": False}
+    on_torch = {
+        f"{kind}-{name}": partial(_on_torch, problem, name, timed) for kind, timed in both.items() for name in backends
+    }
+    return {**on_torch, "naive": partial(_naive, problem)}
+
+
+def _with_numpy(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    later = _later_keys(problem)
+
+    def call() -> object:
+        q, k, v = (_numbers(problem, inputs, name, ...) for name in ("q", "k", "v"))
+        scores = q @ k.swapaxes(-1, -2) * np.float32(problem["D"] ** -0.5)
+        if later is not None:
+            scores[..., later] = -np.inf
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return (weights @ v / weights.sum(axis=-1, keepdims=True)).astype(np.float16)
+
+    return call
+
+
+def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    codes = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def call() -> object:
+        q, k, v = (_dequantised(problem, codes, name, torch.float32) for name in ("q", "k", "v"))
+        return attention(q, k, v, is_causal=problem["causal"]).half()
+
+    return call
+
+
+def _on_torch(problem: Mapping[str, Any], backend: str, timed: bool, inputs: Arrays) -> Callable[[], object]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    chosen = getattr(SDPBackend, f"{backend.upper()}_ATTENTION")
+    codes = {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
+
+    def halves() -> Any:
+        return [_dequantised(problem, codes, name, torch.float16) for name in ("q", "k", "v")]
+
+    ready = halves()
+
+    def call() -> object:
+        with sdpa_kernel(chosen):
+            q, k, v = halves() if timed else ready
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=problem["causal"])
+
+    return call
+
+
+def _dequantised(problem: Mapping[str, Any], codes: Mapping[str, Any], name: str, dtype: Any) -> Any:
+    """A tensor (B, H, S, D)."""
+    import torch
+
+    numbers = codes[name].view(torch.float8_e4m3fn).to(dtype) * codes[f"{name}_scale"].to(dtype)[..., None, None]
+    return numbers.transpose(-1, -2).contiguous() if name == "v" and problem["v_layout"] == "columns" else numbers
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    macros = {name: problem[name] for name in ("S", "D")}
+    macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
+    macros |= {"V_TRANSPOSED": int(problem["v_layout"] == "columns")}
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    given = [cupy.asarray(inputs[name]) for name in ("q", "k", "v", "q_scale", "k_scale", "v_scale")]
+    out = cupy.empty(inputs["q"].shape, cupy.float16)
+    blocks = problem["B"] * problem["H"] * problem["S"]
+
+    def call() -> object:
+        kernel((blocks,), (128,), (*given, out))
+        return out
+
+    return call
+
+
+def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
+    """Head by head: on all cores, or on a GPU.
+
+    Args:
+        rounded: what becomes of 256 times the weights before they meet v; their sum is that of the unrounded ones.
+    """
+    out = np.empty(inputs["q"].shape, dtype)
+    library = _library(problem)
+    later = _later_keys(problem)
+    hidden = None if later is None else library.asarray(later)
+
+    def compute(head: tuple[int, ...]) -> None:
+        q, k, v = (library.asarray(_numbers(problem, inputs, name, head)).astype(dtype) for name in ("q", "k", "v"))
+        scores = q @ k.T * out.dtype.type(problem["D"] ** -0.5)
+        if hidden is not None:
+            scores[hidden] = -np.inf
+        weights = 256 * library.exp(scores - scores.max(axis=-1, keepdims=True))
+        used = weights if rounded is None else rounded(library, weights)
+        result = used @ v / weights.sum(axis=-1, keepdims=True)
+        out[head] = result if library is np else result.get()
+
+    affordable = SCORES_BYTES // (4 * problem["S"] ** 2 * out.itemsize)
+    threads = min(os.cpu_count() or 1, affordable) if library is np else 1
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        list(pool.map(compute, np.ndindex(out.shape[:2])))
+    return out
+
+
+def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -> Array:
+    """What the codes of these heads stand for, (…, S, D), in float64 for one head and float32 for all."""
+    scale = np.asarray(inputs[f"{name}_scale"][head])[..., None, None]
+    numbers: Array = decoded(inputs[name][head], E4M3).astype(np.float32 if head is ... else np.float64) * scale
+    return numbers.swapaxes(-1, -2) if name == "v" and problem["v_layout"] == "columns" else numbers
+
+
+def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
+    """To so many significant bits, with exponents (as frexp has them) of at least `least`."""
+    _, exponent = library.frexp(values)
+    step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
+    rounded: Array = library.rint(values / step) * step
+    return rounded
+
+
+def _library(problem: Mapping[str, Any]) -> Any:
+    """NumPy, or CuPy where that spares minutes."""
+    if 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"] < LARGE_FLOPS:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy
+
+
+def _later_keys(problem: Mapping[str, Any]) -> Array | None:
+    """(S, S), True where a query must not look; None where it may look everywhere."""
+    return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None
