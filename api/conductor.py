@@ -17,6 +17,7 @@ from api.claims import OTHER_UNIT_S
 from api.desk import Desk, Taken
 from api.dispatch import Dispatch
 from api.intake import Intake, answer
+from api.provenance import refuse_edited
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
 from api.settlement import end_trial
@@ -130,8 +131,13 @@ class Conductor:
         """Measure what each switch of a finished search's champion is worth.
 
         Raises:
-            NotFound, Conflict: no such search, it has not finished, or it has no champion of its own.
+            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has its
+                family as it was.
         """
+        with self.database.read() as session:
+            search = Archive(session).search(search_id)
+            if search.state == "finished":
+                refuse_edited(session, search, self.connected_since())
         with self.database.write() as session:
             ablation.begin(session, self.catalogue, search_id, values=values, now=self.clock())
         log.info("ablation asked", search=search_id, values=values)

@@ -1,18 +1,24 @@
 """The ablation of a champion: asked of a finished search, measured as leased jobs, kept, and never a promotion."""
 
+import shutil
+import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from api.views import ablation_views
+from db.archive import Archive
 from db.leases import StaleLease
+from db.models import FamilyRow
 from db.removal import remove_search
 from evo.condition import proving_text
 from evo.errors import Conflict, InvalidInput
 from evo.job import Ablate, Ablated, AblateReport, Confirm, SlotReport
 from evo.outcome import WrongAnswer
 from evo.view import AblationView
-from tests.integration.stage import DEVICE, Stage, answer, toy_time_us
+from templates.registry import BUILTIN, find
+from tests.integration.stage import DEVICE, TOY, Stage, answer, toy_time_us
 
 BEST = {"BLOCK": 8, "UNROLL": 2}
 
@@ -114,6 +120,35 @@ def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: S
     list(stage.play())
     with pytest.raises(Conflict, match=f"champion {champion.id} was found by search {running}"):
         stage.conductor.ablate(second)
+
+
+def test_a_family_that_changed_since_is_refused_where_all_workers_have_what_the_service_has(
+    stage: Stage, tmp_path: Path
+) -> None:
+    folder = tmp_path / "softmax"
+    shutil.copytree(BUILTIN / "softmax", folder)
+    search = searched(stage)
+
+    def lies_at(location: Path, digest: str) -> None:
+        with stage.database.write() as session:
+            family = FamilyRow(digest=digest, name="toy", document=TOY, location=str(location), registered_at=stage.now)
+            session.add(family)
+            session.flush()
+            Archive(session).search(search).family_digest = digest
+
+    def works_at(host: str) -> None:
+        stage.conductor.register_worker("w1", name="w1", host=host, devices=[DEVICE])
+
+    lies_at(folder, find(str(folder)).digest)
+    works_at(socket.gethostname())
+    stage.conductor.ablate(search, values=True)
+    stage.conductor.command(search, "cancel")
+    (folder / "kernel.c.j2").write_text("edited")
+    with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*search again"):
+        stage.conductor.ablate(search, values=True)
+    works_at("elsewhere")  # whoever works there may have it as it was
+    stage.conductor.ablate(search, values=True)
+    assert stage.view(search).state == "ablating"
 
 
 def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: Stage) -> None:
