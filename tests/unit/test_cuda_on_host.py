@@ -54,8 +54,10 @@ SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
+EVENLY = {"WARPS": 1, "SPLITS": 1, "CTAS_PER_SM": 1}
+"""More tiles than blocks: some work on two, of two heads."""
 MEMORY_BOUND = (
-    ("sdpa_decode", "B=1,H=6,KV=2,S=331,D=64", {**DECODE, "COPY": "async", "STAGES": 2}),
+    ("sdpa_decode", "B=1,H=12,KV=12,S=211,D=64", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
     ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
     ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=128", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
