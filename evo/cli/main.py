@@ -24,6 +24,7 @@ from evo.cli import (
     mission,
     record,
     reports,
+    search,
     searches,
     services,
     tokens,
@@ -72,6 +73,7 @@ def _program(
 
 
 for group in (
+    search,
     searches,
     reports,
     ablation,

@@ -9,7 +9,7 @@ from evo.cli.config import parse_config
 from evo.cli.devices import choose
 from evo.cli.place import Place, Where
 from evo.cli.request import read_policy
-from evo.cli.searches import search
+from evo.cli.search import search
 from evo.cli.services import _token
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
