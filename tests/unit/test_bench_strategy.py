@@ -12,7 +12,7 @@ import pytest
 
 from evo.outcome import Measured
 from evo.recording import parse_recording
-from tests.bench.strategy import asking, bars, crowd, ours, tables, transfer
+from tests.bench.strategy import asking, bars, built, crowd, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
@@ -270,6 +270,21 @@ def test_the_growth_of_asking_is_the_exponent() -> None:
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
+
+
+def test_figures_that_tell_the_time_are_worth_knowing() -> None:
+    rng = np.random.default_rng(0)
+    times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
+    telling, idle = (
+        built.gain(built.Log(name="x", points=points, axes=np.arange(2), figures=each[:, None], times_us=times_us))
+        for each in (times_us / 9, rng.random(96))
+    )
+    assert telling.ratio < 0.5
+    assert idle.ratio > 0.8
+    assert telling.error is not None
+    log = built.load(min(built.FOLDER.glob("*.json.gz"), key=lambda path: path.stat().st_size))
+    assert log.points.shape == (len(log.times_us), len(log.axes)) == (100, len(log.axes))
+    assert log.figures.min() == 0 <= log.figures.max() == 1
 
 
 # Recordings

@@ -1,0 +1,114 @@
+"""``python -m tests.bench.strategy.built``: are a build's figures worth knowing before its config is timed?
+
+Searches that recorded both are gone through as they went: a surrogate learns from the first trials, once with the
+figures as further axes and once without, and judges the next ones. Eight of those stand for what a worker might build
+for each config it measures: how fast is the one that is judged best?
+"""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evo.space import Space, Tunable
+from evo.strategy.coordinates import Coordinates, Points
+from evo.strategy.gaussian_process import Axes, Floats, Posterior, fit
+from evo.strategy.surrogate import TRAINED, slowness
+from tests.bench.strategy.ground import SPACES
+
+FOLDER = SPACES.parent / "built"
+
+FIRST, NEXT, STRIDE = 40, 32, 24
+"""Trials learnt from at least, those judged with them, and how many more are learnt from the next time."""
+
+BUILT, DRAWS = 8, 60
+"""Configs of which one is measured, and how often so many are drawn from those that are judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Measured trials in the order in which they ended.
+
+    Attributes:
+        points: of the configs, shape (n, coordinates).
+        axes: of each coordinate.
+        figures: of the builds, each from 0 to 1 on a logarithmic scale; those that differ; shape (n, figures).
+    """
+
+    name: str
+    points: Points
+    axes: Axes
+    figures: Points
+    times_us: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What knowing the figures changes in the time of the config judged best of eight: below 1 is faster.
+
+    Attributes:
+        error: standard error of the logarithm over the windows; None for a single one.
+    """
+
+    ratio: float
+    error: float | None
+
+
+def load(path: Path) -> Log:
+    """Read one of the files of `FOLDER`."""
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    names, trials = document["tunables"], document["trials"]
+    columns = list(zip(*trials, strict=True))
+    tunables = [
+        Tunable(name=name, values=tuple(sorted(set(column)))) for name, column in zip(names, columns, strict=False)
+    ]
+    space = Space(tunables)
+    rows = np.array([space.encode(dict(zip(names, trial, strict=False))) for trial in trials])
+    coordinates = Coordinates(space)
+    figures = np.log1p(np.array(columns[len(names) : -1], dtype=np.float64))
+    spans = np.ptp(figures, axis=1)
+    figures = (figures - figures.min(axis=1, keepdims=True))[spans > 0] / spans[spans > 0, None]
+    return Log(
+        name=path.name.removesuffix(".json.gz"),
+        points=coordinates.of(rows),
+        axes=coordinates.axes,
+        figures=figures.T,
+        times_us=np.array(columns[-1]),
+    )
+
+
+def gain(log: Log) -> Gain:
+    """Over all windows of the log."""
+    whole = np.concatenate([log.points, log.figures], axis=1)
+    axes = np.append(log.axes, log.axes.max() + 1 + np.arange(log.figures.shape[1]))
+    known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)
+    apart = [_chosen(log, whole, axes, count) - _chosen(log, log.points, log.axes, count) for count in known]
+    error = float(np.std(apart, ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else None
+    return Gain(ratio=float(np.exp(np.mean(apart))), error=error)
+
+
+def _chosen(log: Log, points: Points, axes: Axes, count: int) -> float:
+    """Mean logarithm of the time of the one judged best, having learnt from so many trials."""
+    known = np.argsort(log.times_us[:count])[:TRAINED]
+    values = slowness(log.times_us[known])
+    judged = slice(count, count + NEXT)
+    slow = Posterior(fit(points[known], values, axes), points[known], values).mean(points[judged])
+    rng = np.random.default_rng(count)
+    drawn = np.array([rng.choice(NEXT, BUILT, replace=False) for _ in range(DRAWS)])
+    best = drawn[np.arange(DRAWS), slow[drawn].argmin(axis=1)]
+    return float(np.log(log.times_us[judged][best]).mean())
+
+
+def main() -> None:
+    print("| search | trials | time of the best judged of eight, with the figures / without |\n| --- | ---: | ---: |")
+    for path in sorted(FOLDER.glob("*.json.gz")):
+        log = load(path)
+        found = gain(log)
+        error = "" if found.error is None else f" ± {found.error:.3f}"
+        print(f"| {log.name} | {len(log.times_us)} | {found.ratio:.3f}{error} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
