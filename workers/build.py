@@ -204,7 +204,7 @@ class _Build:
     def _make(self, problem: Problem) -> _Compiled:
         candidate, source = self._render(problem)
         self.source = self.source or source
-        artefact = self._compile(source)
+        artefact = self._compile(candidate, source)
         launch = self._launch(candidate)
         resources = self.compiler.resources(artefact, launch, self.terms.device)
         self.used = self.used or resources.figures()
@@ -228,11 +228,11 @@ class _Build:
             except (RenderError, InvalidInput) as error:
                 raise _Refused(InvalidConfig(reason=str(error))) from None
 
-    def _compile(self, source: str) -> Artefact:
+    def _compile(self, candidate: Candidate, source: str) -> Artefact:
         implementation = self.copy.family.implementation(self.terms.device.kind)
         unit = Unit(
             source=source,
-            architecture=self.terms.device.architecture,
+            architecture=candidate.target(self.terms.device.architecture),
             entry=implementation.entry,
             flags=implementation.flags,
         )

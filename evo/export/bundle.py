@@ -47,7 +47,7 @@ class Bundle(Compiled):
             "evidence.json": evidence_json(champion, self.search),
             "evidence.schema.json": as_json(evidence_schema()),
             "samples.csv": samples_csv(series(champion)),
-            "report.md": evidence_markdown(champion, self.search, self.build_command()).encode(),
+            "report.md": evidence_markdown(champion, self.search, self.build_command(champion.config)).encode(),
             **({} if self.page is None else {"report.html": self.page}),
         }
         if (profile := profile_markdown(champion)) is not None:

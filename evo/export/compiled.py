@@ -77,13 +77,13 @@ class Compiled:
         search = self.search
         return self.family.candidate(config, search.problem, search.device, search.objective)
 
-    def build_command(self) -> str:
+    def build_command(self, config: Config) -> str:
         """How the binary was compiled from the source, with this machine's compiler in the place of its own."""
         kind, architecture = self.search.device.kind, self.search.device.architecture
         flags = self.family.implementation(kind).flags
         if kind == "cpu":
             return shlex.join(["cc", *c_flags(architecture), *flags, self.form.source, "-o", self.form.binary, "-lm"])
-        command = ["nvcc", "-cubin", f"-arch={architecture}", "--std=c++17", *flags]
+        command = ["nvcc", "-cubin", f"-arch={self.candidate_of(config).target(architecture)}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 
     def _description(self, config: Config) -> dict[str, Any]:
@@ -100,9 +100,9 @@ class Compiled:
                 for each in candidate.operands
             ],
             **({} if candidate.launch is None else {"launch": asdict(candidate.launch)}),
-            "architecture": search.device.architecture,
+            "architecture": candidate.target(search.device.architecture),
             "device": search.device.model,
-            "build": self.build_command(),
+            "build": self.build_command(config),
         }
 
 

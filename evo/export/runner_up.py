@@ -137,7 +137,7 @@ class RunnerUp(Compiled):
             QUICK,
             *(("## Correctness", table(("case", "output", ""), cases)) if cases else ()),
             "## Use",
-            use_section(self.build_command(), search.device.kind),
+            use_section(self.build_command(trial.config), search.device.kind),
         ]
         return "\n\n".join(parts) + "\n"
 

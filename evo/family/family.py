@@ -29,6 +29,7 @@ class Candidate:
         operands: the call's arguments, in order.
         launch: None for a plain function call.
         items: pieces of work that the blocks share out among themselves; None where each block is one.
+        specific: the kernel is for one architecture alone.
     """
 
     config: Config
@@ -37,6 +38,11 @@ class Candidate:
     operands: tuple[Operand, ...]
     launch: Launch | None
     items: int | None = None
+    specific: bool = False
+
+    def target(self, architecture: str) -> str:
+        """What the compiler is told for a device's architecture: ``sm_90a`` in place of ``sm_90`` where need be."""
+        return f"{architecture}a" if self.specific else architecture
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,6 +176,7 @@ class Family:
             operands=implementation.operands(scope),
             launch=implementation.launch(scope),
             items=implementation.items(scope),
+            specific=implementation.is_specific(scope),
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:

@@ -76,6 +76,7 @@ class Implementation:
         entry: the function to call.
         arguments: of the call, in order.
         flags: for the compiler, after its own defaults.
+        specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
         requires: what the problem must satisfy, alone or together with limits of the device.
         notes: what is told with times taken on some devices.
         defaults: problem defaults for this kind.
@@ -88,6 +89,7 @@ class Implementation:
     entry: str = ""
     arguments: tuple[Argument, ...] = ()
     flags: tuple[str, ...] = ()
+    specific: Expression | None = None
     requires: tuple[Constraint, ...] = ()
     notes: tuple[Note, ...] = ()
     defaults: Mapping[str, Value] = field(default_factory=dict)
@@ -135,6 +137,9 @@ class Implementation:
         """Pieces of work that the blocks share out among themselves; None where each block is one."""
         return None if self.geometry is None or self.geometry.items is None else self.geometry.items.whole(scope)
 
+    def is_specific(self, scope: Mapping[str, Value]) -> bool:
+        return self.specific is not None and self.specific.truth(scope)
+
     def reach(self, used: Collection[str]) -> frozenset[str]:
         """The names that matter through the launch, the arguments, or one of the derived values in `used`."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
@@ -176,6 +181,7 @@ def read_implementation(
         tunables=tunables,
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
+        specific=_read_specific(table, scope, derived) if kind == "cuda" else None,
         geometry=_read_geometry(table.table("launch"), scope, derived) if kind == "cuda" else None,
     )
     table.done()
@@ -284,6 +290,12 @@ def _read_geometry(table: Table, scope: frozenset[str], derived: Mapping[str, Ex
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)
+
+
+def _read_specific(table: Table, scope: frozenset[str], derived: Mapping[str, Expression]) -> Expression | None:
+    if "architecture_specific" not in table:
+        return None
+    return table.expression("architecture_specific").check_names(scope).inline(derived)
 
 
 def _check_macros(tunables: Sequence[Tunable], fields: Sequence[Field], table: Table) -> None:

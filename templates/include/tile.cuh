@@ -39,6 +39,25 @@ struct Tile {
     }
 };
 
+// Rows of 16-bit elements in panels of 64 columns, one panel after the other: eight chunks that change places by XOR with
+// the row, as wgmma reads them. With one panel it is the swizzle above.
+template <int COLUMNS, int ROWS>
+struct Panels {
+    static constexpr int ROW_BYTES = 128, PANEL_BYTES = ROWS * ROW_BYTES;
+
+    static __device__ __forceinline__ int slot(int row) { return row; }
+
+    static __device__ __forceinline__ u32 chunk(int row, int column) {
+        return column / 8 * PANEL_BYTES + row * ROW_BYTES + ((column ^ row) % 8 << 4);
+    }
+
+    static __device__ __forceinline__ u32 right(u32 address, int chunks) {
+        return (address ^ (chunks % 8 << 4)) + chunks / 8 * PANEL_BYTES;
+    }
+
+    static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }
+};
+
 // Copies ROWS rows, from `first_row` on, of a matrix of LIMIT rows; rows beyond it become zeros.
 // WIDTH: elements in one copy; THREADS: how many share the work.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, class Element>

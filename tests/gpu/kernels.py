@@ -13,8 +13,11 @@ X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
 
 
-def compiled(source: str, gpu: Device, folder: Path, entry: str = "f") -> tuple[Path, Artefact]:
-    made = DRIVER.compiler().compile(Unit(source=source, architecture=gpu.architecture, entry=entry), timeout_s=60)
+def compiled(
+    source: str, gpu: Device, folder: Path, entry: str = "f", architecture: str | None = None
+) -> tuple[Path, Artefact]:
+    unit = Unit(source=source, architecture=architecture or gpu.architecture, entry=entry)
+    made = DRIVER.compiler().compile(unit, timeout_s=60)
     assert isinstance(made, Artefact), made
     path = folder / f"{made.digest[:16]}.cubin"
     path.write_bytes(made.binary)

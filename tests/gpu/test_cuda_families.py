@@ -60,6 +60,15 @@ SHAPES = [
     ("gemm", "M=16,N=4096,K=4096,b_layout=nk,epilogue=bias"),
     ("gemm", "M=75,N=136,K=200,dtype=bfloat16,epilogue=bias_gelu"),
 ]
+WARPGROUPS = [
+    {},
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
+    | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
+    {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}
+    | {"PRODUCER_REGISTERS": 32, "Q_IN_REGISTERS": False, "CTAS_PER_SM": 1},
+]
+"""Of sdpa on sm_90."""
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
@@ -99,7 +108,7 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
     candidate = package.family.candidate(config, problem, bench.gpu, TERMS)
     source = render(package, "cuda", config, problem, candidate.derived)
     entry = package.family.implementation("cuda").entry
-    path, _ = compiled(source, bench.gpu, bench.folder, entry)
+    path, _ = compiled(source, bench.gpu, bench.folder, entry, candidate.target(bench.gpu.architecture))
     assert candidate.launch is not None
     launch = Launch(**vars(candidate.launch))
     return bench.session.load(path, entry, call_arguments(candidate), launch), candidate
@@ -117,6 +126,22 @@ def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> 
             buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
             errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
             assert all(error.passed for error in errors), (config, errors)
+
+
+@pytest.mark.parametrize("change", WARPGROUPS)
+@pytest.mark.parametrize("text", ["B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true"])
+def test_products_of_warpgroups_are_right(bench: Workbench, text: str, change: Config) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**package.family.space(problem, bench.gpu, TERMS).default(), **change, "PRODUCTS": "wgmma"}
+    if bench.gpu.limits["compute_capability"] != 90:
+        pytest.skip("wgmma exists on sm_90 alone")
+    assert not package.family.violations(config, problem, bench.gpu, TERMS)
+    loaded, candidate = load(bench, package, problem, config)
+    for golden in goldens(package, problem, bench.folder):
+        buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
+        errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
+        assert all(error.passed for error in errors), errors
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])

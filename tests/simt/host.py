@@ -24,7 +24,11 @@ from workers.devices.memory import HostBuffers
 from workers.kernel import Argument
 
 HERE = Path(__file__).parent
-STAND_INS = {"include/ptx.cuh": HERE / "ptx.cuh", "wmma.cuh": HERE / "wmma.cuh"}
+STAND_INS = {
+    "include/ptx.cuh": HERE / "ptx.cuh",
+    "include/wgmma.cuh.j2": HERE / "wgmma.cuh.j2",
+    "wmma.cuh": HERE / "wmma.cuh",
+}
 ENTRY = """
 extern "C" const char* run(
     void** arguments, const u32* grid, const u32* block, int bytes, bool descending, bool eager) {

@@ -50,6 +50,14 @@ FP8 = (
 )
 SHARED_KEYS = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "UNROLL": 1, "COPY_TOGETHER": False}
 SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}
+WARPGROUPS = (
+    (
+        "B=1,H=1,S=200,D=128,causal=true",
+        {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 48, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
+        | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
+    ),
+    ("B=1,H=1,S=131,D=64", {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}),
+)
 
 ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 1}
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
@@ -125,6 +133,16 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
     kernel = build(package, config, problem, device, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
+
+
+@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["producers", "alone"])
+def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**package.family.space(problem, DEVICE, Objective()).default(), **change, "PRODUCTS": "wgmma"}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    assert max(errors(kernel, package, problem, "normal")) < TOLERANCE
 
 
 @pytest.mark.parametrize(

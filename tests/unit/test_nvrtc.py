@@ -69,7 +69,9 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
     for number, (config, candidate, source) in enumerate(samples(family, text, device, SAMPLE)):
-        made = compiler.compile(Unit(source=source, architecture=architecture, entry=entry), timeout_s=60)
+        made = compiler.compile(
+            Unit(source=source, architecture=candidate.target(architecture), entry=entry), timeout_s=60
+        )
         assert isinstance(made, Artefact), f"{config}: {made}"
         assert "warning" not in made.log, f"{config}: {made.log}"
         assert candidate.launch is not None
@@ -156,7 +158,24 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
 
-LOG = """ptxas info    : 200 bytes gmem
+def test_products_of_warpgroups_run_beside_each_other(compiler: NvrtcCompiler) -> None:
+    package, device = find("sdpa"), known("sm_90")
+    problem = package.family.problem("B=4,H=16,S=4096,D=128", "cuda")
+    wide = {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 96, "Q_IN_REGISTERS": False, "QK_AHEAD": True}
+    copied = {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PRODUCER_REGISTERS": 24}
+    config = {**package.family.space(problem, device, Objective()).default(), **wide, **copied}
+    assert not package.family.violations(config, problem, device, Objective())
+    candidate = package.family.candidate(config, problem, device, Objective())
+    source = render(package, "cuda", config, problem, candidate.derived)
+    unit = Unit(source=source, architecture=candidate.target(device.architecture), entry="sdpa_forward")
+    made = compiler.compile(unit, timeout_s=60)
+    assert isinstance(made, Artefact), made
+    assert "wgmma" not in made.log, "a remark of ptxas: the products are serialised"
+    assert made.figures["spill_store_bytes"] == 0
+
+
+LOG = """ptxas info    : (C7512) Potential Performance Loss: ... for the function 'f'
+ptxas info    : 200 bytes gmem
 ptxas info    : Compiling entry function 'f' for 'sm_90'
 ptxas info    : Function properties for f
 ptxas         .     16 bytes stack frame, 20 bytes spill stores, 24 bytes spill loads

@@ -187,8 +187,8 @@ def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
 
 
 def figures(log: str, entry: str) -> dict[str, float]:
-    """What ptxas says of one entry function."""
-    after = log.partition(f"'{entry}'")[2].partition("Compiling entry function")[0]
+    """What ptxas says of one entry function, after naming it as what it compiles; remarks on it may come before."""
+    after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
 
