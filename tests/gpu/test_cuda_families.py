@@ -58,6 +58,8 @@ SHAPES = [
     ("transpose", "rows=5,cols=77"),
     ("gemm", "M=1000,N=1024,K=1024"),
     ("gemm", "M=16,N=4096,K=4096,b_layout=nk,epilogue=bias"),
+    ("gemm_fp8", "M=1000,N=1024,K=1024"),
+    ("gemm_fp8", "M=75,N=136,K=208,scaling=row,epilogue=bias_gelu,out=float16"),
     ("gemm", "M=75,N=136,K=200,dtype=bfloat16,epilogue=bias_gelu"),
 ]
 WARPGROUPS = [
@@ -79,6 +81,7 @@ BASELINES = [
     ("transpose", "rows=1000,cols=4096"),
     ("reduce", "rows=1,cols=4194304"),
     ("gemm", "M=64,N=1024,K=1024,b_layout=nk,epilogue=bias_gelu"),
+    ("gemm_fp8", "M=64,N=1024,K=1024,scaling=row,epilogue=bias_gelu"),
 ]
 CONFIGS = 12
 TERMS = Objective()

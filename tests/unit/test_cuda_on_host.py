@@ -75,9 +75,10 @@ MEMORY_BOUND = (
 """Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing."""
 
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
+PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
 PRODUCTS = (
-    ("M=75,N=72,K=200,epilogue=bias_gelu", {**PRODUCT, "BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2, "STAGES": 2}),
-    ("M=75,N=72,K=200,dtype=bfloat16,b_layout=nk,epilogue=bias", {**PRODUCT, "SCHEDULE": "stream_k", "CTAS_PER_SM": 2}),
+    ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
+    ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}
 FEW = replace(DEVICE, limits={**DEVICE.limits, "sm_count": 12.0})
@@ -158,17 +159,20 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("text", "change"), PRODUCTS, ids=["split", "stream"])
-def test_a_product_is_right_and_the_same_whoever_is_last(text: str, change: Config, tmp_path: Path) -> None:
-    package = find("gemm")
+@pytest.mark.parametrize(("family", "text", "change"), PRODUCTS, ids=["split", "stream"])
+def test_a_product_is_right_and_the_same_whoever_is_last(
+    family: str, text: str, change: Config, tmp_path: Path
+) -> None:
+    package = find(family)
     problem = package.family.problem(text, "cuda")
-    config = {**package.family.space(problem, FEW, Objective()).default(), **change}
+    tunables = package.family.implementation("cuda").tunables
+    config = {**{each.name: each.values[each.default_index] for each in tunables}, **PRODUCT, **change}
     assert not package.family.violations(config, problem, FEW, Objective())
     kernel = build(package, config, problem, FEW, tmp_path)
     inputs = reference(package).inputs(problem, "unit", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     results = [kernel(inputs, descending=descending, eager=eager) for descending, eager in ORDERS]
-    dtype = str(problem["dtype"])
+    dtype = next(each.dtype for each in kernel.operands if each.role == "output")
     assert max(error({"c": decoded(each["c"], dtype)}, exact) for each in results) < LIMITS[dtype]
     assert results[0]["c"].tobytes() == results[1]["c"].tobytes()
 

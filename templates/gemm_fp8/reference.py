@@ -1,0 +1,136 @@
+"""Products of E4M3 numbers, how exact their results can be, and what there is to beat. Runs in a child only."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.encoding import decoded, encoded, stored
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+E4M3 = "float8_e4m3"
+LARGEST = 448.0
+LARGE_FLOPS = 5e10
+"""From here on references are computed on a GPU where there is one, in float64 all the same."""
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw a, (M, K), and b, (N, K), and quantise them: codes, and scales that make the largest number 448.
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16) and
+            N(0, 1/16). ``unit``: results of N(0, 1). The bias deviates as much as the products do.
+    """
+    unit = problem["K"] ** -0.25
+    deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
+    means = (0.25, 0.5) if distribution == "offset" else (0.0, 0.0)
+    made: dict[str, Array] = {}
+    for name, rows, deviation, mean in zip("ab", (problem["M"], problem["N"]), deviations, means, strict=True):
+        drawn = rng.standard_normal((rows, problem["K"]), np.float32) * np.float32(deviation) + np.float32(mean)
+        axis = 1 if problem["scaling"] == "row" else None
+        scale = np.abs(drawn).max(axis=axis, keepdims=True) / np.float32(LARGEST)
+        made[name], made[f"{name}_scale"] = encoded(drawn / scale, E4M3), scale.reshape(-1)
+    columns = 1 if problem["epilogue"] == "none" else problem["N"]
+    spread = math.prod(deviations) * math.sqrt(problem["K"])
+    bias = rng.standard_normal(columns, np.float32) * np.float32(spread)
+    return {**made, "bias": encoded(bias, problem["out"])}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The result in float64, from the same codes and scales."""
+    return {"c": _product(problem, inputs, np.float64)}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The same in float32, rounded to the result's own precision."""
+    rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
+    return {"c": decoded(rounded, problem["out"])}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a GPU: ``torch._scaled_mm``, that is cuBLASLt, and ``naive``, the kernel of ``naive.cu``.
+
+    ``torch-fast`` lets the tensor cores accumulate everything, ``torch`` asks for sums in float32.
+    """
+    return {
+        "torch": partial(_on_torch, problem, False),
+        "torch-fast": partial(_on_torch, problem, True),
+        "naive": partial(_naive, problem),
+    }
+
+
+def _on_torch(problem: Mapping[str, Any], fast: bool, inputs: Arrays) -> Callable[[], object]:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    tensors = {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
+    a, b = (tensors[name].view(torch.float8_e4m3fn) for name in "ab")
+    a_scale, b_scale = tensors["a_scale"], tensors["b_scale"]
+    if problem["scaling"] == "row":
+        a_scale, b_scale = a_scale[:, None], b_scale[None, :]
+    out = getattr(torch, problem["out"])
+    bias = None if problem["epilogue"] == "none" else tensors["bias"].view(out)
+    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
+
+    def product() -> Any:
+        return torch._scaled_mm(
+            a, b.t(), scale_a=a_scale, scale_b=b_scale, bias=bias, out_dtype=out, use_fast_accum=fast
+        )
+
+    return product if activation is None else lambda: activation(product())
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    macros = {name: problem[name] for name in ("M", "N", "K")}
+    macros |= {"BY_ROW": int(problem["scaling"] == "row"), "BFLOATS": int(problem["out"] == "bfloat16")}
+    macros |= {"EPILOGUE": f"EPILOGUE_{problem['epilogue']}"}
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "product", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    given = [cupy.asarray(inputs[name]) for name in ("a", "b", "a_scale", "b_scale", "bias")]
+    out = cupy.empty((problem["M"], problem["N"]), stored(problem["out"]))
+    blocks = (-(-problem["N"] // 32), -(-problem["M"] // 8))
+
+    def call() -> object:
+        kernel(blocks, (32, 8), (*given, out))
+        return out
+
+    return call
+
+
+def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
+    library = _library(problem)
+    a, b = (library.asarray(decoded(inputs[name], E4M3)).astype(dtype) for name in "ab")
+    a_scale, b_scale = (library.asarray(inputs[f"{name}_scale"]).astype(dtype) for name in "ab")
+    product = a @ b.T * a_scale[:, None] * b_scale
+    epilogue = problem["epilogue"]
+    if epilogue != "none":
+        product += library.asarray(decoded(inputs["bias"], problem["out"])).astype(dtype)
+    if epilogue == "bias_relu":
+        product = library.maximum(product, 0)
+    if epilogue == "bias_gelu":
+        special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
+        product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
+    result: Array = product if library is np else product.get()
+    return result
+
+
+def _library(problem: Mapping[str, Any]) -> Any:
+    """NumPy, or CuPy where that spares minutes."""
+    if 2.0 * problem["M"] * problem["N"] * problem["K"] < LARGE_FLOPS:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy
