@@ -36,6 +36,8 @@ SHAPES = [
     ("sdpa_decode", "B=1,H=18,KV=2,S=1001,D=64"),
     ("sdpa_decode", "B=3,H=4,KV=4,S=130,Q=5,D=128"),
     ("sdpa_decode", "B=1,H=2,KV=1,S=1,D=64"),
+    ("quantize_e4m3", "B=1,H=3,S=387,D=64"),
+    ("quantize_e4m3", "B=2,H=3,S=272,D=128,layout=columns"),
     ("sdpa_fp8", "B=1,H=3,S=387,D=64"),
     ("sdpa_fp8", "B=1,H=2,S=272,D=128,causal=true,v_layout=columns,accuracy=fine"),
     ("sdpa_ladder", "B=1,H=3,S=203,D=64"),
@@ -74,6 +76,7 @@ WARPGROUPS = [
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
+    ("quantize_e4m3", "B=1,H=2,S=256,D=64"),
     ("sdpa_fp8", "B=1,H=2,S=256,D=64"),
     ("softmax", "rows=300,cols=4096"),
     ("rmsnorm", "rows=300,cols=4096"),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device
+from evo.encoding import decoded
 from evo.family import Operand
 from evo.objective import Objective
 from evo.problem import Problem
@@ -54,7 +55,7 @@ class HostKernel:
     def __call__(
         self, inputs: Mapping[str, NDArray[Any]], *, descending: bool = False, eager: bool = False
     ) -> dict[str, NDArray[Any]]:
-        """The outputs, by name.
+        """The outputs' numbers, by name.
 
         Raises:
             AssertionError: a thread did what no GPU bears, or damaged memory that is not its own.
@@ -68,7 +69,8 @@ class HostKernel:
         fault = self.function(pointers, grid, block, self.launch.shared_memory_bytes, descending, eager)
         assert not fault, fault.decode()
         assert buffers.damage() is None
-        return {each.name: buffers.read(each.name) for each in self.operands if each.role == "output"}
+        outputs = [each for each in self.operands if each.role == "output"]
+        return {each.name: decoded(buffers.read(each.name), each.dtype) for each in outputs}
 
 
 def build(package: Package, config: Config, problem: Problem, device: Device, folder: Path) -> HostKernel:

@@ -28,6 +28,8 @@ PROBLEMS = (
     ("sdpa_decode", "B=8,H=32,KV=8,S=8192,D=128", ("sm_90",)),
     ("sdpa_decode", "B=1,H=14,KV=2,S=1001,Q=2,D=64", ("sm_80", "sm_89")),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64", ("sm_89", "sm_90")),
+    ("quantize_e4m3", "B=2,H=8,S=512,D=64", ("sm_89",)),
+    ("quantize_e4m3", "B=2,H=8,S=512,D=64,layout=columns", ("sm_90",)),
     ("sdpa_ladder", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=4096,cols=4096", ("sm_80", "sm_89", "sm_90")),
     ("softmax", "rows=37,cols=1000,dtype=float32", ("sm_89",)),

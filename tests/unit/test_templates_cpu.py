@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from evo.device import Device
+from evo.encoding import decoded
 from evo.family import Operand
 from evo.objective import Objective
 from evo.problem import Problem, problem_key
@@ -30,7 +31,10 @@ from workers.kernel import Argument
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
-FAMILIES = ("sdpa", "sdpa_fp8", "sdpa_decode", "softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm")
+FAMILIES = (
+    *("sdpa", "sdpa_fp8", "sdpa_decode", "quantize_e4m3"),
+    *("softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm"),
+)
 TWO_THREADS = Objective(threads=2)
 
 # Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
@@ -38,6 +42,7 @@ SHAPES = {
     "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
     "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40",),
     "sdpa_fp8": ("B=1,H=2,S=7,D=32,causal=true",),
+    "quantize_e4m3": ("B=1,H=3,S=9,D=24",),
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
     "rmsnorm": ("rows=3,cols=1000", "rows=2,cols=1"),
     "layernorm": ("rows=3,cols=1000",),
@@ -50,6 +55,7 @@ SAMPLED = (
     ("sdpa", "B=1,H=2,S=160,D=64"),
     ("sdpa_decode", "B=1,H=6,KV=2,S=147,D=64"),
     ("sdpa_fp8", "B=1,H=2,S=160,D=64,accuracy=fine"),
+    ("quantize_e4m3", "B=1,H=2,S=77,D=40"),
     ("softmax", "rows=20,cols=777"),
     ("rmsnorm", "rows=20,cols=776"),
     ("layernorm", "rows=20,cols=776"),
@@ -59,6 +65,7 @@ SAMPLED = (
 )
 SMALL = {
     "sdpa_fp8": "B=1,H=2,S=40,D=32",
+    "quantize_e4m3": "B=1,H=2,S=40,D=32",
     "sdpa": "B=1,H=2,S=40,D=16",
     "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16",
     "gemm": "M=4,N=30,K=9,epilogue=bias_gelu",
@@ -133,8 +140,9 @@ def excess(name: str, problem: Problem, inputs: dict[str, Array], outputs: dict[
     module = reference(name)
     exact = module.reference(problem, inputs)
     naive = module.yardstick(problem, inputs) if hasattr(module, "yardstick") else exact
-    tolerances = {each.name: each.tolerance for each in operands(name, problem)}
-    return max(_excess(tolerances[each], out, exact[each], naive[each]) for each, out in outputs.items())
+    by_name = {each.name: each for each in operands(name, problem)}
+    numbers = {each: decoded(out, by_name[each].dtype) for each, out in outputs.items()}
+    return max(_excess(by_name[each].tolerance, out, exact[each], naive[each]) for each, out in numbers.items())
 
 
 def _excess(tolerance: Tolerance | None, out: Array, exact: Array, naive: Array) -> float:

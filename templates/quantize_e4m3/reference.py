@@ -1,0 +1,125 @@
+"""Quantisation as it is defined, how exact rounding can be, and what there is to beat. Runs only in a child."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evo.encoding import decoded, encoded
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+Timed = Callable[[Arrays], Callable[[], object]]
+
+E4M3 = "float8_e4m3"
+LARGEST = 448.0
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "outlier": 1.0, "large": 1e4, "small": 1e-2}
+
+
+def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Draw x, (B, H, S, D).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
+            one, is the largest by far, so that others lie among the subnormal codes. ``large``, ``small``: scales
+            that are far from 1.
+    """
+    shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
+    x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION[distribution])
+    if distribution == "offset":
+        x += 3.0
+    if distribution == "outlier":
+        x[..., -1, -1] = -4000.0
+    return {"x": x.astype(problem["dtype"], copy=False)}
+
+
+def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The scales, and what they turn x into before it is rounded."""
+    x = inputs["x"].astype(np.float64)
+    scale = np.abs(x).max(axis=(2, 3)) / LARGEST
+    return {"codes": _laid_out(problem, x / scale[..., None, None]), "scale": scale}
+
+
+def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
+    """The nearest E4M3 number of each, by float32."""
+    codes, scale = _quantised(problem, inputs)
+    return {"codes": decoded(codes, E4M3), "scale": scale}
+
+
+def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed."""
+    return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
+
+
+def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
+    """What to beat on a GPU: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
+    return {
+        "torch": partial(_on_torch, problem, False),
+        "torch-compile": partial(_on_torch, problem, True),
+        "naive": partial(_naive, problem),
+    }
+
+
+def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
+    x = inputs["x"].astype(np.float32, copy=False)
+    scale: Array = np.abs(x).max(axis=(2, 3)) / np.float32(LARGEST)
+    return _laid_out(problem, encoded(x / scale[..., None, None], E4M3)), scale
+
+
+def _laid_out(problem: Mapping[str, Any], array: Array) -> Array:
+    return np.ascontiguousarray(array.swapaxes(-1, -2)) if problem["layout"] == "columns" else array
+
+
+def _with_numpy(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    def call() -> object:
+        codes, scale = _quantised(problem, inputs)
+        return {"codes": codes, "scale": scale}
+
+    return call
+
+
+def _quantised_by_torch(problem: Mapping[str, Any], x: Any) -> Any:
+    import torch
+
+    scale = x.abs().amax(dim=(2, 3)).float() / LARGEST
+    codes = (x.float() / scale[..., None, None]).to(torch.float8_e4m3fn)
+    return codes.transpose(-1, -2).contiguous() if problem["layout"] == "columns" else codes, scale
+
+
+def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    x = torch.from_numpy(inputs["x"])
+    return lambda: _quantised_by_torch(problem, x)
+
+
+def _on_torch(problem: Mapping[str, Any], compiled: bool, inputs: Arrays) -> Callable[[], object]:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    x = torch.from_numpy(inputs["x"]).cuda()
+    function = partial(_quantised_by_torch, problem)
+    called = torch.compile(function) if compiled else function
+    return lambda: called(x)
+
+
+def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import cupy
+
+    macros = {"S": problem["S"], "D": problem["D"], "COLUMNS": int(problem["layout"] == "columns")}
+    macros["Element"] = "__half" if problem["dtype"] == "float16" else "float"
+    source = Path(__file__).with_name("naive.cu").read_text()
+    kernel = cupy.RawKernel(source, "quantize", tuple(f"-D{name}={value}" for name, value in macros.items()))
+    x = cupy.asarray(inputs["x"])
+    codes, scale = cupy.empty(x.size, cupy.uint8), cupy.empty(x.shape[:2], cupy.float32)
+
+    def call() -> object:
+        kernel((scale.size,), (256,), (x, codes, scale))
+        return codes
+
+    return call
