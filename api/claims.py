@@ -16,6 +16,9 @@ from evo.errors import EvoError
 from evo.job import Evaluate, Lease
 from evo.trial import Trial
 
+FIRST_RESULTS_S = 60.0
+"""How long a search may keep workers waiting for its first results: those who hold them may have to wait themselves."""
+
 OTHER_UNIT_S = 10.0
 """How long a confirmation waits for another unit than the one that measured the challenger, where there is one."""
 
@@ -53,12 +56,18 @@ def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
     active = turn.active
     prune_above_us = active.search.prune_above_us()
     proposals: list[Asked] = []
-    while len(proposals) < count and active.search.stop_reason(active.elapsed_s(clock())) is None:
-        if active.search.full or (trial := _ask(active)) is None:
+    while len(proposals) < count and _wants_more(active, clock()):
+        if (trial := _ask(active)) is None:
             break
         job = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
         proposals.append(_asked(active, trial, job, clock()))
     return proposals
+
+
+def _wants_more(active: ActiveSearch, now: datetime) -> bool:
+    elapsed_s = active.elapsed_s(now)
+    waits = active.search.full and elapsed_s < FIRST_RESULTS_S
+    return not waits and active.search.stop_reason(elapsed_s) is None
 
 
 def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[Asked]) -> list[Granted]:

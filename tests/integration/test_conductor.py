@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from api.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
 from db.leases import StaleLease
 from db.signals import WORK
@@ -86,6 +87,16 @@ def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
     assert WORK not in heard
     stage.hand_in(leases[2])
     assert WORK in heard
+    assert len(stage.claim(count=9)) == 9
+
+
+def test_nobody_waits_long_for_first_results_that_never_come(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "BLIND", 3)
+    stage.submit(strategy="portfolio")
+    assert len(stage.claim(count=9)) == 4
+    stage.wait(FIRST_RESULTS_S - 1)
+    assert stage.claim(count=9) == []
+    stage.wait(1)
     assert len(stage.claim(count=9)) == 9
 
 
