@@ -52,12 +52,13 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial; `time_us` is None where it has none."""
+    """An ended trial; `time_us` is None where it has none, `binary` where nothing was compiled."""
 
     number: int
     config: Config
     kind: str
     time_us: float | None
+    binary: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,16 +116,22 @@ class Landscape:
 
     def ended(self, most: int) -> list[End]:
         """Ended trials by number: all, or of a longer search the fastest and an even choice of the others."""
-        columns = (TrialRow.number, TrialRow.proposal, TrialRow.outcome_kind, TrialRow.time_us)
+        columns = (
+            TrialRow.number,
+            TrialRow.proposal,
+            TrialRow.outcome_kind,
+            TrialRow.time_us,
+            TrialRow.binary_digest,
+        )
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.outcome_kind.is_not(None))
         queries = [query]
         if self.extent() > most:
             fastest = query.where(TrialRow.time_us.is_not(None)).order_by(TrialRow.time_us, TrialRow.number)
             queries = [fastest.limit(most // 2), query.where(self._even(most - most // 2))]
         found = {
-            number: End(number=number, config=proposal.config, kind=kind or "", time_us=time_us)
+            number: End(number=number, config=proposal.config, kind=kind or "", time_us=time_us, binary=binary)
             for each in queries
-            for number, proposal, kind, time_us in self.session.execute(each)
+            for number, proposal, kind, time_us, binary in self.session.execute(each)
         }
         return [found[number] for number in sorted(found)]
 

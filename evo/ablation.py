@@ -71,10 +71,17 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
         return None
     ratio = ratio_interval(changed.samples_us, champion.samples_us, policy.confidence, rng)
     noise = ratio_interval(again.samples_us, champion.samples_us, policy.confidence, rng).reach(1.0)
-    return Effect(ratio=ratio, noise=noise, finding=_finding(ratio, noise, policy.minimum_gain))
+    return Effect(ratio=ratio, noise=noise, finding=finding(ratio, least=policy.minimum_gain, noise=noise))
 
 
-def _finding(ratio: Interval, noise: float, least: float) -> Finding:
+def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
+    """What an interval says, wherever a value is held against the winner's own.
+
+    Args:
+        ratio: time with the other value over that with the winner's.
+        least: the gain that is worth a promotion: an interval that lies nearer to 1 says that the two are as good.
+        noise: what two series of the same kernel differ by, where that is known.
+    """
     if ratio.reach(1.0) < least:
         return "nothing"
     if ratio.low > 1.0 + noise:

@@ -1,13 +1,24 @@
 """What a search found about its space: what decides the time, what bought nothing, and what could not be measured."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
+from evo.ablation import Effect
+from evo.report.ablation import FINDINGS
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
 from evo.report.negatives import FEW, LEAST, Comparison, comparisons, never_measured
+from evo.trial import Value
 from evo.wording import count_text, factor_text, outcome_text, percent_text, spaced_text, value_text
 
 MOST_ROWS = 60
+WORDS = {
+    "pays": "hurts",
+    "nothing": "bought nothing",
+    "unclear": "the pairs do not tell",
+    "hurts": "saves time",
+}
+"""Of a finding on the winner's value, what it says of the other one."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
@@ -31,20 +42,23 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     if winner is None:
         yield Text("Nothing was measured, so nothing is known to have bought nothing.")
         return
+    ablated = _ablated(material)
     compared = comparisons(material.found, winner, policy.confidence)
     lost = [each for each in compared if each.negative(policy.minimum_gain)]
     negatives = sorted(lost, key=lambda each: not each.tells)
     never = never_measured(material.found)
     if negatives:
-        rows = tuple(_row(each) for each in negatives[:MOST_ROWS])
+        rows = tuple(_row(each, policy.minimum_gain, ablated) for each in negatives[:MOST_ROWS])
         head = ("tunable", "value", "in place of", "pairs", "time", "interval", "beside the winner", "")
         yield Listed(head, rows, figures=3)
         yield Text(
-            "A pair is two measured trials that differ in this tunable alone; 1.100× took a tenth longer than with the "
-            f"winner's value. The interval is the {policy.confidence:.0%} interval of the median over pairs, of fewer "
-            f"than {FEW} pairs their range; a finding needs {LEAST} pairs. A value is listed if it can have saved less "
-            f"than {policy.minimum_gain:.0%}, the least gain worth a promotion. These times are of quick samples, each "
-            "trial in its own session."
+            "A pair is two measured binaries of trials that differ in this tunable alone, counted once however many "
+            "configs compile to the two; 1.100× took a tenth longer than with the winner's value. The interval is the "
+            f"{policy.confidence:.0%} interval of the median over pairs, of fewer than {FEW} pairs their range; a "
+            f"finding needs {LEAST} pairs. A value is listed if it can have saved less than {policy.minimum_gain:.0%}, "
+            "the least gain worth a promotion; as in the ablation it bought nothing if the whole interval is nearer to "
+            "1 than that. These times are of quick samples, each trial in its own session: where the ablation "
+            "measured the same change, its finding stands here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(
@@ -71,24 +85,40 @@ def outcome_blocks(material: Material) -> Iterator[Block]:
         yield Text("No trial has ended.")
 
 
-def _row(each: Comparison) -> tuple[str, ...]:
+Effects: TypeAlias = dict[tuple[str, Value], Effect]
+
+
+def _ablated(material: Material) -> Effects:
+    """What the ablation found of changes of one tunable alone."""
+    return {
+        (each.change.tunable, each.change.value): each.effect
+        for each in material.ablations
+        if each.effect is not None and not each.change.also
+    }
+
+
+def _row(each: Comparison, least: float, ablated: Effects) -> tuple[str, ...]:
     ratio = each.ratio
     return (
         each.tunable,
         value_text(each.value),
         value_text(each.instead_of),
         str(each.pairs),
-        _ratio(ratio.estimate),
-        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.tells else "–",
+        "–" if ratio is None else _ratio(ratio.estimate),
+        f"{_ratio(ratio.low)} to {_ratio(ratio.high)}" if each.tells and ratio is not None else "–",
         "" if each.beside_winner is None else _ratio(each.beside_winner),
-        _finding(each),
+        _told(each, least, ablated.get((each.tunable, each.value))),
     )
 
 
-def _finding(each: Comparison) -> str:
-    if not each.tells:
-        return "one pair: does not tell"
-    return "hurts" if each.hurts else "bought nothing"
+def _told(each: Comparison, least: float, effect: Effect | None) -> str:
+    if effect is not None:
+        return f"{FINDINGS[effect.finding]} ({_ratio(effect.ratio.estimate)} by the ablation)"
+    if not each.pairs:
+        return "makes no difference: it compiles to the same binary"
+    finding = each.finding(least)
+    words = "one pair: does not tell" if finding is None else WORDS[finding]
+    return words if not each.same_binary else f"{words}; {each.same_binary} more compile to the same binary"
 
 
 def _ratio(ratio: float) -> str:

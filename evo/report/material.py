@@ -13,12 +13,18 @@ from evo.view import AblationView, ChampionView, SearchView, TrialView
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """How one config fared; `time_us` is None where it was not measured."""
+    """How one config fared.
+
+    Attributes:
+        time_us: None where it was not measured.
+        binary: digest of what it compiles to: trials with the same binary share one measurement.
+    """
 
     number: int
     config: Config
     kind: str
     time_us: float | None
+    binary: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ def test_valid_negatives_have_their_figures(rest: httpx.Client) -> None:
     expected = sorted((13 + off) / (10 + off) for off in (0, 4, 6, 7))
     assert unroll[4] == f"{(expected[1] + expected[2]) / 2:.3f}×"
     assert unroll[5] == f"{expected[0]:.3f}× to {expected[-1]:.3f}×"
-    assert unroll[6:] == ["1.300×", "hurts"]
+    assert unroll[6:] == ["1.300×", "the champion's value pays (1.300× by the ablation)"]
     assert named["BLOCK", "4"][6] == "1.400×"
     assert named["BLOCK", "16"][2] == "2 wrong answer"
     assert ("UNROLL", "2") not in named

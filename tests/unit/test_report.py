@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from evo.ablation import Change, Effect
 from evo.errors import InvalidInput
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
 from evo.report.negatives import comparisons, never_measured
+from evo.statistics import Interval
 from evo.timing import Timing
-from evo.view import BestView
+from evo.view import AblationView, BestView
 from evo.wording import time_text
-from tests.unit.views import CHAMPION, finished
+from tests.unit.views import CHAMPION, NOW, finished
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
 
@@ -61,7 +63,9 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
     lonely = Found(number=99, config={"BLOCK": 50, "FAST": 2}, kind="measured", time_us=1.0)
     made = {(each.tunable, each.value): each for each in comparisons([*found, lonely], {"BLOCK": 0, "FAST": 1}, 0.95)}
     fast = made["FAST", 0]
-    assert (fast.pairs, fast.hurts, fast.negative(0.02)) == (7, True, True)
+    assert (fast.pairs, fast.finding(0.02), fast.negative(0.02)) == (7, "nothing", True)
+    assert fast.finding(0.005) == "pays"
+    assert fast.ratio is not None
     assert (fast.ratio.low, fast.ratio.estimate, fast.ratio.high) == pytest.approx((1.01, 1.01, 1.01))
     assert fast.beside_winner == pytest.approx(1.01)
     assert ("BLOCK", 50) not in made
@@ -75,10 +79,44 @@ def test_one_pair_is_no_finding() -> None:
         for place, fast in enumerate((True, False))
     ]
     (made,) = comparisons(found, {"FAST": True}, 0.95)
-    assert (made.pairs, made.tells, made.hurts) == (1, False, False)
+    assert (made.pairs, made.tells, made.finding(0.02)) == (1, False, None)
     best = BestView(number=0, config={"FAST": True}, time_us=100.0)
     text = written(Material(search=replace(finished(), champion=None, best=best), best=None, found=found))
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: does not tell |" in text
+
+
+def test_copies_of_a_binary_are_one_measurement_and_the_ablation_has_the_last_word() -> None:
+    """FAST=false is one binary whatever BLOCK is, which FAST=true ignores, too; at BLOCK=9 both compile to the same."""
+    binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
+    binaries |= {(9, True): "same", (9, False): "same"}
+    found = [
+        Found(
+            number=place,
+            config={"BLOCK": block, "FAST": fast},
+            kind="measured",
+            time_us={"True": 100.0, "False": 102.4, "same": 110.0}[binary],
+            binary=binary,
+        )
+        for place, ((block, fast), binary) in enumerate(binaries.items())
+    ]
+    made = {(each.tunable, each.value): each for each in comparisons(found, {"BLOCK": 0, "FAST": True}, 0.95)}
+    fast, block = made["FAST", False], made["BLOCK", 1]
+    assert (fast.pairs, fast.same_binary, fast.finding(0.02), fast.beside_winner) == (1, 1, None, 1.024)
+    assert (block.pairs, block.same_binary, block.ratio, block.negative(0.02)) == (0, 2, None, True)
+    best = BestView(number=0, config={"BLOCK": 0, "FAST": True}, time_us=100.0)
+    material = Material(search=replace(finished(), champion=None, best=best), best=None, found=found)
+    text = written(material)
+    assert "| 1.024× | one pair: does not tell; 1 more compile to the same binary |" in text
+    assert "| BLOCK | 1 | 0 | 0 | – | – | | makes no difference: it compiles to the same binary |" in text
+    effect = Effect(ratio=Interval(low=1.012, estimate=1.013, high=1.014), noise=0.002, finding="nothing")
+    turned = AblationView(
+        champion_id=5,
+        change=Change(tunable="FAST", value=False, instead_of=True),
+        asked_at=NOW,
+        ended_at=NOW,
+        effect=effect,
+    )
+    assert "| 1.024× | bought nothing (1.013× by the ablation) |" in written(replace(material, ablations=(turned,)))
 
 
 def test_all_savings_are_those_of_the_confirmation() -> None:
