@@ -15,12 +15,7 @@ DECODE = {"numpy-in-place": 1.5, "torch": 1.5}
 MATCHES = (
     Match(family="sdpa", problem="B=1,H=8,S=256,D=64", least=ATTENTION),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64", least=ATTENTION),
-    Match(
-        family="sdpa_decode",
-        problem="B=1,H=32,KV=8,S=4096,D=128",
-        cache="cold",
-        least=DECODE,
-    ),
+    Match(family="sdpa_decode", problem="B=1,H=32,KV=8,S=4096,D=128", least=DECODE),
     Match(family="softmax", problem="rows=1024,cols=1024"),
     Match(family="softmax", problem="rows=4096,cols=1024"),
     Match(family="gemm", problem="M=1024,N=1024,K=1024", least={"numpy": 0.9}),
