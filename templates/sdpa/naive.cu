@@ -1,6 +1,12 @@
 // Attention as one writes it down first: a block for each query row, its scores in shared memory, no tensor cores.
-// The yardstick that is always there. S, D, CAUSAL and SCALE are macros; q, k, v and out are halves.
+// The yardstick that is always there. S, D, CAUSAL, SCALE and BFLOATS are macros.
+#if BFLOATS
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 Number;
+#else
 #include <cuda_fp16.h>
+typedef __half Number;
+#endif
 
 __device__ float over_block(float x, float* place, bool maximum) {
     place[threadIdx.x] = x;
@@ -17,7 +23,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
     return result;
 }
 
-extern "C" __global__ void attention(const __half* q, const __half* k, const __half* v, __half* out) {
+extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, Number* out) {
     __shared__ float scores[S];
     __shared__ float place[128];
     const int row = blockIdx.x % S, keys = CAUSAL ? row + 1 : S;
@@ -26,7 +32,7 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
     for (int key = threadIdx.x; key < keys; key += blockDim.x) {
         float score = 0;
         for (int d = 0; d < D; ++d)
-            score += __half2float(q[head + row * D + d]) * __half2float(k[head + (long long)key * D + d]);
+            score += float(q[head + row * D + d]) * float(k[head + (long long)key * D + d]);
         scores[key] = score * SCALE;
         largest = fmaxf(largest, scores[key]);
     }
@@ -35,7 +41,7 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
     total = over_block(total, place, false);
     for (int d = threadIdx.x; d < D; d += blockDim.x) {
         float sum = 0;
-        for (int key = 0; key < keys; ++key) sum += scores[key] * __half2float(v[head + (long long)key * D + d]);
-        out[head + row * D + d] = __float2half(sum / total);
+        for (int key = 0; key < keys; ++key) sum += scores[key] * float(v[head + (long long)key * D + d]);
+        out[head + row * D + d] = Number(sum / total);
     }
 }

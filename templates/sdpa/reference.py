@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
@@ -17,8 +19,8 @@ SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
 LARGE_FLOPS = 5e10
-"""From here on float16 references are computed on the GPU that is searched for, in float64 all the same: a second or
-less instead of minutes on the cores beside it."""
+"""From here on references of 16-bit inputs are computed on the GPU that is searched for, in float64 all the same: a
+second or less instead of minutes on the cores beside it."""
 
 LEAST_HALF_DEVIATION = 0.05
 """Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
@@ -44,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "peaked":
         drawn["q"] += 1.0
         drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
-    return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
+    return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -55,11 +57,12 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The same in the inputs' own precision: its error is the measure of a kernel's error.
 
-    float16: scores, weights and result are rounded to it, products accumulate in float32, as on any tensor core.
+    16 bits: scores, weights and result are rounded to them, products accumulate in float32, as on any tensor core.
     """
-    if inputs["q"].dtype == np.float16:
-        return {"out": _attention(problem, inputs, np.float32, rounded=np.float16).astype(np.float16)}
-    return {"out": _attention(problem, inputs, inputs["q"].dtype)}
+    dtype = problem["dtype"]
+    if dtype == "float32":
+        return {"out": _attention(problem, inputs, np.float32)}
+    return {"out": decoded(encoded(_attention(problem, inputs, np.float32, rounded=dtype), dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -103,7 +106,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         import torch
 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        q, k, v = (torch.from_numpy(inputs[name]) for name in ("q", "k", "v"))
+        q, k, v = (_tensor(problem, inputs[name]) for name in ("q", "k", "v"))
         attention = torch.nn.functional.scaled_dot_product_attention
         return lambda: attention(q, k, v, is_causal=problem["causal"])
 
@@ -124,7 +127,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
-    q, k, v = (torch.from_numpy(inputs[name]).cuda() for name in ("q", "k", "v"))
+    q, k, v = (_tensor(problem, inputs[name]).cuda() for name in ("q", "k", "v"))
 
     def call() -> object:
         with sdpa_kernel(chosen):
@@ -133,11 +136,19 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     return call
 
 
+def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if problem["dtype"] == "bfloat16" else tensor
+
+
 def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
     macros = {name: problem[name] for name in ("S", "D")}
     macros |= {"CAUSAL": int(problem["causal"]), "SCALE": f"{problem['D'] ** -0.5}f"}
+    macros |= {"BFLOATS": int(problem["dtype"] == "bfloat16")}
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
@@ -163,10 +174,11 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     hidden = None if later is None else library.asarray(later)
 
     def kept(values: Array) -> Array:
-        return values if rounded is None else values.astype(rounded).astype(dtype)
+        return values if rounded is None else _rounded(values, rounded)
 
     def compute(head: tuple[int, ...]) -> None:
-        q, k, v = (library.asarray(inputs[name][head]).astype(dtype) for name in ("q", "k", "v"))
+        numbers = (decoded(inputs[name][head], problem["dtype"]) for name in ("q", "k", "v"))
+        q, k, v = (library.asarray(each).astype(dtype) for each in numbers)
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
         if hidden is not None:
             scores[hidden] = -np.inf
@@ -181,10 +193,19 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     return out
 
 
+def _rounded(values: Array, dtype: str) -> Array:
+    """float32, of NumPy or CuPy, with no more digits than `dtype` has."""
+    if dtype == "float16":
+        return values.astype(np.float16).astype(np.float32)
+    bits = values.view(np.uint32)
+    bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # to the nearest, ties to even
+    return bits.view(np.float32)
+
+
 def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes; float16 is what is searched on GPUs only."""
+    """NumPy, or CuPy where that spares minutes; 16 bits are what is searched on GPUs only."""
     flops = 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]
-    if problem["dtype"] != "float16" or flops < LARGE_FLOPS:
+    if problem["dtype"] == "float32" or flops < LARGE_FLOPS:
         return np
     try:
         import cupy
