@@ -82,6 +82,9 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
         case ConfirmReport():
             yield from _session(report)
+            for place, witness in enumerate(report.witnesses):
+                yield f"report.witnesses.{place}.answered", witness.answered
+                yield f"report.witnesses.{place}.poisoned", witness.poisoned
             for place, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{place}.challenger", repeat.challenger
                 yield f"report.repeats.{place}.other", repeat.other

@@ -165,11 +165,25 @@ class Repeat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Witness:
+    """Calls of the challenger, each timed together with a copy into its outputs; entry i of both was taken in round i.
+
+    Attributes:
+        answered: where the copy wrote the right answer, as earlier calls leave it in a timed loop.
+        poisoned: where it wrote nothing of use.
+    """
+
+    answered: Timing
+    poisoned: Timing
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
     """Interleaved samples: entry i of every timing was taken in round i.
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
+        witnesses: whether calls do less work where their outputs hold the answer already, found twice.
         repeats: further fresh processes, where the challenger looked like a champion.
         repeated_against: what it was compared with there: ``incumbent``, or a baseline's name.
         profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
@@ -183,6 +197,7 @@ class ConfirmReport:
     incumbent: Timing | None = None
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     repeated_against: str | None = None

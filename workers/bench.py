@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evo.job import Witness
 from evo.outcome import CaseError
 from evo.timing import Timing
 from workers import confinement
@@ -19,11 +20,15 @@ from workers.kernel import Argument, KernelFile
 from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
 from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, repeats, take
 from workers.verify import WrongAnswerError, judge, verify
+from workers.witness import witnesses
 
 Mode = Literal["hot", "cold"]
 _LEAST_ROUNDS = 5
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
+
+_WITNESS_SHARE = 10
+"""Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
 
 _FAR_SLOWER = 20
 """A baseline so many times as slow as a candidate says nothing more in a hundred rounds than it did in its own job."""
@@ -98,13 +103,16 @@ class Bench:
         rounds = fitting_rounds(timers, baselines, request)
         samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
         self._require_nothing_left("the timed launches")
+        moment = self._beside.now()
+        witness = None if request.witness is None else chosen[request.witness]
+        witnesses = () if witness is None else self._witnesses(witness, moment, request.budget_s / _WITNESS_SHARE)
         for candidate in chosen.values():
             self._judge_once_more(candidate)
-        moment = self._beside.now()
         return Compared(
             series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
+            witnesses=witnesses,
             environment=self.session.environment(),
         )
 
@@ -155,6 +163,17 @@ class Bench:
         """A kernel may behave while it is verified, and start processes or threads only later."""
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
+
+    def _witnesses(self, candidate: Candidate, moment: Moment, budget_s: float) -> tuple[Witness, ...]:
+        """What the calls that were timed left is judged, too, cold ones included."""
+        sets = self._sets(self.terms.objective.cache, candidate.arguments)
+        sources = [self.session.allocate(candidate.arguments, self._nominal.inputs) for _ in range(2)]
+        beside = witnesses(self.session, candidate.kernel, sets=sets, sources=sources, moment=moment, budget_s=budget_s)
+        found = tuple(beside)
+        self._require_nothing_left("launches on outputs that were overwritten")
+        self._judge(sources[1], "a launch after the timing")
+        self._judge(sets[0], "the last timed launch on outputs that were overwritten")
+        return found
 
     def _judge_once_more(self, candidate: Candidate) -> None:
         (buffers,) = self._sets("hot", candidate.arguments)

@@ -77,6 +77,7 @@ class Confirmation:
             rounds=self._terms.policy.confirm_samples,
             baselines=True,
             budget_s=budget_s(self._work),
+            witness="challenger",
         )
         self._say(1, "proving")
         with self._fresh() as child:
@@ -203,6 +204,7 @@ def _report(cases: tuple[CaseError, ...], compared: Compared) -> ConfirmReport:
         incumbent=compared.series.get("incumbent"),
         baselines=compared.baselines,
         cases=cases,
+        witnesses=compared.witnesses,
         environment={**compared.environment, **left_out},
     )
 

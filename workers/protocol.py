@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from evo.device import Device
+from evo.job import Witness
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.timing import Timing
@@ -103,6 +104,7 @@ class Compare:
     Attributes:
         series: name of the series → candidate; two series of one candidate are timed independently.
         only: of the baselines this one alone.
+        witness: the series that is to prove that its calls do all their work each time; None for none of them.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
             nothing but baselines.
     """
@@ -112,6 +114,7 @@ class Compare:
     baselines: bool
     budget_s: float
     only: str | None = None
+    witness: str | None = None
     kind: Literal["compare"] = "compare"
 
 
@@ -160,6 +163,7 @@ class Compared:
     series: Mapping[str, Timing]
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    witnesses: tuple[Witness, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["compared"] = "compared"
 

@@ -54,6 +54,12 @@ def _counted(what: str) -> Callable[[float], str]:
 
 READINGS: Mapping[str, Reading] = {
     "correct": Reading(unit=_counted("failure"), side="", figure="on fresh inputs", threshold="may fail"),
+    "work": Reading(
+        unit=factor_text,
+        side="≤",
+        figure="as long on poisoned outputs as where they hold the answer, at least",
+        threshold="as long",
+    ),
     "sanitizers": Reading(unit=_counted("fault"), side="", figure="found by sanitizers", threshold="may be found"),
     "profile": Reading(unit=_counted("gate"), side="", figure="of the policy missed", threshold="may be missed"),
     "intervals": Reading(

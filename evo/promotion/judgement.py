@@ -53,6 +53,7 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
         )
     rules = (
         *soundness.correctness_rule(report),
+        *soundness.work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
         *processes.prediction_rule(prediction),
@@ -105,7 +106,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name in ("correct", "sanitizers", "profile")):
+    if failed and (speedup is None or failed[0].name in ("correct", "work", "sanitizers", "profile")):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."

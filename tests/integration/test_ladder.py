@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import psutil
@@ -415,6 +416,25 @@ def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
     assert report.incumbent is None
     assert report.challenger is not None
     assert report.challenger_again is not None
+    (work_rule,) = (rule for rule in judge(report, QUICK, 1, np.random.default_rng(0)).rules if rule.name == "work")
+    assert work_rule.passed, work_rule.text
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_a_kernel_that_skips_work_where_its_outputs_hold_the_answer_is_not_promoted(
+    workshop: Workshop, cache: Literal["hot", "cold"]
+) -> None:
+    """It is right whenever it is judged, and in a timed loop several times as fast as one that does its work."""
+    problem = faulty().family.problem("N=65536", "cpu")
+    work = workshop.work(problem=problem, objective=Objective(cache=cache))
+    job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert report.failure is None, "every answer of it that was looked at was right"
+    verdict = judge(report, QUICK, 1, np.random.default_rng(0))
+    assert not verdict.promote
+    assert "does less work where its outputs hold the answer already" in verdict.summary
+    (rule,) = (rule for rule in verdict.rules if rule.name == "work")
+    assert rule.figure > 1.5 > rule.threshold
 
 
 def test_changes_are_timed_beside_the_champion_and_a_bad_one_spoils_no_other(workshop: Workshop) -> None:

@@ -73,6 +73,9 @@ class FakeSession:
     def timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
         raise NotImplementedError
 
+    def rewriting_timer(self, kernel: Kernel, sets: Sequence[Buffers], source: Buffers) -> Timer:
+        raise NotImplementedError
+
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         return ScriptedTimer([1.0])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport, Repeat, Sanitized
+from evo.job import ConfirmReport, Repeat, Sanitized, Witness
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
 from evo.promotion import Rule, Verdict, judge, promising
@@ -52,6 +52,26 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     alike = Timing(samples_us=(challenger,) * 20)
     report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
     return verdict(report, policy=Policy(**policy))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("extra_us", "passed"),
+    [((0.0, 0.0), True), ((50.0, 50.0), False), ((50.0, -50.0), True), ((8.0, 8.0), True)],
+    ids=["honest", "lazy", "one source lies worse", "within the allowance"],
+)
+def test_calls_take_equally_long_whatever_their_outputs_hold(extra_us: tuple[float, float], passed: bool) -> None:
+    rng = np.random.default_rng(1)
+    report = confirmation(rng, challenger_us=80)
+    pairs = [noisy_round(rng, 200.0, 200.0 + extra, rounds=20) for extra in extra_us]
+    report = replace(report, witnesses=tuple(Witness(answered=one, poisoned=other) for one, other in pairs))
+    result = verdict(report)
+    assert (rule(result, "work").passed, result.promote) == (passed, passed)
+
+
+def test_a_confirmation_that_did_not_look_for_skipped_work_promotes_nothing() -> None:
+    right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
+    result = verdict(replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,)))
+    assert result.summary.startswith("Not promoted. Whether calls do less work")
 
 
 def test_a_clear_gain_meets_every_rule() -> None:

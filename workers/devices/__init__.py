@@ -108,6 +108,13 @@ class Session(Protocol):
         """A timer that calls the kernel on each set in turn: one set is hot, many are cold."""
         ...
 
+    def rewriting_timer(self, kernel: Any, sets: Sequence[Buffers], source: Buffers) -> Timer:
+        """The same, but before each call the outputs and workspaces of its set are overwritten with those of `source`.
+
+        The copy is part of the time. What `source` holds may change between samples.
+        """
+        ...
+
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         """The same for a baseline: zero-argument calls, one for each buffer set, taken in turn."""
         ...

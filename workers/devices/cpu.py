@@ -88,6 +88,18 @@ class CpuSession:
     def timer(self, kernel: Any, sets: Sequence[Buffers]) -> Timer:
         return CallTimer([self._bind(kernel, buffers) for buffers in sets])
 
+    def rewriting_timer(self, kernel: Any, sets: Sequence[Buffers], source: Buffers) -> Timer:
+        def rewritten(buffers: Buffers) -> Callable[[], object]:
+            call, own, other = self._bind(kernel, buffers), cast(HostBuffers, buffers), cast(HostBuffers, source)
+
+            def pair() -> None:
+                own.rewrite(other)
+                call()
+
+            return pair
+
+        return CallTimer([rewritten(buffers) for buffers in sets])
+
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         return CallTimer(calls)
 

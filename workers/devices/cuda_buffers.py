@@ -132,6 +132,13 @@ class DeviceBuffers:
                     buffer.fill(byte)
             self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
 
+    def rewrite(self, source: "DeviceBuffers", stream: int) -> None:
+        """Enqueue copies of the outputs and workspaces of a set of the same arguments over these."""
+        kind = self._runtime.memcpyDeviceToDevice
+        for name, buffer in self._buffers.items():
+            if buffer.argument.role != "input":
+                self._runtime.memcpyAsync(buffer.pointer, source.pointers[name], buffer.size, kind, stream)
+
     def read(self, name: str) -> NDArray[Any]:
         with cuda_errors():
             return self._buffers[name].read()
