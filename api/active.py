@@ -34,6 +34,7 @@ class ActiveSearch:
     Attributes:
         has_queued: a job may be waiting for a worker; False spares the query.
         revision: of the row this copy was last brought up to date with.
+        confirming: a confirmation waits or is worked on; False also while nobody has looked.
         unbeaten: the elites that were not fast enough for a challenge when that was last looked at.
         challenge_from_s: when, on its own clock, the next confirmation can be afforded; 0 if nobody has looked.
     """
@@ -59,6 +60,7 @@ class ActiveSearch:
             seed=row.seed,
         )
         self.revision = row.revision
+        self.confirming = False
         self.unbeaten: tuple[int, ...] | None = None
         self.challenge_from_s = 0.0
         self._active_s = row.active_s
@@ -85,7 +87,7 @@ class ActiveSearch:
         if standing.milestone > self.revision:
             self.search.follow(news, Leases(session).challenges(self.id))
             self.baselines = self.baselines or Archive(session).baselines(self.id)
-            self.has_queued = True
+            self.has_queued, self.confirming = True, False
         else:
             self.search.follow(news)
         self.state, self.started = standing.state, standing.started_at is not None

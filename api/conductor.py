@@ -20,7 +20,7 @@ from api.intake import Intake, answer
 from api.provenance import refuse_edited
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt, SearchRequest
-from api.settlement import end_trial
+from api.settlement import confirmed, end_trial
 from api.submission import terms_of
 from api.turn import Turn
 from db.archive import UNFINISHED, Archive
@@ -313,6 +313,8 @@ class Conductor:
 def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
     """Lost too often: nobody is given this job again, and its trial ends without a word on its config."""
     job.state, job.ended_at = "abandoned", now
+    if job.kind == "confirm":
+        confirmed(turn)
     if isinstance(job.payload, Evaluate):
         pending = turn.active.search.history.pending[job.payload.number]
         row = Archive(turn.session).numbered(turn.active.id, job.payload.number)

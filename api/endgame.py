@@ -72,11 +72,12 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     active = turn.active
     if not _may_challenge(active, now, ended=ended):
         return False
-    search = Archive(turn.session).search(active.id)
     if "confirm" in Leases(turn.session).open_jobs(active.id):
+        active.confirming = True
         return True
     if not ended and not _affordable(turn, now):
         return False
+    search = Archive(turn.session).search(active.id)
     incumbent = Champions(turn.session).incumbent(search)
     to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
     challenger = active.search.challenge_due(to_beat, ended=ended)
@@ -106,7 +107,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     """
     if active.terms.device.kind == "estimate":
         return False
-    if active.search.challenge_due(None, ended=ended) is None:
+    if active.search.challenge_due(None, ended=ended) is None or (active.confirming and not ended):
         return False
     return ended or (active.unbeaten != _best(active) and active.elapsed_s(now) >= active.challenge_from_s)
 

@@ -179,6 +179,7 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     session = turn.session
     job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
+    confirmed(turn)
     Events(session).search_changed(turn.active.id)
     if not verdict.promote:
         return
@@ -188,6 +189,12 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
         summary = "Not promoted. The incumbent changed meanwhile; the new one is challenged instead."
         job.verdict = replace(verdict, promote=False, summary=summary)
         queue_confirmation(turn, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
+
+
+def confirmed(turn: Turn) -> None:
+    """A confirmation is over, however it ended: the next one may be due, here and in other processes."""
+    turn.active.confirming = False
+    turn.milestone()
 
 
 def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
@@ -207,6 +214,7 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
     )
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
+    active.confirming = True
     turn.queued()
 
 

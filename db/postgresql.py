@@ -62,6 +62,7 @@ class PostgreSQL:
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
+            pool_use_lifo=True,  # a few connections that know the statements, rather than twelve in turn
             query_cache_size=500,
         )
 
@@ -142,6 +143,7 @@ _CONNECT: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "prepare_threshold": 2,
 }
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 

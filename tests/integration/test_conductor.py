@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from api.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
@@ -69,6 +70,28 @@ def test_a_confirmation_is_held_within_a_long_search(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
+
+
+def test_while_a_confirmation_is_open_nobody_asks_for_it_anew(stage: Stage) -> None:
+    stage.submit(policy=policy(challenge_every=1))
+    stage.hand_in(stage.one())
+    first, second = stage.one(), stage.one()
+
+    def statements_of_a_claim() -> list[str]:
+        asked: list[str] = []
+        event.listen(stage.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        assert isinstance(stage.one().job, Evaluate)
+        return asked.copy()
+
+    before = statements_of_a_claim()
+    stage.hand_in(first)
+    confirmation = stage.one()
+    assert isinstance(confirmation.job, Confirm)
+    stage.hand_in(second)  # one more that might challenge
+    stage.one()
+    assert statements_of_a_claim() == before
+    stage.hand_in(confirmation)
+    assert [lease.job.kind for lease in stage.play()].count("confirm") > 0
 
 
 def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
