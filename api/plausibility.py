@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
 from evo.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Pruned
 from evo.timing import Timing
 
@@ -53,7 +53,7 @@ def check_kind(report: Report, kind: DeviceKind) -> None:
 def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
     for place, repeat in enumerate(report.repeats):
-        _check_as_many(f"report.repeats.{place}", [repeat.challenger, repeat.other])
+        _check_as_many(f"report.repeats.{place}", _both(repeat))
 
 
 def _check_change(where: str, each: Ablated) -> None:
@@ -62,6 +62,10 @@ def _check_change(where: str, each: Ablated) -> None:
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
     _check_as_many(where, timings)
+
+
+def _both(repeat: Repeat) -> list[Timing]:
+    return [timing for timing in (repeat.challenger, repeat.other) if timing is not None]
 
 
 def _check_as_many(where: str, timings: Sequence[Timing]) -> None:
@@ -87,7 +91,8 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
                 yield f"report.witnesses.{place}.poisoned", witness.poisoned
             for place, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{place}.challenger", repeat.challenger
-                yield f"report.repeats.{place}.other", repeat.other
+                if repeat.other is not None:
+                    yield f"report.repeats.{place}.other", repeat.other
         case AblateReport():
             for place, each in enumerate(report.changes):
                 yield from _beside(f"report.changes.{place}", each)

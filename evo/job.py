@@ -158,10 +158,14 @@ class Profiled:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat:
-    """The same comparison in one more fresh process; entry i of both was taken in round i."""
+    """The same comparison in one more fresh process; entry i of both was taken in round i.
+
+    Attributes:
+        other: None where there was nothing to compare with.
+    """
 
     challenger: Timing
-    other: Timing
+    other: Timing | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +189,7 @@ class ConfirmReport:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
         witnesses: whether calls do less work where their outputs hold the answer already, found twice.
         repeats: further fresh processes, where the challenger looked like a champion.
-        repeated_against: what it was compared with there: ``incumbent``, or a baseline's name.
+        repeated_against: what it was compared with there: ``incumbent``, a baseline's name, or None for nothing.
         profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
         failure: set, and the timings None, when challenger or incumbent could not be measured.
         failed: which of the two it was.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evo.job import ConfirmReport, Repeat
+from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.statistics import Interval, Samples, mean_interval, paired_ratio, prediction_interval
 from evo.timing import Timing
@@ -47,8 +47,8 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if not report.repeats or first is None or against is None or other is None:
         return None
-    processes = (Repeat(challenger=first, other=other), *report.repeats)
-    found = tuple(times_as_fast(each.challenger, each.other) for each in processes)
+    pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
+    found = tuple(times_as_fast(own, beside) for own, beside in pairs)
     return Prediction(
         against=against,
         speedup=_of_logarithms(prediction_interval, found, policy.confidence),
@@ -58,6 +58,14 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
         overall=_of_logarithms(mean_interval, found, policy.confidence),
         others=_of_logarithms(prediction_interval, found[1:], policy.confidence) if len(found) > 2 else None,
     )
+
+
+def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
+    """Where one more process will find the challenger's time; None where a speed-up is told, or one process is all."""
+    if report.challenger is None or not report.repeats or report.repeated_against is not None:
+        return None
+    found = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
+    return _of_logarithms(prediction_interval, found, policy.confidence)
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:

@@ -14,24 +14,21 @@ from evo.timing import Timing
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
-from workers.devices import Buffers, DeviceLostError, DeviceUnfitError, Driver, LaunchError, Session, Timer, driver
+from workers.devices import Buffers, DeviceLostError, DeviceUnfitError, Driver, LaunchError, Session, driver
 from workers.golden import Golden, Reference
 from workers.kernel import Argument, KernelFile
 from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
-from workers.timing import WARM_US, Beside, Moment, cold_sets, interleave, repeats, take
+from workers.rounds import fitting_rounds
+from workers.timing import Beside, Moment, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 from workers.witness import witnesses
 
 Mode = Literal["hot", "cold"]
-_LEAST_ROUNDS = 5
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
 
 _WITNESS_SHARE = 10
 """Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
-
-_FAR_SLOWER = 20
-"""A baseline so many times as slow as a candidate says nothing more in a hundred rounds than it did in its own job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,37 +234,3 @@ def proven(request: Prove) -> Session:
     if fault is not None:
         raise DeviceUnfitError(f"{request.device.model}: {fault}")
     return session
-
-
-def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Rounds that fit the budget; baselines that would take too much of it are left out.
-
-    One that was asked for by name never is: a confirmation in several processes needs it in each of them.
-    """
-    if request.only is None:
-        _leave_out(timers, baselines, request)
-    cost_s = sum(_sample_s(timer) for timer in (*timers.values(), *baselines.timers.values()))
-    return min(request.rounds, max(_LEAST_ROUNDS, int(request.budget_s / max(cost_s, 1e-9))))
-
-
-def _leave_out(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> None:
-    """Take out the baselines that are far slower than the candidates, and those whose rounds do not fit the budget."""
-    fastest_us = min((timer.sample() for timer in timers.values()), default=float("inf"))
-    cost_s = sum(_sample_s(timer) for timer in timers.values())
-    for name, timer in list(baselines.timers.items()):
-        baseline_us, baseline_s = timer.sample(), _sample_s(timer)
-        if baseline_us > _FAR_SLOWER * fastest_us:
-            reason = f"{baseline_us:.3g} µs, more than {_FAR_SLOWER} times the {fastest_us:.3g} µs to compare with"
-        elif timers and request.rounds * (cost_s + baseline_s) > request.budget_s:
-            reason = f"{request.rounds} rounds of {baseline_s:.3g} s each do not fit {request.budget_s:.3g} s"
-        else:
-            cost_s += baseline_s
-            continue
-        del baselines.timers[name]
-        baselines.unavailable[name] = f"left out: {reason}"
-
-
-def _sample_s(timer: Timer) -> float:
-    """Seconds one round of this timer may take: warming up and the sample that counts."""
-    sample_us = timer.sample() * timer.calls
-    return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

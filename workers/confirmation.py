@@ -97,7 +97,7 @@ class Confirmation:
         """The same comparison in further processes, for a winner that nothing speaks against so far."""
         policy = self._terms.policy
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
-        if against is None or policy.confirm_processes == 1 or not promising(report, policy):
+        if policy.confirm_processes == 1 or not promising(report, policy):
             return report
         repeats = tuple(self._repeat(against, process) for process in range(2, policy.confirm_processes + 1))
         return replace(report, repeats=repeats, repeated_against=against)
@@ -105,12 +105,12 @@ class Confirmation:
     def _say(self, process: int, stage: str) -> None:
         self._instruments.status.say(f"{stage}, process {process} of {self._terms.policy.confirm_processes} at most")
 
-    def _repeat(self, against: str, process: int) -> Repeat:
+    def _repeat(self, against: str | None, process: int) -> Repeat:
         beside = against == "incumbent"
         request = Compare(
             series={side: side for side in self._sides},
             rounds=self._terms.policy.process_samples,
-            baselines=not beside,
+            baselines=not beside and against is not None,
             only=None if beside else against,
             budget_s=budget_s(self._work),
         )
@@ -119,8 +119,8 @@ class Confirmation:
             for side in self._sides:
                 self._verify(child, side, launches=1)
             compared = self._compare(child, request)
-        other = compared.series["incumbent"] if beside else compared.baselines.get(against)
-        if other is None:
+        other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
+        if other is None and against is not None:
             raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
         return Repeat(challenger=compared.series["challenger"], other=other)
 

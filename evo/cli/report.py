@@ -142,6 +142,8 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
         grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))
+    if verdict is not None and (alone := next((each for each in verdict.rules if each.name == "baselines"), None)):
+        grid.add_row("", Text(alone.text, "yellow"))
     if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
         grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them by itself", "dim"))
     if verdict is not None and verdict.behind_every_baseline:

@@ -82,4 +82,5 @@ def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
     yield from ((name, 1, timing) for name, timing in named.items() if timing is not None)
     for process, each in enumerate(report.repeats, 2):
         yield "champion", process, each.challenger
-        yield report.repeated_against or "other", process, each.other
+        if each.other is not None:
+            yield report.repeated_against or "other", process, each.other

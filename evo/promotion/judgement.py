@@ -60,6 +60,7 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
         *processes.agreement_rule(prediction),
         *soundness.profile_rule(report, policy),
         *processes.baseline_rule(fastest, against, prediction),
+        *processes.alone_rule(report, policy),
     )
     promote = all(rule.passed for rule in rules if rule.required)
     return Verdict(

@@ -1,8 +1,11 @@
 """Rules about what further processes found, and about the baselines that were timed beside the challenger."""
 
-from evo.prediction import Prediction
+from evo.job import ConfirmReport
+from evo.policy import Policy
+from evo.prediction import Prediction, predict_us
 from evo.promotion.verdict import Rule
 from evo.statistics import Interval
+from evo.wording import time_text
 
 
 def prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
@@ -46,6 +49,31 @@ def baseline_rule(fastest: str | None, against: dict[str, Interval], prediction:
     over = over_processes(prediction if prediction is not None and prediction.against == fastest else None)
     text = f"The challenger runs {speedup:.3g} times as fast as the fastest baseline, {fastest}{over}."
     return (Rule(name="baseline", passed=speedup > 1.0, figure=speedup, threshold=1.0, text=text, required=False),)
+
+
+def alone_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    """Says that nothing was compared with, and why. A recording has no baselines, and no cases."""
+    if report.baselines or not report.cases:
+        return ()
+    missing = {name: why for name, why in report.environment.items() if name.startswith("baseline ")}
+    reasons = "; ".join(f"{name.removeprefix('baseline ')}: {why}" for name, why in missing.items())
+    text = f"No baseline took part: {reasons or 'the family offers none here'}."
+    return (
+        Rule(name="baselines", passed=False, figure=0.0, threshold=0.0, text=text, required=False),
+        *_time_rule(report, policy),
+    )
+
+
+def _time_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    predicted = predict_us(report, policy)
+    if predicted is None:
+        return ()
+    text = (
+        f"In {len(report.repeats) + 1} fresh processes the challenger took {time_text(predicted.estimate)} on average; "
+        f"one more will find {time_text(predicted.low)} to {time_text(predicted.high)} "
+        f"({policy.confidence:.0%} prediction interval)."
+    )
+    return (Rule(name="time", passed=True, figure=predicted.estimate, threshold=0.0, text=text, required=False),)
 
 
 def over_processes(prediction: Prediction | None) -> str:

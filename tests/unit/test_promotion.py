@@ -54,6 +54,25 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     return verdict(report, policy=Policy(**policy))  # type: ignore[arg-type]
 
 
+def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_time() -> None:
+    rng = np.random.default_rng(1)
+    right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
+    series = noisy_round(rng, 100.0, 100.0, 100.0, 100.0)
+    result = verdict(
+        replace(
+            confirmation(rng, challenger_us=100, incumbent_us=None),
+            cases=(right,),
+            witnesses=(Witness(answered=series[0], poisoned=series[1]),),
+            environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
+            repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
+        )
+    )
+    assert result.promote
+    assert rule(result, "baselines").text == "No baseline took part: torch: ImportError: no torch."
+    assert rule(result, "time").text.startswith("In 3 fresh processes the challenger took")
+    assert rule(result, "time").figure == pytest.approx(100, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("extra_us", "passed"),
     [((0.0, 0.0), True), ((50.0, 50.0), False), ((50.0, -50.0), True), ((8.0, 8.0), True)],

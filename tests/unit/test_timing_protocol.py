@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.fake_session import FakeSession, ScriptedTimer
 from workers.baselines import Baselines
-from workers.bench import fitting_rounds
 from workers.protocol import Compare
+from workers.rounds import fitting_rounds
 from workers.timing import ROUND_US, WARM_US, Beside, cold_sets, interleave, repeats, take, undisturbed
 
 
@@ -91,6 +91,22 @@ def test_a_baseline_far_slower_than_the_candidate_is_left_out_with_the_reason() 
     assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100
     assert set(baselines.timers) == {"flash"}
     assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs to compare with"}
+
+
+def test_one_interrupted_sample_leaves_no_baseline_out_and_the_fastest_always_takes_part() -> None:
+    request = Compare(series={}, rounds=100, baselines=True, budget_s=48.0)
+    timers = {"challenger": ScriptedTimer([4.0])}
+    noisy = Baselines(timers={"flash": ScriptedTimer([6.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})
+    assert fitting_rounds(timers, noisy, request) == 100
+    assert not noisy.unavailable
+    slow = Baselines(timers={"naive": ScriptedTimer([400.0])})
+    assert fitting_rounds(timers, slow, request) == 100
+    assert not slow.unavailable
+    slower = Baselines(timers={"naive": ScriptedTimer([2e6])})
+    assert 5 < fitting_rounds(timers, slower, request) < 20, "fewer rounds, but something to compare with"
+    assert not slower.unavailable
+    assert fitting_rounds({**timers, "incumbent": ScriptedTimer([5.0])}, slower, request) == 100
+    assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit 48 s"}
 
 
 def test_baselines_alone_are_all_timed() -> None:
