@@ -26,11 +26,17 @@ def _decode(problem: str, share: float | None = None) -> Match:
     return Match(family="sdpa_decode", problem=problem, minutes=1.5, cache="cold", least_share=share, least=_best(1.0))
 
 
+def _fp8(problem: str) -> Match:
+    """No measure of an L4 where it is not run on one: see the note of the family."""
+    return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
+
+
 def _skinny(m: int, n: int, k: int) -> Match:
     """Few rows: bound by reading b. At least three of five are to be faster than PyTorch."""
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 
+LAYOUTS = ("rows", "columns")
 MATCHES = (
     Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.3, least=_best(2.1)),
     Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=4.2, least=_best(2.15)),
@@ -40,6 +46,9 @@ MATCHES = (
     Match(family="sdpa", problem="B=4,H=16,S=1024,D=64", minutes=1.5, least=_flash(1.15)),
     Match(family="sdpa", problem="B=4,H=16,S=2048,D=64", minutes=1.5, least=_flash(1.15)),
     Match(family="sdpa", problem="B=4,H=16,S=4096,D=128", minutes=1.5, least=_flash(1.0)),
+    *(_fp8(f"B=2,H=8,S=512,D=64,{more}") for more in ("v_layout=rows", "v_layout=columns", "accuracy=fine")),
+    _fp8("B=2,H=8,S=256,D=64"),
+    *(Match(family="quantize_e4m3", problem=f"B=2,H=8,S=512,D=64,layout={each}", minutes=0.7) for each in LAYOUTS),
     _decode("B=8,H=32,KV=8,S=8192,D=128", share=0.94),
     _decode("B=1,H=32,KV=8,S=8192,D=128"),
     _decode("B=8,H=32,KV=8,S=1024,D=128"),

@@ -145,7 +145,7 @@ inline u32 to_e4m3(float x) {
     int exponent;
     const float size = std::min(std::fabs(x), 448.f);
     std::frexp(size, &exponent);
-    exponent = max(exponent, -5);
+    exponent = size > 0 ? max(exponent, -5) : -5;
     const u32 code = u32(std::nearbyint(std::ldexp(size, 4 - exponent))) + 8 * (exponent + 5);
     return code | (std::signbit(x) ? 0x80 : 0);
 }

@@ -101,9 +101,9 @@ def reference(package: Package) -> ModuleType:
     return module
 
 
-def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = "peaked") -> list[float]:
+def errors(kernel: HostKernel, package: Package, problem: Problem) -> list[float]:
     """Relative L2, of two orders of the threads."""
-    inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
+    inputs = reference(package).inputs(problem, "peaked", np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
 
@@ -138,6 +138,7 @@ def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -
     kernel = build(package, config, problem, device, tmp_path)
     for drawn in ("normal", "outlier"):
         inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
+        inputs["x"][:, :, ::7] = 0
         exact = reference(package).reference(problem, inputs)
         naive = reference(package).yardstick(problem, inputs)["codes"]
         made = kernel(inputs)
@@ -155,7 +156,13 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
     assert not package.family.violations(config, problem, device, Objective())
     kernel = build(package, config, problem, device, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
-    assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
+    inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)
+    worst = np.abs(reference(package).yardstick(problem, inputs)["out"] - exact["out"]).max()
+    for descending, eager in ORDERS:
+        made = kernel(inputs, descending=descending, eager=eager)
+        assert error(made, exact) < tolerance.rel_l2
+        assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
 @pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["producers", "alone"])
