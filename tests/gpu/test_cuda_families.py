@@ -64,7 +64,7 @@ SHAPES = [
     ("gemm_fp8", "M=75,N=136,K=208,scaling=row,epilogue=bias_gelu,out=float16"),
     ("gemm", "M=75,N=136,K=200,dtype=bfloat16,epilogue=bias_gelu"),
 ]
-WARPGROUPS = [
+ATTENTION = [
     {},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
@@ -72,7 +72,17 @@ WARPGROUPS = [
     {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}
     | {"PRODUCER_REGISTERS": 32, "Q_IN_REGISTERS": False, "CTAS_PER_SM": 1},
 ]
-"""Of sdpa on sm_90."""
+MATRICES = [
+    {},
+    {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
+    {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "STORE": "stmatrix"},
+]
+WARPGROUPS = [
+    *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
+    *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
+    *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
+]
+"""On sm_90."""
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
@@ -134,10 +144,9 @@ def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> 
             assert all(error.passed for error in errors), (config, errors)
 
 
-@pytest.mark.parametrize("change", WARPGROUPS)
-@pytest.mark.parametrize("text", ["B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true"])
-def test_products_of_warpgroups_are_right(bench: Workbench, text: str, change: Config) -> None:
-    package = find("sdpa")
+@pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
+def test_products_of_warpgroups_are_right(bench: Workbench, family: str, text: str, change: Config) -> None:
+    package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **change, "PRODUCTS": "wgmma"}
     if bench.gpu.limits["compute_capability"] != 90:
