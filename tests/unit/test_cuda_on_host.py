@@ -43,9 +43,8 @@ DIFFERENTLY = (
 
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
-    ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "split", "MERGE": "spread", "BLOCK_N": 64, "RESCALE": "always"}),
-    ("B=1,H=1,S=144,D=32,v_layout=columns", {"PV": "half", "ACCUMULATE": "chained", "TILE_READY": "mbarrier"}),
-    ("B=1,H=1,S=144,D=32,v_layout=columns", {"ACCUMULATE": "chained", "LAYOUT": "pad", "FAST_MATH": False}),
+    ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "half", "ACCUMULATE": "chained", "MERGE": "spread"}),
+    ("B=1,H=1,S=144,D=32,v_layout=columns", {"PV": "split", "TILE_READY": "mbarrier", "LAYOUT": "pad"}),
 )
 SHARED_KEYS = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "UNROLL": 1, "COPY_TOGETHER": False}
 SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}

@@ -183,7 +183,7 @@ def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None
 def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
     family = package(name).family
     problem = family.problem(text, "cpu")
-    for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 1}.get(name, 2), seed=11):
+    for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
         functions: dict[str, Kernel] = {}
         for case in family.case_problems(problem, "cpu"):
             assert case.problem is not None
