@@ -100,9 +100,9 @@ def reference(package: Package) -> ModuleType:
     return module
 
 
-def errors(kernel: HostKernel, package: Package, problem: Problem) -> list[float]:
+def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = "peaked") -> list[float]:
     """Relative L2, of two orders of the threads."""
-    inputs = reference(package).inputs(problem, "peaked", np.random.default_rng(5))
+    inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
 
