@@ -58,8 +58,9 @@ def growth(alone: Crowd, together: Crowd) -> float:
 
 
 def total_growth(alone: Crowd, together: Crowd) -> float:
-    """Of the sum over the spaces."""
-    return float(np.sum(together.trials) / np.sum(alone.trials))
+    """Of the sum over the spaces; not a number where some goal was never reached."""
+    many, one = sum(together.trials), sum(alone.trials)
+    return many / one if np.isfinite(many + one) else float("nan")
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> dict[str, Crowding]:
