@@ -50,9 +50,14 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
 
 
 def _champion(session: Session, search: SearchRow) -> ChampionRow:
-    champion = Champions(session).incumbent(search)
+    champions = Champions(session)
+    champion = champions.incumbent(search)
     if champion is None:
-        raise Conflict(f"search {search.id} has no champion: nothing was promoted, so there is nothing to take apart")
+        rolled_back = (
+            f"champion {each.id} was {each.reason}" for each in champions.retired_of(search.id) if each.rolled_back
+        )
+        why = next(rolled_back, "nothing was promoted")
+        raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to take apart")
     if champion.search_id != search.id:
         raise Conflict(
             f"champion {champion.id} was found by search {champion.search_id}: ablate that one, on the terms it ran on"

@@ -14,6 +14,8 @@ from db.archive import Archive
 from db.champions import Champions
 from db.events import Events
 from db.leases import Leases
+from db.models import SearchRow
+from evo.challenge import Bar, Incumbent, bar
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL, Command, transition
 from evo.search import CHALLENGERS
@@ -78,15 +80,42 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     if not ended and not _affordable(turn, now):
         return False
     search = Archive(turn.session).search(active.id)
-    incumbent = Champions(turn.session).incumbent(search)
-    to_beat = None if incumbent is None else incumbent.time_us * (1.0 - search.policy.minimum_gain)
-    challenger = active.search.challenge_due(to_beat, ended=ended)
+    to_beat = _bar(turn, search)
+    below_us, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below_us, to_beat.binaries)
+    challenger = active.search.challenge_due(below_us, ended=ended, besides=own)
     if challenger is None:
         active.unbeaten = _best(active)
+        if ended and to_beat is not None:
+            search.unchallenged = _why_none(turn, to_beat)
         return False
     number, seen = active.search.challenge(challenger)
     queue_confirmation(turn, Archive(turn.session).numbered(active.id, number), seen, now)
     return True
+
+
+def _bar(turn: Turn, search: SearchRow) -> Bar | None:
+    champions = Champions(turn.session)
+    champion = champions.incumbent(search)
+    if champion is None:
+        return None
+    digest = champions.binary_digest(champion)
+    incumbent = Incumbent(
+        id=champion.id,
+        config=champion.config,
+        time_us=champion.time_us,
+        here=champion.search_id == search.id,
+        binary_digest=digest,
+    )
+    return bar(incumbent, turn.active.search.history.finished, search.policy)
+
+
+def _why_none(turn: Turn, to_beat: Bar) -> str | None:
+    """Nothing, where a trial did challenge, or none but the champion itself was measured."""
+    search = turn.active.search
+    _, _, challenged = search.events
+    others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
+    best = None if challenged else next(others, None)
+    return None if best is None else to_beat.missed_by(best)
 
 
 def _affordable(turn: Turn, now: datetime) -> bool:
@@ -113,7 +142,8 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    return tuple(trial.number for trial in active.search.history.elites(CHALLENGERS))
+    """One more than may challenge: the incumbent may be among them."""
+    return tuple(trial.number for trial in active.search.history.kernels(CHALLENGERS + 1))
 
 
 def finish(turn: Turn, now: datetime) -> None:

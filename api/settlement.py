@@ -87,9 +87,12 @@ def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
     end_trial(
         turn,
         cast(TrialRow, job.trial),
-        replace(active.search.history.pending[cast(Evaluate, job.payload).number], outcome=outcome),
+        replace(
+            active.search.history.pending[cast(Evaluate, job.payload).number],
+            outcome=outcome,
+            binary_digest=report.binary_digest,
+        ),
         now=now,
-        binary_digest=report.binary_digest,
         overhead_ms=None if spent.overhead_s is None else 1e3 * spent.overhead_s,
         delivery_ms=1e3 * max(0.0, (now - attempt.granted_at).total_seconds() - spent.total_s),
     )
@@ -101,7 +104,6 @@ def end_trial(
     trial: Trial,
     *,
     now: datetime,
-    binary_digest: str | None = None,
     overhead_ms: float | None = None,
     delivery_ms: float | None = None,
 ) -> None:
@@ -113,7 +115,6 @@ def end_trial(
     ended = Ended(
         logged=search.tell(trial),
         at=now,
-        binary_digest=binary_digest,
         suspect=_suspect(turn.active, trial.time_us),
         overhead_ms=overhead_ms,
         delivery_ms=delivery_ms,
@@ -170,9 +171,11 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
     with database.read() as session:
         job = Leases(session).together([attempt_id])[attempt_id].job
         challengers = len(Leases(session).challenges(search_id))
-        policy = Archive(session).search(search_id).policy
+        search = Archive(session).search(search_id)
+        fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
     seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
-    return promotion.judge(report, policy, challengers, np.random.default_rng(seed))
+    rolled_back = None if fallen is None else f"champion {fallen.id}, which was {fallen.retired_reason}"
+    return promotion.judge(report, search.policy, challengers, np.random.default_rng(seed), rolled_back=rolled_back)
 
 
 def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:

@@ -37,6 +37,7 @@ from evo.view import (
     ChampionView,
     FamilyView,
     ProvingView,
+    RetiredView,
     RooflineView,
     SearchView,
     SlotView,
@@ -106,6 +107,8 @@ def _search_view(
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
         proving=None if row.state in TERMINAL else _proving(session, row.id),
+        unchallenged=row.unchallenged,
+        retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
     )
 
 

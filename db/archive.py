@@ -38,7 +38,6 @@ class Ended:
 
     logged: Logged
     at: datetime
-    binary_digest: str | None = None
     suspect: bool = False
     overhead_ms: float | None = None
     delivery_ms: float | None = None
@@ -128,7 +127,7 @@ class Archive:
             raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
         row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
         row.time_us, row.finished_seq, row.finished_at = trial.time_us, ended.logged.position, ended.at
-        row.binary_digest, row.suspect = ended.binary_digest, ended.suspect
+        row.binary_digest, row.suspect = trial.binary_digest, ended.suspect
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:

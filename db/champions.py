@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.events import Events
-from db.models import ChampionRow, SearchRow
+from db.models import ChampionRow, SearchRow, TrialRow
 from evo.errors import Conflict, NotFound
 
 
@@ -23,6 +23,7 @@ class Retired:
     id: int
     trial: int
     rolled_back: bool
+    reason: str
 
 
 class Champions:
@@ -97,6 +98,10 @@ class Champions:
         Events(self.session).search_changed(champion.search_id)
         return champion
 
+    def binary_digest(self, champion: ChampionRow) -> str | None:
+        """Of what its trial compiled to."""
+        return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
+
     def behind(self, champion_id: int) -> ChampionRow | None:
         """What would be current again if this one were rolled back."""
         return self._earlier(self.champion(champion_id))
@@ -136,10 +141,35 @@ class Champions:
 
     def retired_of(self, search_id: int) -> Sequence[Retired]:
         """Those that a search promoted and that are champions no more, newest first, without their evidence."""
-        columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back)
+        columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back, ChampionRow.retired_reason)
         query = select(*columns).where(ChampionRow.search_id == search_id, ~ChampionRow.current)
         found = self.session.execute(query.order_by(ChampionRow.id.desc()))
-        return [Retired(id=id, trial=trial, rolled_back=rolled_back) for id, trial, rolled_back in found]
+        return [
+            Retired(id=id, trial=trial, rolled_back=rolled_back, reason=reason or "")
+            for id, trial, rolled_back, reason in found
+        ]
+
+    def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
+        """The latest champion of what a search searches that was rolled back and was the kernel of this trial: the same
+        binary, or the same config of a family that was not edited since."""
+        same: ColumnElement[bool] = and_(
+            TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest
+        )
+        if trial.binary_digest is not None:
+            same = or_(same, TrialRow.binary_digest == trial.binary_digest)
+        query = (
+            select(ChampionRow)
+            .join(TrialRow, TrialRow.id == ChampionRow.trial_id)
+            .where(
+                ChampionRow.rolled_back,
+                ChampionRow.family == search.family.name,
+                ChampionRow.problem_key == search.problem_key,
+                ChampionRow.device_model == search.device.model,
+                ChampionRow.objective_key == search.objective.key,
+                same,
+            )
+        )
+        return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
 
     def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
         """All champions of the key of this one, itself included, newest first."""

@@ -29,7 +29,7 @@ _LOCK = (
 )
 _MARK = update(table(SearchRow)).where(_SEARCHES.id == _SEARCH).values(milestone=_SEARCHES.revision)
 _LOG = select(
-    *(_TRIALS[name] for name in ("number", "proposal", "outcome", "told_before", "finished_seq")),
+    *(_TRIALS[name] for name in ("number", "proposal", "outcome", "told_before", "finished_seq", "binary_digest")),
 ).where(_TRIALS.search_id == _SEARCH)
 _WHOLE_LOG = _LOG.order_by(_TRIALS.number)
 _NEWS = _LOG.where(or_(_TRIALS.number >= bindparam("asked"), _TRIALS.finished_seq >= bindparam("ended")))
@@ -78,7 +78,7 @@ class Turns:
         return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
 
 
-def _logged(row: Row[int, Any, Any, int, int | None]) -> Logged:
-    number, proposal, outcome, told_before, finished_seq = row
-    trial = Trial(number=number, proposal=proposal, outcome=outcome)
+def _logged(row: Row[int, Any, Any, int, int | None, str | None]) -> Logged:
+    number, proposal, outcome, told_before, finished_seq, binary_digest = row
+    trial = Trial(number=number, proposal=proposal, outcome=outcome, binary_digest=binary_digest)
     return Logged(trial=trial, seen=told_before, position=finished_seq)

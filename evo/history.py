@@ -1,6 +1,7 @@
 """The ordered log of a search, which every strategy is a pure function of."""
 
 from bisect import insort
+from collections.abc import Collection
 
 from evo.outcome import Abandoned, Cancelled
 from evo.trial import Proposal, Trial
@@ -60,6 +61,17 @@ class History:
     def elites(self, count: int) -> list[Trial]:
         """The `count` fastest measured trials, fastest first; the earlier one of a tie first."""
         return [trial for _, _, trial in self._ranked[:count]]
+
+    def kernels(self, count: int, *, besides: Collection[str] = ()) -> list[Trial]:
+        """Of the `count` fastest different kernels the fastest trial each; binaries in `besides` are passed over."""
+        seen, found = set(besides), list[Trial]()
+        for _, _, trial in self._ranked:
+            if len(found) == count:
+                break
+            if trial.binary_digest is None or trial.binary_digest not in seen:
+                found.append(trial)
+                seen.add(trial.binary_digest or "")
+        return found
 
 
 def informative(trial: Trial) -> bool:

@@ -206,23 +206,31 @@ class Search:
         """The fastest measured trial so far."""
         return next(iter(self.history.elites(1)), None)
 
-    def challenge_due(self, incumbent_us: float | None, *, ended: bool) -> Trial | None:
+    def challenge_due(self, incumbent_us: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
         """The trial that should challenge the incumbent now, or None.
 
-        Due every `Policy.challenge_every` ended trials, and once more when the search has ended.
+        Due every `Policy.challenge_every` ended trials, and once more when the search has ended. Trials that compiled
+        to one binary are one kernel, which challenges once.
 
         Args:
-            incumbent_us: the time to beat, the champion's or the fastest baseline's; None when there is none.
+            incumbent_us: the time to beat; None when there is none.
+            besides: binaries that are not to challenge: the incumbent's own.
             ended: no trial is pending and none will be asked.
         """
         last = max(self._challenged.values(), default=0)
         if not ended and len(self.history.finished) - last < self.policy.challenge_every:
             return None
-        for trial in self.history.elites(CHALLENGERS):
+        for trial in self.history.kernels(CHALLENGERS, besides=besides):
             faster = incumbent_us is None or (trial.time_us or 0.0) < incumbent_us
-            if faster and trial.number not in self._challenged:
+            if faster and not self._has_challenged(trial):
                 return trial
         return None
+
+    def _has_challenged(self, trial: Trial) -> bool:
+        """It did, or its very binary under another number."""
+        finished, place = self.history.finished, self.history.position
+        earlier = (finished[place[number]].binary_digest for number in self._challenged)
+        return trial.number in self._challenged or (trial.binary_digest is not None and trial.binary_digest in earlier)
 
     def challenge(self, trial: Trial) -> tuple[int, int]:
         """Note that a trial's challenge begins; returns what `restore` needs to know of it."""

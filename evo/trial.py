@@ -27,11 +27,16 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A proposal with its number and, once it has ended, its outcome."""
+    """A proposal with its number and, once it has ended, its outcome.
+
+    Attributes:
+        binary_digest: of what it compiled to, with its launch: trials of equal digest are one kernel. None: not known.
+    """
 
     number: int
     proposal: Proposal
     outcome: Outcome | None = None
+    binary_digest: str | None = None
 
     @property
     def config(self) -> Config:

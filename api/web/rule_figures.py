@@ -54,6 +54,9 @@ def _counted(what: str) -> Callable[[float], str]:
 
 READINGS: Mapping[str, Reading] = {
     "correct": Reading(unit=_counted("failure"), side="", figure="on fresh inputs", threshold="may fail"),
+    "rolled back": Reading(
+        unit=_counted("time"), side="", figure="champion, and rolled back", threshold="may have been"
+    ),
     "work": Reading(
         unit=factor_text,
         side="≤",

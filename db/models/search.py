@@ -75,6 +75,7 @@ class SearchRow(Base):
     baselines: Mapped[BaselineReport | None] = mapped_column(Document(BaselineReport))
     state: Mapped[State] = mapped_column(String(16))
     reason: Mapped[str | None]
+    unchallenged: Mapped[str | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

@@ -130,7 +130,8 @@ def export(
         out.print(f"wrote {path}")
     for number, current in retired.items():
         now = "its problem has none now" if current is None else f"champion {current.id} is current"
-        out.print(f"Champion {number} is retired: {now}.")
+        why = next(each.retired_reason for each in wanted if each.id == number)
+        out.print(f"Champion {number} is retired ({why}): {now}.", markup=False)
     if bare:
         out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, bare))}")
     if len(others) < top - 1:
@@ -192,6 +193,7 @@ def _list(champions: "Iterable[ChampionView]") -> None:
         verdict, over = each.verdict, "–"
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
             over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
+            over += "; slower than every baseline" if verdict.behind_every_baseline else ""
         cells = (each.family, each.problem_key, each.place, time_text(each.time_us), over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
     console().print(rows if rows.row_count else "No champions here yet: a search promotes them.")

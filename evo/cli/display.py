@@ -1,7 +1,7 @@
 """What a person sees while a search runs: the head once, then a live panel on a terminal or lines elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -14,7 +14,7 @@ from rich.text import Text
 from evo.cli.output import facts
 from evo.cli.terminal import unechoed
 from evo.condition import proving_text
-from evo.view import SearchView, WarmStartView
+from evo.view import SearchView, TrialView, WarmStartView
 from evo.wording import (
     count_text,
     duration_text,
@@ -201,3 +201,8 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
         return
     with unechoed(), Live(console=console, refresh_per_second=4, transient=True) as live:
         yield LiveScreen(console, live)
+
+
+def twin_text(trial: TrialView, twins: Mapping[int, int]) -> str:
+    """Said behind the config of a trial that compiled to the binary of an earlier one: ` (same binary as trial 3)`."""
+    return f" (same binary as trial {twins[trial.number]})" if trial.number in twins else ""

@@ -6,13 +6,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evo.cli.display import outcomes_text
+from evo.cli.display import outcomes_text, twin_text
 from evo.cli.output import facts, table
 from evo.explain import detail_text
 from evo.promotion import Rule, Verdict
 from evo.statistics import Interval
 from evo.trial import Config
 from evo.view import ChallengeView, ChampionView, SearchView, TrialView
+from evo.view.champion import retired_text
+from evo.view.trial import same_binary
 from evo.wording import (
     bound_text,
     count_text,
@@ -59,9 +61,13 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
         out.print(ranked(view, ranking))
         out.print()
     out.print(challenges_text(view.challenges))
+    if view.unchallenged is not None:
+        out.print(Text(f"{view.unchallenged}\n", "yellow"))
     if view.champion is not None:
         out.print(champion_text(view.champion, view))
         out.print()
+    if view.rolled_back is not None:
+        out.print(Text(f"{view.rolled_back[:1].upper()}{view.rolled_back[1:]}.\n", "bold yellow"))
     out.print(next_steps(view, where, family))
 
 
@@ -80,7 +86,9 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """The fastest trials and the baselines in one table, by time; what all the configs share is told once, above."""
     shared = _shared([trial.config for trial in ranking])
-    rows = [(trial.time_us or 0.0, str(trial.number), _rest(trial.config, shared), "") for trial in ranking]
+    twins = same_binary(ranking)
+    configs = [f"{_rest(each.config, shared)}{twin_text(each, twins)}" for each in ranking]
+    rows = [(each.time_us or 0.0, str(each.number), told, "") for each, told in zip(ranking, configs, strict=True)]
     rows += [(timing.median_us, "", f"baseline {name}", "yellow") for name, timing in view.baselines.items()]
     figure, against = "estimate" if view.estimated else "time", view.fastest_baseline or "baseline"
     made = table(">rank", ">trial", f">{figure}", f">vs {against}", ">of limit", "config")
@@ -104,28 +112,31 @@ def _rest(config: Config, shared: Config) -> str:
 
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
-    """The verdict that matters with its rules: the last promotion, or the last no; of the others what they came to."""
+    """The verdict that matters with its rules: the last promotion, or the last no; of the others what was not met."""
     last = challenges[-1] if challenges else None
     at_length = next((each for each in reversed(challenges) if each.verdict.promote), last)
     parts: list[RenderableType] = []
     for each in challenges:
         summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
-        parts += [summary, _rules(each.verdict), ""] if each is at_length else [Text(summary.plain, "dim"), ""]
+        if each is at_length:
+            parts += [summary, _rules(each.verdict.rules), ""]
+        else:
+            parts += [Text(summary.plain, "dim"), _rules(each.verdict.unmet), ""]
     return Group(*parts)
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
     """Each rule with its sentence, whether it was met or not."""
-    return Group(_summary(verdict), _rules(verdict))
+    return Group(_summary(verdict), _rules(verdict.rules))
 
 
 def _summary(verdict: Verdict) -> Text:
     return Text(verdict.summary, "bold green" if verdict.promote else "bold yellow")
 
 
-def _rules(verdict: Verdict) -> Table:
+def _rules(rules: Sequence[Rule]) -> Table:
     grid = Table.grid(padding=(0, 1))
-    for rule in verdict.rules:
+    for rule in rules:
         grid.add_row("", _mark(rule), Text(rule.name, "bold"), Text(rule.text))
     return grid
 
@@ -134,6 +145,8 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     """The champion of a search, its interval, and what it beats."""
     verdict = champion.verdict
     grid = facts()
+    if champion.retired_reason is not None:
+        grid.add_row("retired", Text(retired_text(champion), "bold yellow"))
     grid.add_row("config", Text(spaced_text(champion.config)))
     if verdict is not None and verdict.challenger is not None:
         grid.add_row("time", Text(interval_text(verdict.challenger, view.policy.confidence), "bold green"))

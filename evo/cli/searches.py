@@ -110,12 +110,22 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
 def _print_trials(found: "Iterable[TrialView]") -> None:
     from rich.text import Text
 
+    from evo.cli.display import twin_text
     from evo.cli.output import console, table
+    from evo.view.trial import same_binary
     from evo.wording import outcome_text, settings_text, time_text
 
     rows = table(">trial", "outcome", ">time", "origin", "config")
+    found = list(found)
+    twins = same_binary(found)
     for trial in found:
         outcome = "running" if trial.outcome is None else outcome_text(trial.outcome.kind)
         time = f"{'≈ ' if outcome == 'estimated' else ''}{time_text(trial.time_us)}"
-        rows.add_row(str(trial.number), outcome, time, trial.origin, Text(settings_text(trial.config)))
+        rows.add_row(
+            str(trial.number),
+            outcome,
+            time,
+            trial.origin,
+            Text(f"{settings_text(trial.config)}{twin_text(trial, twins)}"),
+        )
     console().print(rows if rows.row_count else "No such trials.")

@@ -6,6 +6,7 @@ from evo.prediction import BY_ROUND, times_as_fast
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
+from evo.view.champion import retired_text
 from evo.wording import (
     bound_text,
     factor_interval_text,
@@ -45,6 +46,7 @@ def _identity(champion: ChampionView, search: SearchView) -> str:
         "found in": f"search {search.id} ({search.strategy}, seed {search.seed}), trial {champion.trial_number}",
         "policy": search.policy.name,
         "promoted": f"{champion.promoted_at:%Y-%m-%d %H:%M} UTC",
+        **({} if champion.retired_reason is None else {"retired": retired_text(champion)}),
         "software": ", ".join(f"{name} {version}" for name, version in search.device.software.items()) or "unknown",
     }
     return table(("", ""), list(rows.items()))

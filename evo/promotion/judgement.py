@@ -20,13 +20,21 @@ def promising(report: ConfirmReport, policy: Policy) -> bool:
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
 
 
-def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.random.Generator) -> Verdict:
+def judge(
+    report: ConfirmReport,
+    policy: Policy,
+    challengers: int,
+    rng: np.random.Generator,
+    *,
+    rolled_back: str | None = None,
+) -> Verdict:
     """Apply the policy's rules to one confirmation.
 
     Args:
         report: interleaved samples; without an incumbent the challenger becomes the first champion.
         challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
         rng: seeds the bootstrap; the same generator state gives the same verdict.
+        rolled_back: which champion that was rolled back was this very kernel, and why; None: it is another one.
     """
     challenger = report.challenger
     if report.failure is not None or challenger is None:
@@ -52,6 +60,7 @@ def judge(report: ConfirmReport, policy: Policy, challengers: int, rng: np.rando
             comparison.noise_rule(_gain(alone["incumbent"]), noise, prediction),
         )
     rules = (
+        *soundness.rolled_back_rule(rolled_back),
         *soundness.correctness_rule(report),
         *soundness.work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
@@ -107,7 +116,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name in ("correct", "work", "sanitizers", "profile")):
+    if failed and (speedup is None or failed[0].name in ("rolled back", "correct", "work", "sanitizers", "profile")):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."

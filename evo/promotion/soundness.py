@@ -9,6 +9,17 @@ from evo.promotion.verdict import Rule
 from evo.statistics import Interval, order_interval
 
 
+def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
+    """What a person took back, for a reason that samples may not show, only a person gives again."""
+    if rolled_back is None:
+        return ()
+    text = (
+        f"This very kernel was {rolled_back}. No search promotes it again; who wants it back promotes that champion, "
+        "with a reason (POST /champions/ID/promote)."
+    )
+    return (Rule(name="rolled back", passed=False, figure=1.0, threshold=0.0, text=text),)
+
+
 def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     if not report.cases:
         return ()

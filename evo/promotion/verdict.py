@@ -52,6 +52,11 @@ class Verdict:
     first_process: Interval | None = None
 
     @property
+    def unmet(self) -> tuple[Rule, ...]:
+        """The rules that forbade a promotion, each with what was found and what was needed."""
+        return tuple(rule for rule in self.rules if rule.required and not rule.passed)
+
+    @property
     def processes(self) -> int:
         """How many fresh processes the speed-up over the incumbent, or without one that over the baseline, is from."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)

@@ -34,6 +34,9 @@ def decision(material: Material, terms: Terms) -> str:
     if saving is not None and saving.saved_us <= 0:
         return f"fall back to {saving.baseline}, which is faster ({time_text(saving.baseline_us)})."
     if champion is None:
+        if search.rolled_back is not None:
+            current = "" if search.champion is None else f" Champion {search.champion.id} is current."
+            return f"nothing to keep: {search.rolled_back}.{current}"
         before = "" if search.champion is None else f" Champion {search.champion.id} of before stays."
         return f"nothing new to keep: no trial was promoted.{before}"
     beside = "no baseline ran beside it, so nothing says what it is worth"

@@ -1,10 +1,11 @@
 """How fast it became: the samples, the verdict, and how much of what the device can do that is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evo.objective import Objective
 from evo.outcome import Measured
 from evo.prediction import BY_ROUND, times_as_fast
+from evo.promotion import Rule
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
 from evo.roofline import device_roofline
@@ -51,17 +52,26 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Each challenge, and of the one that decided every rule."""
+    """Each challenge, of the one that decided every rule, and of the others those that were not met."""
     challenges = material.search.challenges
     if not challenges:
-        yield Text("No trial challenged.")
+        yield Text(material.search.unchallenged or "No trial challenged.")
         return
     rows = tuple((str(each.trial), each.verdict.summary) for each in challenges)
     yield Listed(("trial", "verdict"), rows)
     decisive = next((each for each in reversed(challenges) if each.verdict.promote), challenges[-1])
-    ruled = tuple((rule.name, _met(rule.passed, rule.required), rule.text) for rule in decisive.verdict.rules)
     yield Text(f"The rules on trial {decisive.trial}:")
-    yield Listed(("rule", "met", ""), ruled)
+    yield _ruled(decisive.verdict.rules)
+    for each in challenges:
+        if each is not decisive and each.verdict.unmet:
+            yield Text(f"The rules that trial {each.trial} did not meet:")
+            yield _ruled(each.verdict.unmet)
+
+
+def _ruled(rules: Sequence[Rule]) -> Listed:
+    return Listed(
+        ("rule", "met", ""), tuple((each.name, _met(each.passed, each.required), each.text) for each in rules)
+    )
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:

@@ -1,6 +1,6 @@
 """What the service shows of its state; the service serialises these classes and its clients read them back."""
 
-from evo.view.champion import AblationView, ChampionView
+from evo.view.champion import AblationView, ChampionView, RetiredView
 from evo.view.fleet import FamilyView, SlotView, WorkerView
 from evo.view.page import Collected, Item, Page
 from evo.view.search import (
@@ -26,6 +26,7 @@ __all__ = [
     "Item",
     "Page",
     "ProvingView",
+    "RetiredView",
     "RooflineView",
     "SearchView",
     "SlotView",

@@ -44,6 +44,20 @@ class ChampionView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RetiredView:
+    """A champion that a search promoted and that is none any more.
+
+    Attributes:
+        reason: ``rolled back: …`` in the words of who did so, or what replaced it.
+    """
+
+    id: int
+    trial: int
+    rolled_back: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class AblationView:
     """One switch of a champion turned, and what came of it.
 
@@ -59,3 +73,9 @@ class AblationView:
     ablated: Ablated | None = None
     effect: Effect | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def retired_text(champion: ChampionView) -> str:
+    """Why it is no champion any more, when and by whom: ``rolled back: slower, 2026-01-31 10:00 UTC by ada``."""
+    when = "" if champion.retired_at is None else f", {champion.retired_at:%Y-%m-%d %H:%M} UTC"
+    return f"{champion.retired_reason}{when}{'' if champion.retired_by is None else f' by {champion.retired_by}'}"

@@ -15,7 +15,7 @@ from evo.search import Budget
 from evo.target import place_text
 from evo.timing import Timing
 from evo.trial import Config, Value
-from evo.view.champion import ChampionView
+from evo.view.champion import ChampionView, RetiredView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +117,8 @@ class SearchView:
         webhook: who is told when it ends, and whether that worked.
         requirements: what a device must have to be given work of it.
         proving: what is confirmed or ablated now.
+        unchallenged: why it ended without its best trial challenging the champion; None where one did.
+        retired: those it promoted that are champions no more, the newest first.
         device_uuid: the one unit that is given work of it; None: any that fits.
     """
 
@@ -159,6 +161,8 @@ class SearchView:
     requirements: Requirements = field(default_factory=Requirements)
     device_uuid: str | None = None
     proving: ProvingView | None = None
+    unchallenged: str | None = None
+    retired: tuple[RetiredView, ...] = ()
 
     @property
     def place(self) -> str:
@@ -169,6 +173,14 @@ class SearchView:
         """Whether a device may work for it: the same model, with what is required; the very unit if it is pinned."""
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
+
+    @property
+    def rolled_back(self) -> str | None:
+        """Which champion of its own was rolled back last and why; None where none was, or it has a champion now."""
+        if self.champion is not None and self.champion.search_id == self.id:
+            return None
+        found = next((each for each in self.retired if each.rolled_back), None)
+        return None if found is None else f"champion {found.id} was {found.reason}"
 
     @property
     def estimated(self) -> bool:

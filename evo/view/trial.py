@@ -1,6 +1,6 @@
 """A trial with its leases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -52,3 +52,13 @@ class TrialView:
     attempts: tuple[AttemptView, ...] = ()
     asked_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
+    """By number, those of one search that compiled to the binary of an earlier one of them: the number of that one."""
+    first: dict[str, int] = {}
+    for trial in sorted(trials, key=lambda trial: trial.number):
+        if trial.binary_digest is not None:
+            first.setdefault(trial.binary_digest, trial.number)
+    known = ((trial.number, first.get(trial.binary_digest or "")) for trial in trials)
+    return {number: earlier for number, earlier in known if earlier not in (None, number)}

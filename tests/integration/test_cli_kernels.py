@@ -172,7 +172,8 @@ def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched
     assert line.run(*roll_back, "--reason", "again").code == 4
     assert line.run(*roll_back).code == 4, "a reason would not help"
     kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
-    assert f"Champion {number} is retired: " in " ".join(kept.out.split())
+    assert f"Champion {number} is retired (rolled back: slower under load): " in " ".join(kept.out.split())
+    assert "rolled back: slower under load" in " ".join(line.run("champion", "show", str(number)).out.split())
 
 
 def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import event
 
 from api.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
+from db.champions import Champions
 from db.leases import StaleLease
 from db.signals import WORK
 from evo.errors import Conflict, InvalidInput
@@ -160,7 +161,30 @@ def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
     again = stage.submit(seed=5)
     kinds = {lease.job.kind for lease in stage.play()}
     assert kinds == {"baseline", "evaluate"}
-    assert stage.view(again).state == "finished"
+    view = stage.view(again)
+    assert (view.state, view.challenges) == ("finished", ())
+    assert view.unchallenged is not None
+    assert "did not challenge: champion 1 took" in view.unchallenged
+
+
+def test_a_kernel_that_was_rolled_back_is_not_promoted_again_and_the_reason_is_told(stage: Stage) -> None:
+    search = stage.submit()
+    list(stage.play())
+    with stage.database.write() as session:
+        Champions(session).roll_back(1, reason="wrong for NaN", now=stage.now)
+    assert stage.view(search).rolled_back == "champion 1 was rolled back: wrong for NaN"
+    with pytest.raises(Conflict, match="champion 1 was rolled back: wrong for NaN, so there is nothing"):
+        stage.conductor.ablate(search, values=False)
+    again = stage.submit(seed=5)
+    list(stage.play())
+    first, second, *_ = stage.view(again).challenges
+    assert first.verdict.summary.startswith(
+        "Not promoted. This very kernel was champion 1, which was rolled back: wrong"
+    )
+    assert second.verdict.promote
+    champion = stage.view(again).champion
+    assert champion is not None
+    assert champion.config != stage.champions()[-1].config
 
 
 def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> None:

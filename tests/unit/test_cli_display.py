@@ -1,6 +1,7 @@
 """What a person reads while a search runs and at its end."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from evo.cli.output import table
 from evo.cli.report import print_report
 from evo.search import Budget
 from evo.view import SpaceView, WarmStartView
-from tests.unit.views import CHAMPION, VERDICT, finished, trial, view
+from tests.unit.views import CHAMPION, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
 
 def shown(*parts: object, width: int = 160) -> str:
@@ -162,6 +163,19 @@ def test_the_report_says_why_it_ended(changes: dict[str, object], ending: str) -
 def test_without_a_champion_the_report_leads_to_the_best_config() -> None:
     text = reported(finished(champion=None, challenges=()), [trial(12, 812.34)], "", "sdpa")
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text
+
+
+def test_refusals_rollbacks_and_trials_that_did_not_challenge_are_told_with_figures() -> None:
+    twins = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
+    ended = finished(champion=None, challenges=(REFUSED, PROMOTED), retired=(ROLLED_BACK,))
+    text = reported(ended, twins, "", "sdpa")
+    assert "The challenger takes 1.0% less time; at least 2.0% less is needed." in text
+    assert "Champion 5 was rolled back: wrong for NaN." in text
+    assert "(same binary as trial 12)" in text
+    why = "Trial 12 (812.3 µs) did not challenge: champion 4 took 800 µs here."
+    assert why in reported(finished(challenges=(), unchallenged=why), [], "", "sdpa")
+    behind = replace(CHAMPION, verdict=replace(VERDICT, behind_every_baseline=True))
+    assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
 
 
 def test_recorded_results_and_money_are_told_where_they_are_part_of_it() -> None:

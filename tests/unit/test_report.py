@@ -13,7 +13,7 @@ from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import AblationView, BestView
 from evo.wording import time_text
-from tests.unit.views import CHAMPION, NOW, finished
+from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, finished
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
 
@@ -38,6 +38,9 @@ def test_goals_are_times_or_speed_ups() -> None:
     [
         ({"champion": replace(CHAMPION, search_id=3)}, "Decision: keep champion 5; it saves"),
         ({"champion": replace(CHAMPION, search_id=2)}, "no trial was promoted. Champion 5 of before stays."),
+        ({"retired": (ROLLED_BACK,)}, "Decision: nothing to keep: champion 5 was rolled back: wrong for NaN."),
+        ({"challenges": (REFUSED, PROMOTED)}, "The rules that trial 11 did not meet:"),
+        ({"challenges": (REFUSED, PROMOTED)}, "The challenger takes 1.0% less time; at least 2.0% less is needed."),
         ({"baselines": {"numpy": Timing(samples_us=(300.0,) * 5)}}, "Decision: fall back to numpy, which is faster"),
         ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
     ],

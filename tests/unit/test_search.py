@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evo.challenge import Incumbent, bar
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES
 from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
@@ -279,6 +280,36 @@ def test_after_a_refusal_the_next_elites_may_challenge_but_not_all(space: Space)
         challengers.append(due.number)
         search.challenge(due)
     assert challengers == [1, 2, 0]
+
+
+def test_one_kernel_challenges_once_whatever_its_configs_and_never_itself(space: Space) -> None:
+    search = start(space)
+    binaries = ["own", "twin", "twin", "twin", "other", None]
+    for us, binary in zip([1, 2, 2, 2, 3, 4], binaries, strict=True):
+        trial = search.ask()
+        assert trial is not None
+        search.tell(replace(ended(trial, lasting(us)), binary_digest=binary))
+    challengers = []
+    while (due := search.challenge_due(None, ended=True, besides=["own"])) is not None:
+        challengers.append(due.number)
+        search.challenge(due)
+    assert challengers == [1, 4, 5]
+
+
+def test_the_champion_measured_again_is_the_bar_and_an_old_time_only_loosely(space: Space) -> None:
+    search = start(space)
+    run(search, [120, 117])
+    own, other = search.history.finished
+    old = Incumbent(id=3, config=own.config, time_us=100.0, here=False)
+    again = bar(old, search.history.finished, Policy(minimum_gain=0.02))
+    assert again.below_us == pytest.approx(117.6), "the machine is slower today, for both"
+    assert again.missed_by(other).startswith(
+        "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
+    )
+    assert bar(old, [other], Policy()).below_us == pytest.approx(110.0)
+    assert bar(replace(old, here=True), [other], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+    lucky = replace(own, outcome=lasting(90))
+    assert bar(replace(old, here=True), [lucky], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
 
 
 def test_a_search_without_a_time_has_no_challenger(space: Space) -> None:

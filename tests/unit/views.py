@@ -12,7 +12,7 @@ from evo.promotion import Rule, Verdict
 from evo.search import Budget
 from evo.statistics import Interval
 from evo.timing import Timing
-from evo.view import BestView, ChallengeView, ChampionView, RooflineView, SearchView, SpaceView, TrialView
+from evo.view import BestView, ChallengeView, ChampionView, RetiredView, RooflineView, SearchView, SpaceView, TrialView
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 CONFIG = {"BLOCK": 8, "FAST": True}
@@ -80,6 +80,19 @@ CHAMPION = ChampionView(
 )
 
 
+ROLLED_BACK = RetiredView(id=5, trial=12, rolled_back=True, reason="rolled back: wrong for NaN")
+PROMOTED = ChallengeView(trial=12, verdict=VERDICT)
+_GAIN = "The challenger takes 1.0% less time; at least 2.0% less is needed."
+REFUSED = ChallengeView(
+    trial=11,
+    verdict=Verdict(
+        promote=False,
+        summary="Not promoted: 1.0% less time than the incumbent; not met: gain.",
+        rules=(Rule(name="gain", passed=False, figure=0.01, threshold=0.02, text=_GAIN),),
+    ),
+)
+
+
 def view(**changes: Any) -> SearchView:
     """A search in its second minute, changed as a test needs it."""
     return replace(_RUNNING, **changes)
@@ -88,7 +101,7 @@ def view(**changes: Any) -> SearchView:
 def finished(**changes: Any) -> SearchView:
     """The same after its end, with a champion."""
     ended: dict[str, Any] = {"state": "finished", "reason": "minutes", "elapsed_s": 121.0, "asked": 43}
-    return view(**{**ended, "champion": CHAMPION, "challenges": (ChallengeView(trial=12, verdict=VERDICT),), **changes})
+    return view(**{**ended, "champion": CHAMPION, "challenges": (PROMOTED,), **changes})
 
 
 def trial(number: int, time_us: float, **config: Any) -> TrialView:

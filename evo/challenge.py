@@ -1,0 +1,75 @@
+"""What a trial must look faster than to challenge the champion, by quick times alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evo.policy import Policy
+from evo.trial import Config, Trial
+from evo.wording import time_text
+
+SESSIONS_DIFFER = 0.1
+"""By how much a machine may be slower today than when a champion was confirmed: that time is no stricter a bar."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incumbent:
+    """The champion of today as a search sees it.
+
+    Attributes:
+        time_us: of its confirmation, in another session.
+        here: this very search confirmed it.
+        binary_digest: of its trial; None where that is not known.
+    """
+
+    id: int
+    config: Config
+    time_us: float
+    here: bool
+    binary_digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """What is to beat.
+
+    Attributes:
+        below_us: a challenger's quick time has to be less.
+        binaries: of the incumbent itself, which is not to challenge itself.
+        again: the trial of this search that measured the incumbent once more; None: none did.
+    """
+
+    below_us: float
+    binaries: frozenset[str]
+    incumbent: Incumbent
+    again: Trial | None
+
+    def missed_by(self, best: Trial) -> str:
+        """Why the fastest of the others did not challenge."""
+        champion = f"champion {self.incumbent.id}"
+        known = f"{champion} took {time_text(self.incumbent.time_us)} when it was confirmed"
+        if self.again is not None:
+            known = f"{champion} took {time_text(self.again.time_us)} here, as trial {self.again.number}"
+        needed = f"less than {time_text(self.below_us)} was needed"
+        return f"Trial {best.number} ({time_text(best.time_us)}) did not challenge: {known}, so that {needed}."
+
+
+def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
+    """Quick times of one search compare with each other; with a confirmation of another day only loosely.
+
+    What this search confirmed was its fastest by quick samples, which flatter it: the confirmed time counts, too.
+    """
+    own = [trial for trial in finished if is_incumbent(incumbent, trial)]
+    again = next((trial for trial in own if trial.time_us is not None), None)
+    known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
+    times_us = [trial.time_us for trial in (again,) if trial is not None and trial.time_us is not None]
+    times_us += [incumbent.time_us] if incumbent.here else []
+    needed = max(times_us, default=None)
+    below_us = incumbent.time_us * (1.0 + SESSIONS_DIFFER) if needed is None else needed * (1.0 - policy.minimum_gain)
+    binaries = frozenset(digest for digest in known if digest is not None)
+    return Bar(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
+
+
+def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
+    """The same config, or another one that compiles to the same kernel."""
+    same = trial.binary_digest is not None and trial.binary_digest == incumbent.binary_digest
+    return same or trial.config == incumbent.config
