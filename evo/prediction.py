@@ -62,10 +62,15 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
     """Where one more process will find the challenger's time; None where a speed-up is told, or one process is all."""
-    if report.challenger is None or not report.repeats or report.repeated_against is not None:
+    return None if report.repeated_against is not None else predict_time(report, policy.confidence)
+
+
+def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
+    """Where one more process will find the challenger's median, in µs; None where it was timed in one alone."""
+    if report is None or report.challenger is None or not report.repeats:
         return None
-    found = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
-    return _of_logarithms(prediction_interval, found, policy.confidence)
+    medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
+    return _of_logarithms(prediction_interval, medians_us, confidence)
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:

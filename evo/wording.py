@@ -62,6 +62,11 @@ def processes_text(count: int) -> str:
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 
+def timed_text(count: int) -> str:
+    """Of which processes a time is, where so many timed the kernel: ``in the first of 5 fresh processes``."""
+    return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
+
+
 def percent_text(fraction: float | None) -> str:
     return "–" if fraction is None else f"{fraction:.1%}" if fraction < 0.1 else f"{fraction:.0%}"
 

@@ -188,7 +188,9 @@ def _list(champions: "Iterable[ChampionView]") -> None:
     from evo.cli.output import console, table
     from evo.wording import factor_text, time_text
 
-    rows = table(">champion", "family", "problem", "device", ">time", "over the fastest baseline", "promoted")
+    rows = table(
+        ">champion", "family", "problem", "device", ">time, first process", "over the fastest baseline", "promoted"
+    )
     for each in champions:
         verdict, over = each.verdict, "–"
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:

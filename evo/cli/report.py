@@ -149,9 +149,9 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         grid.add_row("retired", Text(retired_text(champion), "bold yellow"))
     grid.add_row("config", Text(spaced_text(champion.config)))
     if verdict is not None and verdict.challenger is not None:
-        grid.add_row("time", Text(interval_text(verdict.challenger, view.policy.confidence), "bold green"))
+        grid.add_row("time", _timed(champion, interval_text(verdict.challenger, view.policy.confidence)))
     else:
-        grid.add_row("time", Text(time_text(champion.time_us), "bold green"))
+        grid.add_row("time", _timed(champion, time_text(champion.time_us)))
     if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
         against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
         grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))
@@ -171,6 +171,10 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         (_origin(champion), "dim"),
     )
     return Group(title, grid)
+
+
+def _timed(champion: ChampionView, time: str) -> Text:
+    return Text.assemble((time, "bold green"), (f" {champion.timed}", "dim"))
 
 
 def interval_text(interval: Interval, confidence: float) -> str:

@@ -76,7 +76,7 @@ def _interval(champion: ChampionView) -> str:
     verdict = champion.verdict
     if verdict is None or verdict.challenger is None:
         return ""
-    sentences = [f"Interval of the champion's median: {_span(verdict.challenger)}."]
+    sentences = [f"Interval of the champion's median {champion.timed}: {_span(verdict.challenger)}."]
     if verdict.baseline is not None and verdict.baseline_speedup is not None:
         ratio = verdict.baseline_speedup
         sentences.append(

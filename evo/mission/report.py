@@ -109,9 +109,9 @@ def _times(result: Result) -> str:
             cache = "cold" if search.objective.cache == "hot" else "hot"
             rows.append((f"the same, {cache}", _time(other), ""))
     if search.champion is not None:
-        name, time_us = f"champion {search.champion.id}, confirmed", search.champion.time_us
+        name, time_us = f"champion {search.champion.id}, confirmed, {search.champion.timed}", search.champion.time_us
         kept = saving(search, search.champion, time_us)
-        beside = "no baseline ran" if kept is None else f"{factor_text(kept.baseline_us / time_us)} as fast"
+        beside = "no baseline ran" if kept is None else f"{factor_text(kept.factor)} as fast"
         rows.insert(0, (name, time_text(time_us), beside))
     baselines = sorted(search.baselines.items(), key=lambda item: item[1].median_us)
     rows += [(f"baseline {name}", _time(timing), "") for name, timing in baselines]
@@ -137,7 +137,7 @@ def _champion(search: SearchView) -> str:
     verdict, interval = champion.verdict, ""
     if verdict is not None and verdict.challenger is not None:
         low, high = verdict.challenger.low, verdict.challenger.high
-        interval = f" Interval of its median: {time_text(low)} to {time_text(high)}."
+        interval = f" Interval of its median {champion.timed}: {time_text(low)} to {time_text(high)}."
     return f"Champion {champion.id}{found}: `{settings_text(champion.config)}`.{interval}"
 
 
@@ -188,9 +188,9 @@ def _decision(search: SearchView) -> str:
     kept = saving(search, champion, champion.time_us)
     if kept is None:
         return "Decision: open; no baseline ran beside it, so nothing says whether it is worth keeping."
-    if kept.saved_us <= 0:
-        return f"Decision: fall back to {kept.baseline}, which is faster."
-    return f"Decision: keep champion {champion.id}; it saves {time_text(kept.saved_us)} a call beside {kept.baseline}."
+    if not kept.faster:
+        return f"Decision: fall back to {kept.baseline}, which is faster: the kernel is {kept.as_fast}."
+    return f"Decision: keep champion {champion.id}; it is {kept.as_fast}."
 
 
 def _effort(results: Sequence[Result]) -> str:

@@ -67,10 +67,10 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
     if saving is None or search.estimated:
         return
     saved_us, baseline = saving.saved_us, saving.baseline
-    if saved_us <= 0:
-        yield Text(f"Nothing is saved: {baseline} is as fast.")
+    if not saving.faster or saved_us <= 0:
+        yield Text(f"Nothing is saved: {saving.as_fast}; {saving.times}.")
         return
-    words = f"Each call saves {time_text(saved_us)} beside {baseline}."
+    words = f"Each call saves {time_text(saved_us)} beside {baseline} ({saving.times})."
     if calls is not None:
         daily_s = saved_us * 1e-6 * calls * DAY_S
         words += f" At {significant(calls)} calls a second that is {duration_text(daily_s)} of the device a day."

@@ -1,26 +1,59 @@
 """Targets, and the decision that follows from them: keep, fall back, or try further."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from evo.prediction import predict_time
 from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
+from evo.report.saving import Saving
 from evo.report.terms import Goal, Terms
+from evo.statistics import Interval
 from evo.wording import factor_text, significant, time_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a target stands. A time is held against the kernel's time, a speed-up against the measured ratio.
+
+    Attributes:
+        found: the figure it is held against.
+        missing: how many times as fast the kernel would have to be: at most 1 where the figure reaches the target.
+        time_us: the time that would reach it on this device.
+        words: what became of it.
+        everywhere: it holds for what is predicted of a further process as well.
+    """
+
+    goal: Goal
+    found: str
+    missing: float
+    time_us: float
+    words: str = ""
+    everywhere: bool = False
 
 
 def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
     """Each target with what became of it, and what to do now."""
     if terms.goals:
-        rows = tuple((goal.name, _wanted(goal), *_state(goal, material)) for goal in terms.goals)
-        yield Listed(("target", "wanted", "time", ""), rows)
+        rows = tuple(_row(goal, material) for goal in terms.goals)
+        yield Listed(("target", "wanted", "found", ""), rows)
     yield Text(f"Decision: {decision(material, terms)}")
 
 
-def time_of(goal: Goal, material: Material) -> float | None:
-    """The time that reaches it; None where it is told against a baseline and none ran."""
-    if goal.factor is None:
-        return goal.time_us
-    return None if material.saving is None else material.saving.baseline_us / goal.factor
+def standing(goal: Goal, material: Material) -> Standing | None:
+    """None where nothing was measured, or no baseline ran that the target is told against."""
+    reached_us, saving = material.reached_us, material.saving
+    if reached_us is None:
+        return None
+    if goal.time_us is not None:
+        found, missing = time_text(reached_us), reached_us / goal.time_us
+        return _judged(Standing(goal=goal, found=found, missing=missing, time_us=goal.time_us), material)
+    if goal.factor is None or saving is None:
+        return None
+    found, missing = factor_text(saving.factor), goal.factor / saving.factor
+    return _judged(
+        Standing(goal=goal, found=found, missing=missing, time_us=saving.baseline_us / goal.factor), material
+    )
 
 
 def decision(material: Material, terms: Terms) -> str:
@@ -31,54 +64,94 @@ def decision(material: Material, terms: Terms) -> str:
     saving = material.saving
     if material.reached_us is None:
         return "nothing to keep: nothing was measured. Look at what failed."
-    if saving is not None and saving.saved_us <= 0:
-        return f"fall back to {saving.baseline}, which is faster ({time_text(saving.baseline_us)})."
+    if saving is not None and not saving.faster:
+        return f"fall back to {saving.baseline}, which is faster: the kernel is {_beside(saving)}."
     if champion is None:
         if search.rolled_back is not None:
             current = "" if search.champion is None else f" Champion {search.champion.id} is current."
             return f"nothing to keep: {search.rolled_back}.{current}"
         before = "" if search.champion is None else f" Champion {search.champion.id} of before stays."
         return f"nothing new to keep: no trial was promoted.{before}"
-    beside = "no baseline ran beside it, so nothing says what it is worth"
+    worth = "no baseline ran beside it, so nothing says what it is worth"
     if saving is not None:
-        beside = f"it saves {time_text(saving.saved_us)} a call beside {saving.baseline}"
-    return f"keep champion {champion.id}; {beside}.{_next(material, terms)}"
+        worth = f"it is {_beside(saving)}"
+        if saving.saved_us > 0:
+            worth = f"it saves {time_text(saving.saved_us)} a call beside {saving.baseline}: {_beside(saving)}"
+    return f"keep champion {champion.id}; {worth}.{_next(material, terms)}"
+
+
+def _beside(saving: Saving) -> str:
+    return f"{saving.as_fast}; {saving.times}"
 
 
 def _next(material: Material, terms: Terms) -> str:
     """What is open yet, and whether the device leaves room for it."""
-    reached_us = material.reached_us or 0.0
-    floor_us = material.search.roofline.floor_us if material.search.roofline else 0.0
-    wanted = [(goal, time_of(goal, material)) for goal in terms.goals]
-    open_goals = [(goal, time_us) for goal, time_us in wanted if time_us is not None and time_us < reached_us]
-    if not open_goals:
-        return " Every target is reached." if terms.goals else ""
-    goal, time_us = max(open_goals, key=lambda each: each[1])
-    if time_us < floor_us:
-        return f" Target {goal.name} is below what this device can do: try another dtype or device, or drop it."
-    return f" Try next for {goal.name}: {factor_text(reached_us / time_us)} faster than this is wanted."
+    known = [each for goal in terms.goals if (each := standing(goal, material)) is not None]
+    if not known:
+        return ""
+    nearest = min((each for each in known if each.missing > 1.0), key=lambda each: each.missing, default=None)
+    if nearest is None:
+        in_all = all(each.everywhere for each in known)
+        return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
+    if nearest.time_us < _floor_us(material):
+        return f" Target {nearest.goal.name} is below what this device can do: try another dtype or device, or drop it."
+    return f" Try next for {nearest.goal.name}: {factor_text(nearest.missing)} faster than this is wanted."
 
 
-def _wanted(goal: Goal) -> str:
-    return time_text(goal.time_us) if goal.factor is None else f"{significant(goal.factor)}× the fastest baseline"
+def _row(goal: Goal, material: Material) -> tuple[str, ...]:
+    held = standing(goal, material)
+    wanted = f"{significant(goal.factor)}× the fastest baseline" if goal.factor is not None else time_text(goal.time_us)
+    if held is None:
+        why = "nothing was measured" if material.reached_us is None else "no baseline ran"
+        return goal.name, wanted, "–", f"not known: {why}"
+    return goal.name, wanted, held.found, held.words
 
 
-def _state(goal: Goal, material: Material) -> tuple[str, str]:
-    time_us, reached_us = time_of(goal, material), material.reached_us
-    if time_us is None or reached_us is None:
-        return time_text(time_us), "not known: " + ("nothing was measured" if reached_us is None else "no baseline ran")
-    floor_us = material.search.roofline.floor_us if material.search.roofline else 0.0
-    return time_text(time_us), _met(time_us, reached_us, floor_us, material)
-
-
-def _met(time_us: float, reached_us: float, floor_us: float, material: Material) -> str:
-    if reached_us > time_us:
-        if time_us < floor_us:
-            return f"impossible here: it takes {time_text(floor_us)} at least"
-        return f"missed: {factor_text(reached_us / time_us)} of it"
+def _judged(held: Standing, material: Material) -> Standing:
+    if held.missing > 1.0:
+        words = f"missed: {factor_text(held.missing)} faster than this is wanted"
+        if held.time_us < (floor_us := _floor_us(material)):
+            words = f"impossible here: it takes {time_text(floor_us)} at least"
+        return replace(held, words=words)
     if material.search.estimated:
-        return "reached by the estimate, which was never run"
+        return replace(held, words="reached by the estimate, which was never run")
+    words = _reached(held, material)
+    return replace(held, words=words, everywhere=words == "reached")
+
+
+def _reached(held: Standing, material: Material) -> str:
+    """By what is predicted of one more process; where nothing predicts it, by which figures alone."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"
-    return "reached" if verdict.challenger.high <= time_us else "reached by the median, not by all of its interval"
+    predicted = _predicted(held.goal, material)
+    if predicted is None:
+        return "reached in the first process; nothing says what others find"
+    if held.goal.factor is not None:
+        span = f"{factor_text(predicted.low)} to {factor_text(predicted.high)}"
+        return "reached" if predicted.low >= held.goal.factor else f"reached on average, not in all: {_one_more(span)}"
+    if predicted.high <= held.time_us:
+        return "reached"
+    span = f"{time_text(predicted.low)} to {time_text(predicted.high)}"
+    return f"reached in the first process, not in all: {_one_more(span)}"
+
+
+def _one_more(span: str) -> str:
+    return f"one more will find {span}"
+
+
+def _predicted(goal: Goal, material: Material) -> Interval | None:
+    """Where one more process will find the figure that this target is held against."""
+    champion, saving = material.champion, material.saving
+    verdict = None if champion is None else champion.verdict
+    if champion is None or verdict is None:
+        return None
+    if goal.factor is None:
+        return predict_time(champion.report, material.search.policy.confidence)
+    prediction = verdict.prediction
+    compared = prediction is not None and saving is not None and prediction.against == saving.baseline
+    return prediction.speedup if prediction is not None and compared else None
+
+
+def _floor_us(material: Material) -> float:
+    return material.search.roofline.floor_us if material.search.roofline else 0.0

@@ -1,45 +1,71 @@
-"""What a call saves beside the fastest baseline: one figure, wherever it is told."""
+"""What a kernel is worth beside the fastest baseline: a measured time and a measured ratio, wherever they are told."""
 
 from dataclasses import dataclass
 
 from evo.promotion import Verdict
 from evo.view import ChampionView, SearchView
-from evo.wording import factor_interval_text, processes_text, time_text
+from evo.wording import factor_interval_text, factor_text, processes_text, time_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """A kernel's time beside that of the fastest baseline.
+    """A kernel beside the fastest baseline. Times and ratio are each measured, and neither is made of the other.
 
     Attributes:
-        reached_us: the kernel's.
-        baseline_us: the baseline's: the kernel's times the confirmed speed-up, since what a neighbour on the machine
-            did to both cancels in that; of a trial without a confirmation the median of the baseline's own job.
+        reached_us: the kernel's time.
+        baseline_us: the baseline's, in the rounds that timed the kernel; where those are not kept, or nothing was
+            confirmed, the median of the baseline's own job.
+        factor: how many times as fast the kernel is: the confirmed speed-up; without one the ratio of the two times.
         verdict: whose speed-up that is; None where nothing was confirmed.
+        source: where the two times are from, in words.
     """
 
     baseline: str
     reached_us: float
     baseline_us: float
+    factor: float
+    source: str
     verdict: Verdict | None = None
 
     @property
     def saved_us(self) -> float:
-        """Negative where the baseline is faster."""
+        """Of the two times; negative where the baseline's is the shorter."""
         return self.baseline_us - self.reached_us
+
+    @property
+    def faster(self) -> bool:
+        """Whether the kernel is: the ratio says so, since what a neighbour did to both cancels in it."""
+        return self.factor > 1.0
 
     @property
     def confirmed(self) -> bool:
         return self.verdict is not None
 
     @property
+    def times(self) -> str:
+        """The two times and where they are from."""
+        return f"{time_text(self.reached_us)} beside {time_text(self.baseline_us)} {self.source}"
+
+    @property
+    def as_fast(self) -> str:
+        """The ratio with its interval and what it is from: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
+        return f"{self._ratio} as fast as {self.baseline} {self._where}"
+
+    @property
     def sentence(self) -> str:
-        """The headline with its interval and what it is from."""
-        if self.verdict is None or self.verdict.baseline_speedup is None:
-            return f"Beside {self.baseline} by quick samples: {time_text(self.saved_us)} saved a call."
-        ratio, count = self.verdict.baseline_speedup, self.verdict.baseline_processes
-        shown = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
-        return f"Speed-up over {self.baseline}, the fastest baseline: {shown}, {processes_text(count)}."
+        """The headline."""
+        return f"Speed-up over {self.baseline}, the fastest baseline: {self._ratio}, {self._where}."
+
+    @property
+    def _where(self) -> str:
+        return "by quick samples" if self.verdict is None else processes_text(self.verdict.baseline_processes)
+
+    @property
+    def _ratio(self) -> str:
+        ratio = None if self.verdict is None else self.verdict.baseline_speedup
+        return (
+            factor_text(self.factor) if ratio is None else factor_interval_text(ratio.low, ratio.estimate, ratio.high)
+        )
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
@@ -47,10 +73,35 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
     if reached_us is None:
         return None
     verdict = None if champion is None else champion.verdict
-    if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
-        baseline_us = reached_us * verdict.baseline_speedup.estimate
-        return Saving(baseline=verdict.baseline, reached_us=reached_us, baseline_us=baseline_us, verdict=verdict)
+    if champion is not None and verdict is not None and verdict.baseline and verdict.baseline_speedup is not None:
+        return _confirmed(search, champion, verdict, verdict.baseline, verdict.baseline_speedup.estimate)
     fastest = search.fastest_baseline
     if fastest is None:
         return None
-    return Saving(baseline=fastest, reached_us=reached_us, baseline_us=search.baselines[fastest].median_us)
+    baseline_us = search.baselines[fastest].median_us
+    return Saving(
+        baseline=fastest,
+        reached_us=reached_us,
+        baseline_us=baseline_us,
+        factor=baseline_us / reached_us,
+        source="by quick samples",
+    )
+
+
+def _confirmed(
+    search: SearchView, champion: ChampionView, verdict: Verdict, baseline: str, factor: float
+) -> Saving | None:
+    beside = None if champion.report is None else champion.report.baselines.get(baseline)
+    source, timing = champion.timed, beside
+    if timing is None:
+        source, timing = "in a session of its own", search.baselines.get(baseline)
+    if timing is None:
+        return None
+    return Saving(
+        baseline=baseline,
+        reached_us=champion.time_us,
+        baseline_us=timing.median_us,
+        factor=factor,
+        source=source,
+        verdict=verdict,
+    )

@@ -9,6 +9,7 @@ from evo.job import Ablated, ConfirmReport
 from evo.objective import Objective
 from evo.promotion import Verdict
 from evo.trial import Config, Value
+from evo.wording import timed_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,7 @@ class ChampionView:
     """A promoted trial with the evidence it rests on.
 
     Attributes:
+        time_us: median of the confirmation's first process; further ones are in `report.repeats`.
         place: where it was timed, and for which GPU its build was gated if that is another one; in words.
         retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
     """
@@ -41,6 +43,11 @@ class ChampionView:
     retired_reason: str | None = None
     retired_by: str | None = None
     place: str = ""
+
+    @property
+    def timed(self) -> str:
+        """Of which process `time_us` and the interval beside it are, in words."""
+        return timed_text(1 if self.report is None else 1 + len(self.report.repeats))
 
 
 @dataclass(frozen=True, kw_only=True)

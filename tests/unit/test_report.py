@@ -3,16 +3,19 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evo.ablation import Change, Effect
 from evo.errors import InvalidInput
+from evo.job import ConfirmReport, Repeat
+from evo.policy import Policy
+from evo.promotion import judge
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
 from evo.report.negatives import comparisons, never_measured
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import AblationView, BestView
-from evo.wording import time_text
 from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, finished
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
@@ -122,17 +125,44 @@ def test_copies_of_a_binary_are_one_measurement_and_the_ablation_has_the_last_wo
     assert "| 1.024× | bought nothing (1.013× by the ablation) |" in written(replace(material, ablations=(turned,)))
 
 
-def test_all_savings_are_those_of_the_confirmation() -> None:
+def told(time_us: float) -> Timing:
+    return Timing(samples_us=(time_us,) * 5)
+
+
+def confirmed(*processes: tuple[float, float]) -> Material:
+    """A champion whose confirmation found these times of it and of numpy; numpy's own job had 2,800 µs."""
+    (own, numpy), *others = processes
+    report = ConfirmReport(
+        challenger=told(own),
+        baselines={"numpy": told(numpy)},
+        repeats=tuple(Repeat(challenger=told(one), other=told(other)) for one, other in others),
+        repeated_against="numpy",
+    )
+    verdict = judge(report, replace(Policy(), require_sanitizers=False), 1, np.random.default_rng(0))
+    return Material(search=finished(champion=replace(CHAMPION, time_us=own, report=report, verdict=verdict)), best=None)
+
+
+def test_savings_are_of_times_measured_in_the_same_rounds() -> None:
     """The baseline's own job was another session: what it took there is not what the champion was compared with."""
-    search = finished()
-    material = Material(search=search, best=None)
+    material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
-    assert material.saving is not None
-    assert material.saving.saved_us == pytest.approx(810.0 * (3.45 - 1))
-    saved = time_text(material.saving.saved_us)
-    assert f"it saves {saved} a call beside numpy" in text
-    assert f"Each call saves {saved} beside numpy." in text
+    assert "it saves 1.19 ms a call beside numpy: 2.46" in text
+    assert "as fast as numpy over 3 fresh processes; 810 µs beside 2 ms in the first of 3 fresh processes." in text
+    assert "Each call saves 1.19 ms beside numpy (810 µs beside 2 ms in the first of" in text
     assert len(set(re.findall(r"saves ([\d.]+ \S+) ", text))) == 1
+
+
+def test_who_is_faster_is_decided_by_the_ratio_and_no_time_is_made_of_it() -> None:
+    """In the first process the champion took less time, over all of them it was slower."""
+    material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
+    text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))
+    assert "Decision: fall back to numpy, which is faster: the kernel is 0.76" in text
+    assert "; 16.13 µs beside 16.5 µs in the first of 3 fresh processes." in text
+    assert "Nothing is saved: 0.76" in text
+    assert "| e | 0.05× the fastest baseline | 0.762× | reached |" in text
+    assert "| f | 1.5× the fastest baseline | 0.762× | impossible here" in text
+    assert "| t | 20 µs | 16.13 µs | reached in the first process, not in all: one more will find" in text
+    assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
 def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_value() -> None:
