@@ -106,13 +106,13 @@ def _search_view(
         webhook=None if row.webhook is None else _webhook_view(row.webhook, told),
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
-        proving=None if row.state in TERMINAL else _proving(session, row.id),
+        proving=None if row.state in TERMINAL else _proving(session, row.id, now),
         unchallenged=row.unchallenged,
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
     )
 
 
-def _proving(session: Session, search_id: int) -> ProvingView | None:
+def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | None:
     found = Leases(session).proving(search_id)
     if found is None:
         return None
@@ -122,6 +122,7 @@ def _proving(session: Session, search_id: int) -> ProvingView | None:
         job="ablate" if job.kind == "ablate" else "confirm",
         trial=None if job.trial is None else job.trial.number,
         since=None if attempt is None else attempt.granted_at,
+        elapsed_s=None if attempt is None else (now - attempt.granted_at).total_seconds(),
         detail=None if device is None else device.detail,
     )
 

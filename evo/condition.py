@@ -34,10 +34,11 @@ def slot_text(slot: SlotView) -> str:
 
 
 def proving_text(proving: ProvingView) -> str:
-    """``confirming trial 19: timing, process 2 of 5 at most``."""
+    """``confirming trial 19 for 12 s: timing, process 2 of 5 at most``."""
     what = "turning the champion's switches" if proving.trial is None else f"confirming trial {proving.trial}"
     if proving.since is None:
         return f"{what}: waits for a worker"
+    what = what if proving.elapsed_s is None else f"{what} for {duration_text(proving.elapsed_s)}"
     return what if proving.detail is None else f"{what}: {proving.detail}"
 
 

@@ -95,6 +95,13 @@ def bound_text(bound: str) -> str:
     return {"compute": "arithmetic"}.get(bound, bound)
 
 
+def limit_words(cache: str) -> str:
+    """What a limit counts, for a search that measures hot or cold."""
+    if cache == "cold":
+        return "arithmetic or bytes, whichever takes longer"
+    return "arithmetic or bytes, whichever takes longer; hot, without what the last cache keeps between calls"
+
+
 def outcome_text(kind: str) -> str:
     """``wrong_answer`` as people say it: ``wrong answer``."""
     return kind.replace("_", " ")

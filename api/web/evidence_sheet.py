@@ -76,6 +76,10 @@ class EvidenceSheet:
     shelf: Shelf
     not_exportable: str | None
 
+    @property
+    def far(self) -> str:
+        return f"{FAR_SLOWER:g}"
+
     def as_fast(self, name: str) -> float | None:
         """How many times as fast as another series the champion was, by the median of the rounds' ratios."""
         own, other = self.samples["champion"], self.samples[name]

@@ -38,6 +38,10 @@ class ReportSheet:
     bar_height: float = BAR_HEIGHT
 
     @property
+    def far(self) -> str:
+        return f"{FAR_SLOWER:g}"
+
+    @property
     def bars_height(self) -> float:
         return BAR_HEIGHT * len(self.bars)
 

@@ -32,9 +32,6 @@ class Reading:
     def found(self, value: float) -> str:
         return f"{self.symbol} = {self.unit(value)}" if self.symbol else self.unit(value)
 
-    def held_against(self, value: float) -> str:
-        return " ".join(filter(None, (self.symbol, self.side, self.unit(value))))
-
 
 def _share(value: float) -> str:
     return f"{value:.2%}"
@@ -141,7 +138,15 @@ def threshold_text(rule: Rule) -> str:
         return NOTHING
     if not reading.side and rule.threshold == 0.0:
         return "none"
-    return UNKNOWN if _noiseless(rule) else reading.held_against(rule.threshold)
+    if _noiseless(rule):
+        return UNKNOWN
+    side = _end(rule) if rule.name == "agreement" else reading.side
+    return " ".join(filter(None, (reading.symbol, side, reading.unit(rule.threshold))))
+
+
+def _end(rule: Rule) -> str:
+    """Which end of a range the threshold is: the one nearer to the figure, which lies inside if the rule is met."""
+    return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
 
 def threshold_words(rule: Rule) -> str:

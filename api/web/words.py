@@ -1,8 +1,10 @@
 """The filters of the templates: figures and names as people read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from api.web import rule_figures
 from evo import wording
@@ -33,6 +35,16 @@ def sign(kind: str) -> str:
     return SIGNS.get(kind, "✕")
 
 
+def coded(text: str) -> Markup:
+    """A text of a report: what stands between backticks is code."""
+    parts = (Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in _pieces(text))
+    return Markup("").join(parts)
+
+
+def _pieces(text: str) -> Iterable[tuple[int, str]]:
+    return enumerate(text.split("`")) if text.count("`") % 2 == 0 else enumerate([text])
+
+
 def tone(kind: str) -> str:
     """Which colour an outcome has: `good`, `warn`, `accent`, `quiet`, or `bad` for a failure."""
     return TONES.get(kind, "bad")
@@ -49,7 +61,9 @@ def count(number: int) -> str:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "time": wording.time_text,
+    "limit_words": wording.limit_words,
     "proving": proving_text,
+    "coded": coded,
     "duration": wording.duration_text,
     "factor": wording.factor_text,
     "processes": wording.processes_text,

@@ -8,11 +8,13 @@ import typer
 
 from evo.cli.options import Db, Json, Token, Url, examples
 from evo.cli.place import Where
-from evo.errors import Conflict, InvalidInput
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.suggestion import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from evo.client import Client
     from evo.view import ChampionView
 
 ChampionId = Annotated[
@@ -54,16 +56,18 @@ def show(
     from evo.cli.connection import connect
     from evo.cli.output import print_json
 
+    none = ""
     with connect(Where(url=url, token=token, database=db)) as connection:
         if champion is None:
             found = connection.client.champions(family=family).items
+            none = "" if found else _none(connection.client, family)
         else:
             found = (connection.client.champion(champion),)
         search = None if champion is None else connection.client.search(found[0].search_id)
     if as_json:
         print_json(found)
     elif search is None:
-        _list(found)
+        _list(found, none)
     else:
         from evo.cli.output import console
         from evo.cli.report import champion_text, verdict_text
@@ -97,7 +101,7 @@ def export(
     --top it holds one for the champion and one for each runner-up, with the evidence there is of it.
     """
     from evo.cli.connection import connect
-    from evo.cli.export import fetch, runners_up, successor, write
+    from evo.cli.export import fetch, ranking, successor, write
     from evo.cli.output import console, print_json
     from evo.export.compiled import LOADER
     from evo.export.dispatch import DISPATCH, dispatch_files
@@ -112,15 +116,15 @@ def export(
         wanted = [client.champion(each) for each in dict.fromkeys(champions)]
         bundles = [fetch(client, each) for each in wanted]
         retired = {each.id: successor(client, each) for each in wanted if not each.current}
-        others, bare = runners_up(client, bundles[0], top - 1) if top > 1 else ([], [])
+        ranked = ranking(client, bundles[0], top - 1) if top > 1 else None
     first, several = bundles[0], len(bundles) > 1
     name = "dispatch" if several else f"champion-{first.champion.id}"
     folder = to or Path(f"{first.champion.family}-{name if top == 1 else f'top-{top}'}")
     start = DISPATCH if several else LOADER
     made = dispatch_files(bundles) if several else first.files()
-    if top > 1:
+    if ranked is not None:
         own = f"1-champion-{first.champion.id}"
-        made, start = ranking_files(made, own, others), f"{own}/{LOADER}"
+        made, start = ranking_files(made, ranked.own, own, ranked.others), f"{own}/{LOADER}"
     paths = write(made, folder)
     if as_json:
         print_json({"folder": folder.absolute(), "files": [str(path.relative_to(folder)) for path in paths]})
@@ -132,10 +136,10 @@ def export(
         now = "its problem has none now" if current is None else f"champion {current.id} is current"
         why = next(each.retired_reason for each in wanted if each.id == number)
         out.print(f"Champion {number} is retired ({why}): {now}.", markup=False)
-    if bare:
-        out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, bare))}")
-    if len(others) < top - 1:
-        out.print(f"Its search has no more kernels that can be exported: {len(others)} beside the champion.")
+    if ranked is not None and ranked.bare:
+        out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
+    if ranked is not None and len(ranked.others) < top - 1:
+        out.print(f"Its search has no more kernels that can be exported: {len(ranked.others)} beside the champion.")
     out.print(f"\nTry it:  [bold]python {folder / start}[/]")
 
 
@@ -182,7 +186,7 @@ def _asked_why() -> str:
     return str(typer.prompt("Why is it rolled back"))
 
 
-def _list(champions: "Iterable[ChampionView]") -> None:
+def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     from rich.text import Text
 
     from evo.cli.output import console, table
@@ -198,4 +202,22 @@ def _list(champions: "Iterable[ChampionView]") -> None:
             over += "; slower than every baseline" if verdict.behind_every_baseline else ""
         cells = (each.family, each.problem_key, each.place, time_text(each.time_us), over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
-    console().print(rows if rows.row_count else "No champions here yet: a search promotes them.")
+    console().print(rows if rows.row_count else none)
+
+
+def _none(client: "Client", family: str | None) -> str:
+    """Why there is nothing to list.
+
+    Raises:
+        NotFound: there is no such family.
+    """
+    from templates import registry
+
+    if family is None:
+        return "No champions here yet: a search promotes them."
+    others = {each.family for each in client.champions().items}
+    known = others | {each.name for each in client.families().items} | {each.family.name for each in registry.builtin()}
+    if family not in known:
+        raise NotFound(unknown(family, known, "families"))
+    there = f" Champions of: {', '.join(sorted(others))}" if others else ""
+    return f"No champions of {family} here yet.{there}"

@@ -1,16 +1,17 @@
 """A champion fetched from the service and written as a folder of its own."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from evo.cli.writing import writing_to
 from evo.client import Client
-from evo.errors import Conflict, NotFound
+from evo.errors import Conflict, InvalidInput, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.export.runner_up import RunnerUp
 from evo.family import Family
 from evo.outcome import Measured
-from evo.view import ChampionView
+from evo.view import ChampionView, TrialView
 
 
 def fetch(client: Client, champion: ChampionView) -> Bundle:
@@ -36,8 +37,22 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     )
 
 
-def runners_up(client: Client, beside: Bundle, count: int) -> tuple[list[RunnerUp], list[int]]:
-    """The fastest other kernels of a champion's search, and the trials passed over since no binary of theirs is stored.
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The fastest kernels of a champion's search.
+
+    Attributes:
+        own: the champion's trial.
+        bare: trials passed over since no binary of theirs is stored.
+    """
+
+    own: TrialView
+    others: list[RunnerUp]
+    bare: list[int]
+
+
+def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
+    """A champion's trial and the fastest others, at most `count` of them.
 
     Trials that compiled to the same binary are one kernel.
     """
@@ -67,7 +82,7 @@ def runners_up(client: Client, beside: Bundle, count: int) -> tuple[list[RunnerU
                 champion=champion.id,
             )
         )
-    return found, bare
+    return Ranking(own=own, others=found, bare=bare)
 
 
 def successor(client: Client, retired: ChampionView) -> ChampionView | None:
@@ -84,7 +99,9 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
         InvalidInput: it cannot be written to.
     """
     with writing_to(folder):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not folder.is_dir():
+            raise InvalidInput("--to", f"{folder} is no folder: name one that is empty, or a new one")
+        if folder.exists() and any(folder.iterdir()):
             raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
+from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from evo.device import Device
@@ -135,6 +136,22 @@ def resolve(
 
     package = registry.find(family)
     chosen = choose(local_devices(), device, package.family)
+    _refuse_several(problem)
+    _refuse_threads(objective, chosen)
     instance = package.family.problem(problem, chosen.kind)
     space = package.family.space(instance, chosen, objective)
     return package, chosen, package.family.candidate(parse_config(config, space), instance, chosen, objective)
+
+
+def _refuse_several(problem: str) -> None:
+    from evo.problem import split_shapes
+
+    if problem and len(split_shapes(problem)) > 1:
+        raise InvalidInput("--problem", "names several shapes: give one; `kernel-evo search` takes several")
+
+
+def _refuse_threads(objective: "Objective", device: "Device") -> None:
+    """Before anything is compiled."""
+    cores = int(device.limits.get("cores", objective.threads))
+    if device.kind == "cpu" and objective.threads > cores:
+        raise InvalidInput("--threads", f"{objective.threads} is out of its limits; accepted: 1 … {cores}")

@@ -67,7 +67,9 @@ DeviceName = Annotated[
 ]
 Cache = Annotated[
     Literal["hot", "cold"],
-    typer.Option(help="hot: the same buffers again and again; cold: they are not in the cache."),
+    typer.Option(
+        help="hot: the same buffers again and again, and limits leave out what the last cache keeps; cold: not in it."
+    ),
 ]
 LaunchMode = Annotated[
     Literal["plain", "pdl"],

@@ -21,6 +21,7 @@ from evo.wording import (
     duration_text,
     factor_interval_text,
     factor_text,
+    limit_words,
     outcome_text,
     percent_text,
     processes_text,
@@ -165,6 +166,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
         share = view.roofline.floor_us / champion.time_us
         limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
         grid.add_row("limit", Text(f"{limit}bound by {bound_text(view.roofline.bound)})"))
+        grid.add_row("", Text(limit_words(view.objective.cache), "dim"))
     title = Text.assemble(
         (f"Champion {champion.id}", "bold cyan"),
         f"  {champion.family} {champion.problem_key}  ",

@@ -18,11 +18,33 @@ from evo.view import ChampionView, RooflineView, SearchView
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The least time the problem can take on the device, and the fraction of that limit the exported kernel reaches.
+
+    Attributes:
+        bound: ``compute`` or ``memory``, whichever takes longer; hot, memory moves what the cache cannot keep.
+        share: of the time that stands beside it: a champion's in the first process of its confirmation.
+    """
+
+    floor_us: float
+    bound: str
+    share: float
+
+
+def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
+    """None where the device's limits are not known."""
+    if roofline is None:
+        return None
+    return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.floor_us / time_us)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What a promotion rests on.
 
     Attributes:
         champion, search, trial: their numbers in the service it came from.
+        time_us: median in the first process of the confirmation.
         verdict, report: None for a promotion by hand, and for one whose samples were not kept.
     """
 
@@ -33,7 +55,8 @@ class Evidence:
     device: Device
     objective: Objective
     policy: Policy
-    roofline: RooflineView | None
+    time_us: float
+    roofline: Limit | None
     verdict: Verdict | None
     report: ConfirmReport | None
 
@@ -51,7 +74,8 @@ def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
         device=search.device,
         objective=champion.objective,
         policy=search.policy,
-        roofline=search.roofline,
+        time_us=champion.time_us,
+        roofline=limit_of(search.roofline, champion.time_us),
         verdict=champion.verdict,
         report=champion.report,
     )

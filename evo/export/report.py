@@ -1,7 +1,9 @@
 """The evidence of a champion as Markdown, for a report that is kept."""
 
+from evo.export.correctness import cases_table
 from evo.export.profile import profile_section
 from evo.export.table import table
+from evo.outcome import CaseError
 from evo.prediction import BY_ROUND, times_as_fast
 from evo.statistics import Interval
 from evo.timing import Timing
@@ -31,10 +33,15 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
         _times(champion, search),
         "## Verdict",
         _verdict(champion),
+        *(("## Correctness on fresh inputs", cases_table(cases)) if (cases := _cases(champion)) else ()),
         *(("## Profile", section) if (section := profile_section(champion)) is not None else ()),
         *(("## Use", use_section(build, search.device.kind)) if build is not None else ()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _cases(champion: ChampionView) -> tuple[CaseError, ...]:
+    return () if champion.report is None else champion.report.cases
 
 
 def _identity(champion: ChampionView, search: SearchView) -> str:

@@ -10,6 +10,8 @@ from pydantic import TypeAdapter
 from evo.device import Device
 from evo.export.bundle import samples_csv
 from evo.export.compiled import Compiled, as_json
+from evo.export.correctness import cases_table
+from evo.export.evidence import Limit, limit_of
 from evo.export.report import use_section
 from evo.export.table import table
 from evo.objective import Objective
@@ -18,7 +20,7 @@ from evo.policy import Policy
 from evo.promotion import Verdict
 from evo.timing import Timing
 from evo.trial import Config
-from evo.view import RooflineView, TrialView
+from evo.view import TrialView
 from evo.wording import settings_text, time_text
 
 QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."
@@ -42,7 +44,7 @@ class RunnerUpEvidence:
     device: Device
     objective: Objective
     policy: Policy
-    roofline: RooflineView | None
+    roofline: Limit | None
     outcome: Measured
     verdicts: tuple[Verdict, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class RunnerUp(Compiled):
             device=search.device,
             objective=search.objective,
             policy=search.policy,
-            roofline=search.roofline,
+            roofline=limit_of(search.roofline, self.outcome.timing.median_us),
             outcome=self.outcome,
             verdicts=self.verdicts,
             environment=trial.environment,
@@ -127,7 +129,6 @@ class RunnerUp(Compiled):
             (name, time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)))
             for name, _, timing in self._series()
         ]
-        cases = [(each.case, each.output, "passed" if each.passed else "failed") for each in self.outcome.cases]
         parts = [
             f"# {search.family}: trial {trial.number}, not promoted",
             f"**{self.standing}**",
@@ -135,7 +136,7 @@ class RunnerUp(Compiled):
             "## Time",
             table(("", "median", "interquartile range", "samples"), times),
             QUICK,
-            *(("## Correctness", table(("case", "output", ""), cases)) if cases else ()),
+            *(("## Correctness", cases_table(self.outcome.cases)) if self.outcome.cases else ()),
             "## Use",
             use_section(self.build_command(trial.config), search.device.kind),
         ]
@@ -151,10 +152,16 @@ def runner_up_schema() -> dict[str, Any]:
     }
 
 
-def ranking_files(champion: Mapping[str, bytes], first: str, others: Sequence[RunnerUp]) -> dict[str, bytes]:
-    """Content by path: the champion's folder, called `first`, one for each runner-up, and a table of them."""
+def ranking_files(
+    champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
+) -> dict[str, bytes]:
+    """Content by path: the champion's folder, called `first`, one for each runner-up, and a table of them.
+
+    Args:
+        own: the champion's trial.
+    """
     folders = {f"{place}-trial-{each.trial.number}-not-promoted": each for place, each in enumerate(others, 2)}
-    rows = [(first, "champion", "see its report", "")]
+    rows = [(first, "champion", time_text(own.time_us), settings_text(own.config))]
     rows += [
         (folder, "not promoted", time_text(each.outcome.timing.median_us), settings_text(each.trial.config))
         for folder, each in folders.items()
@@ -164,6 +171,7 @@ def ranking_files(champion: Mapping[str, bytes], first: str, others: Sequence[Ru
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
         f"{table(('folder', '', 'quick samples', 'config'), rows)}\n\nOnly the champion was confirmed and promoted. "
-        "Quick samples of different trials come from different sessions: close ones may be in any order.\n"
+        "Quick samples of different trials come from different sessions: close ones may be in any order. What "
+        "the confirmation found of the champion stands in its report.\n"
     ).encode()
     return made

@@ -59,12 +59,14 @@ class ProvingView:
     Attributes:
         trial: the challenger's number; None for an ablation.
         since: when a worker took it up; None while it waits.
+        elapsed_s: for how long it has had it.
         detail: what that worker is doing of it, as it last said.
     """
 
     job: Literal["confirm", "ablate"]
     trial: int | None
     since: datetime | None = None
+    elapsed_s: float | None = None
     detail: str | None = None
 
 

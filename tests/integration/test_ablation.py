@@ -160,6 +160,6 @@ def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: St
     stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
     proving = stage.view(search).proving
     assert proving is not None
-    assert proving_text(proving) == "confirming trial 0: timing, process 2 of 5 at most"
+    assert proving_text(proving) == "confirming trial 0 for 0 s: timing, process 2 of 5 at most"
     stage.hand_in(lease)
     assert stage.view(search).proving is None

@@ -1,6 +1,7 @@
 """Real kernels from the command line: the tutorial's families, from a single config to an exported champion."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,10 @@ def test_an_export_holds_everything(exported: Path) -> None:
     head, *rows = (exported / "samples.csv").read_text().splitlines()
     assert head == "series,process,round,time_us"
     assert {row.split(",")[0] for row in rows} >= {"champion", "champion again", "numpy"}
+    assert evidence["roofline"]["share"] == evidence["roofline"]["floor_us"] / evidence["time_us"]
     report = (exported / "report.md").read_text()
+    worst = evidence["report"]["cases"][0]
+    assert f"| {worst['case']} | out | {worst['rel_l2']:.2g} | {worst['rel_l2_limit']:.2g} |" in report
     assert "# saxpy: champion 1" in report
     assert "| numpy |" in report
     page = (exported / "report.html").read_text()
@@ -96,7 +100,17 @@ def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: E
         assert evidence["outcome"]["timing"]["samples_us"]
         assert "not promoted" in (each / "report.md").read_text()
         assert each.name in (folder / "ranking.md").read_text()
+        worst = evidence["outcome"]["cases"][0]
+        assert f"| {worst['case']} | out | {worst['rel_l2']:.2g} |" in (each / "report.md").read_text()
+    own = next(line for line in (folder / "ranking.md").read_text().splitlines() if first.name in line)
+    assert re.search(r"\| champion \| [\d.]+ [µn]s \| \S+=", own)
     subprocess.run([sys.executable, "-I", "kernel.py"], capture_output=True, check=True, cwd=others[0])
+    (tmp_path / "afile").touch()
+    assert "afile is no folder" in line.run("champion", "export", "1", "--to", str(tmp_path / "afile")).err
+    missing = line.run("champion", "show", "--family", "saxpi")
+    assert (missing.code, "did you mean `saxpy`?" in missing.err) == (2, True)
+    told = line.run("champion", "show", "--family", "transpose")
+    assert (told.code, "No champions of transpose here yet. Champions of: saxpy" in told.out) == (0, True)
     refused = line.run("champion", "export", "1", "2", "--top", "3")
     assert (refused.code, "--top: is for one champion" in refused.err) == (2, True)
     assert "0 is out of its limits; accepted: 1 and more" in line.run("champion", "export", "0").err

@@ -58,6 +58,10 @@ for wrong, said in ({"x": x[:9]}, "there are: N=1024"), ({"x": x.astype(float)},
     try: kernels(**wrong)
     except LookupError as error: assert said in str(error), error
     else: raise AssertionError(wrong)
+assert kernels(N=np.int64(1024)) is kernels(N=1024)
+try: kernels(x=x.tolist())
+except TypeError as error: assert str(error) == "x must be an array with a shape, e.g. of NumPy; it is a list", error
+else: raise AssertionError("a list")
 assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templates", "workers", "api", "db")]
 """
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)

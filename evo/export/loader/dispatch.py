@@ -31,14 +31,20 @@ class Dispatch:
 
         Raises:
             LookupError: none fits, or several do; says what there is.
+            TypeError: neither an array nor a value that a field may have.
         """
-        arrays = {name: value for name, value in given.items() if hasattr(value, "shape")}
-        fields = {name: value for name, value in given.items() if name not in arrays}
+        arrays = {name: value for name, value in given.items() if self._is_array(name, value)}
+        fields = {name: _plain(name, value) for name, value in given.items() if name not in arrays}
         found = [each for each in self.table if _fits(each, arrays) and _equals(each, fields)]
         if len(found) != 1:
             raise LookupError(self._explained(found, arrays, fields))
         kernel = self._kernel(found[0]["folder"])
         return kernel(**arrays) if arrays else kernel
+
+    def _is_array(self, name: str, value: Any) -> bool:
+        """A number of NumPy has a shape, too, an empty one: it is a field, unless a kernel takes such an array."""
+        shapes = [each["arguments"][name]["shape"] for each in self.table if name in each["arguments"]]
+        return hasattr(value, "shape") and (len(value.shape) > 0 or [] in shapes)
 
     def _kernel(self, name: str) -> Any:
         if name not in self._loaded:
@@ -72,6 +78,18 @@ def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
         and _dtype(array) in (arguments[name]["dtype"], arguments[name]["stored"])
         for name, array in arrays.items()
     )
+
+
+def _plain(name: str, value: Any) -> str | bool | int | float:
+    """A field's value as JSON has it; also of a number of NumPy.
+
+    Raises:
+        TypeError: it is no such value.
+    """
+    plain = value.item() if hasattr(value, "item") else value
+    if not isinstance(plain, (str, bool, int, float)):
+        raise TypeError(f"{name} must be an array with a shape, e.g. of NumPy; it is a {type(value).__name__}")
+    return plain
 
 
 def _equals(each: dict[str, Any], fields: dict[str, Any]) -> bool:
