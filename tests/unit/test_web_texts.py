@@ -5,6 +5,9 @@ from hypothesis import strategies as st
 
 from api.web.difference import difference
 from api.web.listing import MOST_CHARACTERS, MOST_LINES, listing
+from api.web.rule_figures import threshold_text
+from api.web.words import coded
+from evo.promotion import Rule
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "<b>"]), max_size=12)
 
@@ -53,3 +56,15 @@ def test_equal_stretches_are_folded() -> None:
     assert [line.kind for line in first.unified] == [*["same"] * 3, "removed", "added", *["same"] * 3]
     assert [line.kind for line in first.lines] == [*["same"] * 3, "changed", *["same"] * 3]
     assert [line.kind for line in second.lines].count("removed") == 1
+
+
+def test_the_threshold_of_agreement_says_on_which_side_the_figure_has_to_lie() -> None:
+    ends = {(2.78, 2.93, True): "≤", (2.5, 2.4, True): "≥", (3.1, 2.93, False): "≤", (2.1, 2.4, False): "≥"}
+    for (figure, threshold, passed), side in ends.items():
+        rule = Rule(name="agreement", passed=passed, figure=figure, threshold=threshold, text="", required=False)
+        assert threshold_text(rule) == f"{side} {threshold:.2f}× as fast"
+
+
+def test_what_stands_between_backticks_is_code() -> None:
+    assert coded("`a <b>` turns & turns") == "<code>a &lt;b&gt;</code> turns &amp; turns"
+    assert coded("one ` alone") == "one ` alone"
