@@ -142,12 +142,13 @@ def edited(folder: Path, **tunables: list[object]) -> Package:
 def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, UNROLL=[1])
     with bench.working():
-        search = bench.ended(bench.search(package, problem="N=256"))
+        search = bench.ended(bench.search(package, problem="N=16384"))
     assert search.state == "finished"
     kinds = {
         "none": "measured",
         "print": "measured",
         "read": "measured",  # only a sanitizer sees it, and then it is no champion
+        "lazy": "measured",  # nor is this, which only a comparison of its own sees
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
@@ -161,7 +162,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
-    assert len(outcomes) == 30
+    assert len(outcomes) == 31
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}
