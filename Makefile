@@ -52,8 +52,8 @@ bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's
 bench-verdict: .venv/.test  ## how often verdicts are wrong, on recorded noise (ARGS="--confirmations 1000")
 	$(BIN)/python -m tests.bench.verdict $(ARGS)
 
-fuzz: .venv/.test           ## the OpenAPI document against the service at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each operation and role)
-	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py $(ARGS)
+fuzz: .venv/.test           ## random requests by every role, and random sequences of claims and losses, at length (KERNEL_EVO_FUZZ_EXAMPLES=100 of each)
+	KERNEL_EVO_FUZZ_EXAMPLES=$${KERNEL_EVO_FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest tests/integration/test_openapi_fuzz.py tests/integration/test_leases_stateful.py $(ARGS)
 
 bench-fleet: .venv/.test    ## a thousand simulated workers at four service processes on PostgreSQL (ARGS="capacity --cores 1")
 	$(BIN)/python -m tests.bench.fleet $(ARGS)

@@ -61,7 +61,7 @@ def test_searching_beats_guessing(name: str) -> None:
                 time_us(space, trial)
                 for trial in advance(History(), build(rival, Context(space=space)), space, measured, 80, seed=seed)
             )
-            for seed in range(5)
+            for seed in range(3)
         ]
         for rival in (name, "random")
     }
