@@ -8,8 +8,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictStr, TypeAdapter
 
-from api.schemas import MAX_INTEGER
 from evo.errors import InvalidInput
+from evo.limits import LARGEST_ID
+
+from api.schemas import Priority
 
 T = TypeVar("T")
 
@@ -23,7 +25,7 @@ class PageQuery(BaseModel):
     limit: int = Field(default=50, ge=1, le=500, description="items of one page")
 
 
-Place = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Place = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Text = Annotated[str, Field(max_length=200)]
 NUMBER: TypeAdapter[int] = TypeAdapter(Place)
 ID: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Place])
@@ -31,7 +33,7 @@ TEXT: TypeAdapter[tuple[Any, ...]] = TypeAdapter(tuple[Text])
 SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "newest": ID,
     "oldest": ID,
-    "priority": TypeAdapter(tuple[int, Place]),
+    "priority": TypeAdapter(tuple[Priority, Place]),
     "fastest": TypeAdapter(tuple[FiniteFloat, Place]),
     "seen": TypeAdapter(tuple[AwareDatetime, Text]),
     "id": TEXT,

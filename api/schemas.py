@@ -20,7 +20,7 @@ from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
 from evo.job import AblateReport, Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, Report, SlotReport
-from evo.limits import LARGEST
+from evo.limits import LARGEST, LARGEST_ID
 from evo.objective import Objective
 from evo.requirements import Requirements
 from evo.search import Budget
@@ -41,7 +41,9 @@ def _digits(value: object) -> object:
     return value
 
 
-Id = Annotated[int, Field(ge=1, le=MAX_INTEGER), BeforeValidator(_digits)]
+Id = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_digits)]
+AnyId = int
+"""An id among others of one request: one that nothing can have is unknown, and holds up none of them."""
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
@@ -161,8 +163,8 @@ class LeaseRequest(Body):
     device_uuid: str
     count: int = Field(default=1, ge=1, le=64)
     wait_s: float = Field(default=0.0, ge=0, le=30)
-    holding: list[Id] | None = Field(default=None, max_length=1000)
-    unable: list[Id] = Field(default_factory=list, max_length=1000)
+    holding: list[AnyId] | None = Field(default=None, max_length=1000)
+    unable: list[AnyId] = Field(default_factory=list, max_length=1000)
 
 
 class LeaseReply(BaseModel):
@@ -176,7 +178,7 @@ class LeaseReply(BaseModel):
 class Heartbeat(Body):
     """A sign of life: the attempts to renew, what each slot is doing, and what troubles the worker (`note`)."""
 
-    attempts: list[Id] = Field(default_factory=list, max_length=1000)
+    attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
     note: str | None = Field(default=None, max_length=2000)
 
@@ -203,7 +205,7 @@ class Result(Body):
 
 
 class AttemptResult(Result):
-    attempt_id: Id
+    attempt_id: AnyId
 
 
 class Results(Body):

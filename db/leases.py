@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, joinedload
 from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
 from evo.errors import Conflict, NotFound
 from evo.job import EvaluateReport, Job, Report
+from evo.limits import LARGEST_ID
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
@@ -163,7 +164,7 @@ class Leases:
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
         """These attempts as far as taking in their results needs it; those that do not exist are left out."""
-        rows = self.session.execute(_KNOWN, {"attempts": list(attempt_ids)})
+        rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 
     def together(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
@@ -194,7 +195,7 @@ class Leases:
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
         """Extend a worker's live leases; returns those that still stand."""
-        mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", AttemptRow.id.in_(attempt_ids))
+        mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", AttemptRow.id.in_(_possible(attempt_ids)))
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
         free = free.with_for_update(skip_locked=True, key_share=True)  # one being reported needs no renewal
         renewed = update(AttemptRow).where(AttemptRow.id.in_(free)).values(expires_at=now + timedelta(seconds=lease_s))
@@ -245,3 +246,8 @@ class Leases:
     def _live(self, *conditions: ColumnElement[bool]) -> Sequence[AttemptRow]:
         query = select(AttemptRow).where(AttemptRow.state == "live", *conditions)
         return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
+
+
+def _possible(ids: Collection[int]) -> list[int]:
+    """Without those that no row can have, about which not every database can be asked."""
+    return [each for each in ids if 0 < each <= LARGEST_ID]

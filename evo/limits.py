@@ -9,6 +9,9 @@ MOST = 10**9
 LARGEST = 2**63 - 1
 """The largest whole number that every database holds."""
 
+LARGEST_ID = 2**31 - 1
+"""The largest id, or number of a trial, that every database counts to."""
+
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}

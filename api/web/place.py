@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from db.archive import Archive
 from db.genealogy import Genealogy
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, NotFound
+from evo.limits import LARGEST_ID
 from evo.view import TrialView
 
 FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
@@ -38,6 +39,8 @@ class Place:
         Raises:
             NotFound: there is no such trial.
         """
+        if max(self.search, self.number) > LARGEST_ID:
+            raise NotFound(f"there is no trial {self}")
         return Genealogy(session, self.search).numbered(self.number).id
 
 
@@ -58,5 +61,7 @@ def place_of(session: Session, field: str, given: str, search: int | None) -> Pl
     named, number = match.groups()
     if named or search is not None:
         return Place(search=int(named or search or 0), number=int(number))
+    if int(number) > LARGEST_ID:
+        raise NotFound(f"there is no trial {number}")
     row = Archive(session).trial(int(number))
     return Place(search=row.search_id, number=row.number)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.deps import Service
@@ -19,13 +20,13 @@ from tests.integration.test_api import Rest
 class Local(Rest):
     """The sequences of `Rest` on a service at hand."""
 
-    def __init__(self, client: httpx.Client, service: Service) -> None:
+    def __init__(self, client: httpx.Client, service: Service, app: FastAPI) -> None:
         super().__init__(client)
-        self.service = service
+        self.service, self.app = service, app
 
 
 @contextmanager
 def local(database: Path | Location, **settings: Any) -> Iterator[Local]:
     app = create_app(Settings(db=prepared(database), **settings))
     with listening(app) as url, client_of(url) as client:
-        yield Local(client, app.state.service)
+        yield Local(client, app.state.service, app)

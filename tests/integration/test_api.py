@@ -327,7 +327,6 @@ def test_health(rest: Rest) -> None:
         (("GET", f"/searches/{HUGE}", None), 422, "search_id"),
         (("GET", f"/trials/{HUGE}", None), 422, "trial_id"),
         (("POST", f"/champions/{HUGE}/rollback", {"reason": "x"}), 422, "champion_id"),
-        (("POST", "/workers/w1/heartbeat", {"attempts": [HUGE]}), 422, "attempts.0"),
         (("GET", f"/searches?cursor={to_cursor(HUGE)}", None), 422, "cursor"),
         (("GET", f"/champions?cursor={to_cursor(HUGE)}", None), 422, "cursor"),
         (("POST", "/searches", {"family_digest": DIGEST, "budget": {"trials": HUGE}}), 422, "budget.trials"),

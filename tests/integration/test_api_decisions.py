@@ -1,5 +1,6 @@
 """What people decide about searches and champions: guarded, kept, listed, and carried out once."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,9 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from api.access.rule import rules
+from api.paging import to_cursor
 from db.location import Location
 from db.models import AnswerRow
+from evo.limits import LARGEST_ID
 from tests.integration.local import Local, local
+from tests.integration.stage import answer
+from tests.integration.test_api import REPORT
+
+NUMBERS = re.compile(r"\{(search_id|trial_id|champion_id|attempt_id|number)\}")
 
 
 @pytest.fixture
@@ -156,6 +164,37 @@ def test_lists_are_filtered_and_sorted(anywhere: Local) -> None:
     assert listed(rest, "/workers", sort="id", device="cpu") == ["w1", "w2", "w3"]
     assert listed(rest, "/families", "name", text="TOY") == ["toy"]
     assert listed(rest, "/families", "name", text="_") == []
+
+
+def test_ids_that_no_row_can_have_are_refused_or_unknown(anywhere: Local) -> None:
+    """Wherever an address holds a number; and one in a batch holds up no other."""
+    ended(anywhere)
+    rules_of = [(method, path) for method, path, _ in rules(anywhere.app) if NUMBERS.search(path)]
+    assert len(rules_of) > 30
+    root = str(anywhere.http.base_url).partition("/api/")[0]
+    for method, path in rules_of:
+        url = root + NUMBERS.sub(str(LARGEST_ID + 1), path).format_map(Names())
+        answered = anywhere.http.request(method, url, json={"token": "t", "reason": "x", "over": LARGEST_ID + 1})
+        assert answered.status_code in {404, 422}, f"{method} {url}: {answered.text[:300]}"
+    for query in ("left=1.5000000000&right=1.0", "left=5000000000&right=1.0", "left=0&right=0&search=5000000000"):
+        assert anywhere.http.get(f"{root}/compare?{query}", follow_redirects=True).status_code in {404, 422}
+    problem_of(anywhere.http.get("/searches", params={"sort": "priority", "cursor": to_cursor([10**10, 1])}), 422)
+    anywhere.submit()
+    (lease,) = anywhere.claim()
+    report = REPORT.dump_python(answer(lease), mode="json")
+    ids = (5 * 10**9, lease.attempt_id, 2**70, 0)
+    beat = anywhere.http.post("/workers/w1/heartbeat", json={"attempts": ids})
+    assert beat.json()["cancel"] == [0, 5 * 10**9, 2**70], "there is no such work to go on with"
+    results = [{"attempt_id": each, "token": lease.token, "report": report} for each in ids]
+    answers = anywhere.http.post("/results", json={"results": results}).json()["answers"]
+    assert [each["status"] for each in answers] == ["unknown", "accepted", "unknown", "unknown"]
+
+
+class Names(dict[str, str]):
+    """What else an address names."""
+
+    def __missing__(self, name: str) -> str:
+        return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"
 
 
 def test_a_post_sent_again_is_carried_out_once(rest: Local) -> None:
