@@ -8,10 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictStr, TypeAdapter
 
+from api.schemas import Priority
 from evo.errors import InvalidInput
 from evo.limits import LARGEST_ID
-
-from api.schemas import Priority
 
 T = TypeVar("T")
 

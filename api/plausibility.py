@@ -1,8 +1,8 @@
 """What no report may say, whoever sent it: times that are no times, and outcomes that only the service decides."""
 
-import math
 from collections.abc import Iterator, Sequence
 
+from api.figures import TIME_US, check_figures
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
 from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
@@ -20,22 +20,16 @@ def check(report: Report) -> None:
         way_out = "give the lease back instead (POST /attempts/ID/release)"
         raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {way_out}")
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
-        _check_estimate(report.outcome)
+        check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
+    check_figures("report", report)
     for where, timing in _timings(report):
         if not timing.samples_us:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
-        if not all(math.isfinite(sample) and sample > 0 for sample in timing.samples_us):
-            raise InvalidInput(f"{where}.samples_us", "every sample must be a finite number of microseconds above 0")
     if isinstance(report, ConfirmReport):
         _check_rounds(report)
     if isinstance(report, AblateReport):
         for place, each in enumerate(report.changes):
             _check_change(f"report.changes.{place}", each)
-
-
-def _check_estimate(outcome: Estimated) -> None:
-    if not (math.isfinite(outcome.time_us) and outcome.time_us > 0):
-        raise InvalidInput("report.outcome.time_us", "an estimate must be a finite number of microseconds above 0")
 
 
 def check_kind(report: Report, kind: DeviceKind) -> None:

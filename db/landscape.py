@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, func, select, type_coerce
+from sqlalchemy import JSON, ColumnElement, Select, case, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from db.models import AttemptRow, JobRow, TrialRow
 from evo.job import Stages
+from evo.limits import LONGEST_S
 from evo.trial import Config
 
 STAGES = tuple(entry.name for entry in fields(Stages))
@@ -194,7 +195,7 @@ class Landscape:
     def spent(self) -> list[tuple[str, int, Stages]]:
         """(kind of job, how many, their stages together) of all attempts that handed in a result."""
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
-        sums = [func.sum(func.coalesce(stages[name].as_float(), 0.0)).label(name) for name in STAGES]
+        sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
         query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)
         query = query.where(JobRow.search_id == self.search_id, AttemptRow.state == "done").group_by(JobRow.kind)
         rows = self.session.execute(query.order_by(func.count().desc(), JobRow.kind))
@@ -221,3 +222,8 @@ class Landscape:
 
     def _measured(self) -> tuple[ColumnElement[bool], ...]:
         return TrialRow.search_id == self.search_id, TrialRow.time_us.is_not(None)
+
+
+def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
+    """Of what was stored before reports were held to limits, sums may have no end."""
+    return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)

@@ -195,7 +195,8 @@ class Leases:
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
         """Extend a worker's live leases; returns those that still stand."""
-        mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", AttemptRow.id.in_(_possible(attempt_ids)))
+        named = AttemptRow.id.in_(_possible(attempt_ids))
+        mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", named)
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
         free = free.with_for_update(skip_locked=True, key_share=True)  # one being reported needs no renewal
         renewed = update(AttemptRow).where(AttemptRow.id.in_(free)).values(expires_at=now + timedelta(seconds=lease_s))

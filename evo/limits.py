@@ -12,6 +12,15 @@ LARGEST = 2**63 - 1
 LARGEST_ID = 2**31 - 1
 """The largest id, or number of a trial, that every database counts to."""
 
+SHORTEST_US, LONGEST_US = 1e-6, 1e12
+"""Of a kernel's time: a picosecond, and eleven days. Whatever is drawn or summed up keeps to this."""
+
+LONGEST_S = 1e9
+"""Of a stage, or of a limit on one: thirty years."""
+
+LARGEST_FIGURE = 1e18
+"""Of anything else that a device has or counts, in base units: operations a second, bytes, …"""
+
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}

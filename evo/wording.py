@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from evo.limits import LONGEST_S
+
 if TYPE_CHECKING:
     from evo.trial import Value
 
@@ -23,7 +25,7 @@ def time_text(time_us: float | None) -> str:
 
 def duration_text(seconds: float) -> str:
     """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
-    whole = max(0, round(seconds))
+    whole = max(0, round(min(seconds, LONGEST_S)))
     if whole < 60:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
@@ -37,6 +39,8 @@ def significant(value: float) -> str:
     """Four significant digits, never in scientific notation: ``1,234``, ``45.25``, ``0.8125``."""
     if value == 0:
         return "0"
+    if not math.isfinite(value):
+        return f"{value}"
     decimals = 3 - math.floor(math.log10(abs(value)))
     if decimals <= 0:
         return f"{value:,.0f}"

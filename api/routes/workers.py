@@ -8,6 +8,7 @@ from pydantic import Field
 from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import ServiceDep
+from api.figures import check_figures
 from api.paging import SORTED, PageQuery, page_of, place_of
 from api.routing import rest_router
 from api.schemas import Heartbeat, Reason, WorkerBody
@@ -37,6 +38,7 @@ class WorkerQuery(PageQuery):
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
     who = caller()
+    check_figures("devices", body.devices)
     service.conductor.register_worker(
         worker_id,
         name=body.name or _usual_name(body),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from api.web.axis import margin
+from evo.limits import LONGEST_US, SHORTEST_US
 from evo.wording import time_text
 
 WIDTH, HEIGHT = 760.0, 330.0
@@ -116,6 +117,11 @@ class _Linear:
         return tuple(Tick(at=self.at(place * step), label=f"{place * step:,}") for place in range(count + 1))
 
 
+def _drawable(time_us: float) -> float:
+    """A time that no kernel takes stands at the edge of what one may."""
+    return min(max(time_us, SHORTEST_US), LONGEST_US)
+
+
 def _round_step(least: float) -> int:
     magnitude = 10 ** math.floor(math.log10(max(least, 1)))
     return int(next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least))
@@ -125,10 +131,12 @@ class _Logarithmic:
     """Times → vertical position, with a little room above and below: factors look the same everywhere."""
 
     def __init__(self, times_us: Sequence[float]) -> None:
-        self.low, self.high = math.log10(min(times_us) * 0.92), math.log10(max(times_us) * 1.08)
+        least, most = _drawable(min(times_us)), _drawable(max(times_us))
+        self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
 
     def at(self, time_us: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (math.log10(time_us) - self.low) / (self.high - self.low)
+        share = (math.log10(_drawable(time_us)) - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
     def ticks(self) -> tuple[Tick, ...]:
         """Round times: 1, 2 and 5 of each power of ten, and in a narrow range finer ones."""

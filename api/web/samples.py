@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from api.web.axis import Axis, Mark, margin
+from evo.limits import LONGEST_US, SHORTEST_US
 from evo.timing import Timing
 from evo.wording import count_text, time_text
 
@@ -97,7 +98,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
     """
     if not timings:
         return None
-    low, high = _range([np.asarray(timing.samples_us) for timing in timings.values()])
+    low, high = _range([_drawable(timing) for timing in timings.values()])
     longest = max(len(timing.samples_us) for timing in timings.values())
     row_height = max(LEAST_ROW, (TRACE_HEIGHT - TOP - BOTTOM) / len(timings))
     times = Axis(low=low, high=high, start=TRACE_HEIGHT - BOTTOM - 6, end=TOP + 6)
@@ -137,7 +138,7 @@ def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tu
 
 def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis, Axis, Axis]) -> Series:
     (name, timing), (order, times, across) = item, axes
-    samples = np.asarray(timing.samples_us)
+    samples = _drawable(timing)
     inside = samples[(samples >= times.low) & (samples <= times.high)]
     every = -(-len(samples) // MOST_POINTS)
     base = round(TOP + below, 1)
@@ -147,12 +148,18 @@ def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis
         points=tuple(_point(at, float(samples[at]), order, times) for at in range(0, len(samples), every)),
         bins=_bins(inside, across),
         base=base,
-        median_x=across.at(timing.median_us),
+        median_x=across.at(float(np.median(samples))),
         median=time_text(timing.median_us),
         spread=time_text(timing.iqr_us),
         count=len(samples),
         outlying=len(samples) - len(inside),
     )
+
+
+def _drawable(timing: Timing) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Samples that no kernel takes stand at the edge of what one may."""
+    samples: np.ndarray[tuple[int], np.dtype[np.float64]] = np.asarray(timing.samples_us)
+    return samples.clip(SHORTEST_US, LONGEST_US)
 
 
 def _point(at: int, time_us: float, order: Axis, times: Axis) -> Point:

@@ -1,5 +1,6 @@
 """The figures of plots: what they say in words, and that nothing others typed becomes markup."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,6 +78,8 @@ def test_the_device_worked_until_the_result_came() -> None:
     assert (compiled.begun, compiled.seconds) == (NOW, 2.0)
     assert (verified.begun, verified.seconds) == (NOW + timedelta(seconds=6), 1.0)
     assert (measured.begun, measured.seconds) == (NOW + timedelta(seconds=7), 2.0)
+    endless = replace(work, stages=Stages(compile_s=-1e308, verify_s=1e308, measure_s=1e308))
+    assert [bar.stage for bar in bars(endless)] == ["verify", "measure"]
 
 
 def test_slots_are_told_apart_by_as_little_as_possible() -> None:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from evo.wording import (
@@ -21,6 +23,8 @@ from evo.wording import (
         (999.96, "1 ms"),
         (1234.4, "1.234 ms"),
         (2_500_000, "2.5 s"),
+        (-1e308, "-inf ns"),
+        (math.inf, "inf s"),
     ],
 )
 def test_times_carry_four_digits_and_a_fitting_unit(time_us: float | None, text: str) -> None:
@@ -29,7 +33,15 @@ def test_times_carry_four_digits_and_a_fitting_unit(time_us: float | None, text:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.2, "0 s"), (59.4, "59 s"), (59.7, "1 min 00 s"), (125, "2 min 05 s"), (3600, "1 h 00 min"), (-3, "0 s")],
+    [
+        (0.2, "0 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3600, "1 h 00 min"),
+        (-3, "0 s"),
+        (math.inf, "277777 h 46 min"),
+    ],
 )
 def test_durations_are_read_aloud(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

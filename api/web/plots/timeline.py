@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing
 from db.landscape import Landscape, Work
+from evo.limits import LONGEST_S
 from evo.wording import duration_text
 
 JOBS = 300
@@ -58,13 +59,16 @@ def timeline(landscape: Landscape) -> Plot:
 def bars(work: Work) -> tuple[Bar, ...]:
     """The stages of one job, from when they must have begun: the device worked until the result was handed in."""
     stages = work.stages
-    measure = work.ended_at - timedelta(seconds=stages.measure_s)
-    verify = measure - timedelta(seconds=stages.verify_s)
-    building = stages.render_s + stages.compile_s
+    building, verify_s, measure_s = (
+        min(max(spent_s, 0.0), LONGEST_S)
+        for spent_s in (stages.render_s + stages.compile_s, stages.verify_s, stages.measure_s)
+    )
+    measure = work.ended_at - timedelta(seconds=measure_s)
+    verify = measure - timedelta(seconds=verify_s)
     found = (
         Bar(stage="compile", begun=work.granted_at, seconds=building, work=work),
-        Bar(stage="verify", begun=verify, seconds=stages.verify_s, work=work),
-        Bar(stage="measure", begun=measure, seconds=stages.measure_s, work=work),
+        Bar(stage="verify", begun=verify, seconds=verify_s, work=work),
+        Bar(stage="measure", begun=measure, seconds=measure_s, work=work),
     )
     return tuple(bar for bar in found if bar.seconds > 0)
 
