@@ -46,6 +46,8 @@ def check_kind(report: Report, kind: DeviceKind) -> None:
 
 def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
+    if report.witness is not None:
+        _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
     for place, repeat in enumerate(report.repeats):
         _check_as_many(f"report.repeats.{place}", _both(repeat))
 
@@ -80,9 +82,9 @@ def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
             yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
         case ConfirmReport():
             yield from _session(report)
-            for place, witness in enumerate(report.witnesses):
-                yield f"report.witnesses.{place}.answered", witness.answered
-                yield f"report.witnesses.{place}.poisoned", witness.poisoned
+            if report.witness is not None:
+                yield "report.witness.answered", report.witness.answered
+                yield "report.witness.poisoned", report.witness.poisoned
             for place, repeat in enumerate(report.repeats):
                 yield f"report.repeats.{place}.challenger", repeat.challenger
                 if repeat.other is not None:

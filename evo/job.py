@@ -170,11 +170,11 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """Calls of the challenger, each timed together with a copy into its outputs; entry i of both was taken in round i.
+    """Calls of the challenger, each on outputs of its own, filled before; entry i of both was taken in round i.
 
     Attributes:
-        answered: where the copy wrote the right answer, as earlier calls leave it in a timed loop.
-        poisoned: where it wrote nothing of use.
+        answered: all outputs held the right answer, as earlier calls leave it in a timed loop.
+        poisoned: they held nothing of use.
     """
 
     answered: Timing
@@ -187,7 +187,7 @@ class ConfirmReport:
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
-        witnesses: whether calls do less work where their outputs hold the answer already, found twice.
+        witness: whether calls do less work where their outputs hold the answer already.
         repeats: further fresh processes, where the challenger looked like a champion.
         repeated_against: what it was compared with there: ``incumbent``, a baseline's name, or None for nothing.
         profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
@@ -201,7 +201,7 @@ class ConfirmReport:
     incumbent: Timing | None = None
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
-    witnesses: tuple[Witness, ...] = ()
+    witness: Witness | None = None
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     repeated_against: str | None = None

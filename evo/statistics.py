@@ -90,8 +90,7 @@ def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Gen
     Args:
         a, b: equally long; entry i of both was taken in round i.
     """
-    first, second = _paired(a, b)
-    return bootstrap_interval(first / second, confidence, rng)
+    return bootstrap_interval(rounds_ratio(a, b), confidence, rng)
 
 
 def paired_ratio(a: Samples, b: Samples) -> float:
@@ -100,8 +99,13 @@ def paired_ratio(a: Samples, b: Samples) -> float:
     Args:
         a, b: equally long; entry i of both was taken in round i.
     """
+    return float(np.median(rounds_ratio(a, b)))
+
+
+def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
+    """a / b round by round; equally long."""
     first, second = _paired(a, b)
-    return float(np.median(first / second))
+    return first / second
 
 
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

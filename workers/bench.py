@@ -21,7 +21,7 @@ from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, S
 from workers.rounds import fitting_rounds
 from workers.timing import Beside, Moment, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
-from workers.witness import witnesses
+from workers.witness import ring_sets, witness
 
 Mode = Literal["hot", "cold"]
 _KEPT_SETS = 2
@@ -101,15 +101,16 @@ class Bench:
         samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
         self._require_nothing_left("the timed launches")
         moment = self._beside.now()
-        witness = None if request.witness is None else chosen[request.witness]
-        witnesses = () if witness is None else self._witnesses(witness, moment, request.budget_s / _WITNESS_SHARE)
+        found = None
+        if (name := request.witness) is not None:
+            found = self._witness(chosen[name], timers[name].calls, moment, request.budget_s / _WITNESS_SHARE)
         for candidate in chosen.values():
             self._judge_once_more(candidate)
         return Compared(
             series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
-            witnesses=witnesses,
+            witness=found,
             environment=self.session.environment(),
         )
 
@@ -161,15 +162,19 @@ class Bench:
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
-    def _witnesses(self, candidate: Candidate, moment: Moment, budget_s: float) -> tuple[Witness, ...]:
-        """What the calls that were timed left is judged, too, cold ones included."""
+    def _witness(self, candidate: Candidate, calls: int, moment: Moment, budget_s: float) -> Witness:
+        """Cold calls go around the sets that they are timed on, hot ones around outputs beside the same inputs."""
         sets = self._sets(self.terms.objective.cache, candidate.arguments)
-        sources = [self.session.allocate(candidate.arguments, self._nominal.inputs) for _ in range(2)]
-        beside = witnesses(self.session, candidate.kernel, sets=sets, sources=sources, moment=moment, budget_s=budget_s)
-        found = tuple(beside)
+        right, blank = sets[0].sibling(), sets[0].sibling()
+        self.session.call(candidate.kernel, right)
+        self._judge(right, "a launch after the timing")
+        if self.terms.objective.cache == "hot":
+            wanted = ring_sets(candidate.arguments, calls, self.terms.memory_limit_bytes)
+            sets = [sets[0].sibling() for _ in range(wanted)]
+        turn = self.session.timer(candidate.kernel, sets, once=True)
+        found = witness(turn, sets, {"answered": right, "poisoned": blank}, moment=moment, budget_s=budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
-        self._judge(sources[1], "a launch after the timing")
-        self._judge(sets[0], "the last timed launch on outputs that were overwritten")
+        self._judge(sets[0], "a timed launch on outputs that were overwritten")
         return found
 
     def _judge_once_more(self, candidate: Candidate) -> None:

@@ -204,7 +204,7 @@ def _report(cases: tuple[CaseError, ...], compared: Compared) -> ConfirmReport:
         incumbent=compared.series.get("incumbent"),
         baselines=compared.baselines,
         cases=cases,
-        witnesses=compared.witnesses,
+        witness=compared.witness,
         environment={**compared.environment, **left_out},
     )
 

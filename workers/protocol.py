@@ -163,7 +163,7 @@ class Compared:
     series: Mapping[str, Timing]
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    witnesses: tuple[Witness, ...] = ()
+    witness: Witness | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["compared"] = "compared"
 

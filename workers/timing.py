@@ -105,11 +105,11 @@ def interleave(timers: Mapping[str, Timer], rounds: int, *, warm: bool) -> dict[
             for name in shuffled.permutation(names).tolist():
                 if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
                     _warm_up(timers[name])
-                taken[name].append(_undisturbed_sample(timers[name]))
+                taken[name].append(undisturbed_sample(timers[name]))
     return taken
 
 
-def _undisturbed_sample(timer: Timer) -> float:
+def undisturbed_sample(timer: Timer) -> float:
     """The lower quartile of the samples that fit `ROUND_US`; of one that lasts longer, itself."""
     first = timer.sample()
     taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])

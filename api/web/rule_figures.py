@@ -9,6 +9,7 @@ from evo.wording import count_text, factor_text, significant, time_text
 
 NOTHING = "–"
 UNKNOWN = "unknown"
+NOISY = "too noisy to tell"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ READINGS: Mapping[str, Reading] = {
     "work": Reading(
         unit=factor_text,
         side="≤",
-        figure="as long on poisoned outputs as where they hold the answer, at least",
+        figure="as long on outputs that hold nothing yet as where they hold the answer",
         threshold="as long",
     ),
     "sanitizers": Reading(unit=_counted("fault"), side="", figure="found by sanitizers", threshold="may be found"),
@@ -122,13 +123,15 @@ SPREAD = Reading(
 def figure_text(rule: Rule) -> str:
     """What was found; a dash where a rule judges no figure, or nothing looked for it."""
     reading = _reading(rule)
+    if not rule.conclusive:
+        return NOISY
     return NOTHING if reading is None or _unsought(rule) else reading.found(rule.figure)
 
 
 def figure_words(rule: Rule) -> str:
     """What that figure is."""
     reading = _reading(rule)
-    return "" if reading is None or _unsought(rule) else reading.figure
+    return "" if reading is None or _unsought(rule) or not rule.conclusive else reading.figure
 
 
 def threshold_text(rule: Rule) -> str:
@@ -163,7 +166,7 @@ def _reading(rule: Rule) -> Reading | None:
 
 def _unsought(rule: Rule) -> bool:
     """Nothing looked for what it counts."""
-    return rule.name in ("sanitizers", "profile") and not rule.passed and rule.figure == 0.0
+    return rule.name in ("sanitizers", "profile", "work") and not rule.passed and rule.figure == 0.0
 
 
 def _noiseless(rule: Rule) -> bool:

@@ -3,5 +3,6 @@
 from evo.promotion.comparison import TRIM
 from evo.promotion.judgement import judge, promising
 from evo.promotion.verdict import Rule, Verdict
+from evo.promotion.work import straddles
 
-__all__ = ["TRIM", "Rule", "Verdict", "judge", "promising"]
+__all__ = ["TRIM", "Rule", "Verdict", "judge", "promising", "straddles"]

@@ -10,6 +10,7 @@ from evo.policy import Policy
 from evo.prediction import Prediction, fastest_baseline, predict
 from evo.promotion import comparison, processes, soundness
 from evo.promotion.verdict import Rule, Verdict
+from evo.promotion.work import work_rule
 from evo.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.timing import Timing
 
@@ -62,7 +63,7 @@ def judge(
     rules = (
         *soundness.rolled_back_rule(rolled_back),
         *soundness.correctness_rule(report),
-        *soundness.work_rule(report, policy),
+        *work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
         *processes.prediction_rule(prediction),

@@ -13,6 +13,7 @@ class Rule:
     Attributes:
         figure: what was found, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for what is reported and does not decide.
+        conclusive: False where noise leaves open whether it is met; it then counts as not met.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Rule:
     threshold: float
     text: str
     required: bool = True
+    conclusive: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,6 +167,20 @@ def test_cold_samples_call_every_set(bench: Workbench, session: CudaSession) -> 
     assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
 
 
+def test_a_ring_calls_each_set_once_a_sample_on_what_was_written_before(bench: Workbench, session: CudaSession) -> None:
+    """A kernel that adds to its outputs tells how often it was called, and what they held before."""
+    first = session.allocate((X, OUT), INPUTS)
+    session.call(bench.load(DOUBLE), first)
+    ring = [first.sibling() for _ in range(7)]
+    turn = session.timer(bench.load("out[threadIdx.x] += x[threadIdx.x];"), ring, once=True)
+    assert turn.calls == 7
+    for each in ring:
+        each.rewrite(first)
+    assert turn.sample() > 0
+    assert all(np.array_equal(each.read("out"), 3 * INPUTS["x"]) for each in ring)
+    assert all(each.damage() is None for each in [first, *ring])
+
+
 def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -> None:
     if bench.gpu.limits["compute_capability"] < 90:
         pytest.skip("programmatic dependent launch exists from sm_90 on")

@@ -30,6 +30,12 @@ class FakeBuffers:
         for array in self._outputs.values():
             array.view(np.uint8).fill(byte)
 
+    def sibling(self) -> "FakeBuffers":
+        raise NotImplementedError
+
+    def rewrite(self, source: Buffers) -> None:
+        raise NotImplementedError
+
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()
 
@@ -70,10 +76,7 @@ class FakeSession:
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
         raise NotImplementedError
 
-    def timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        raise NotImplementedError
-
-    def rewriting_timer(self, kernel: Kernel, sets: Sequence[Buffers], source: Buffers) -> Timer:
+    def timer(self, kernel: Kernel, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         raise NotImplementedError
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:

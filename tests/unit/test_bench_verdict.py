@@ -8,7 +8,7 @@ import pytest
 from evo.policy import Policy
 from tests.bench.verdict.__main__ import RECORDED, main
 from tests.bench.verdict.noise import SERIES, Noise
-from tests.bench.verdict.simulate import Rate, covered, promoted
+from tests.bench.verdict.simulate import Rate, covered, promoted, worked
 
 
 def quiet(processes: int = 12, spread: float = 0.01) -> Noise:
@@ -34,6 +34,12 @@ def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
     policy = Policy(confirm_samples=40)
     assert promoted(quiet(), 0.0, 30, policy, 0).hits == 0
     assert promoted(quiet(), 0.05, 20, policy, 0).hits == 20
+
+
+def test_noise_neither_refuses_a_sound_kernel_nor_hides_one_that_skips_work() -> None:
+    busy = Noise.load(RECORDED / "sdpa-256-Xeon-busy.json.gz")
+    sound, skipping = worked(busy, 1.0, 50, 0), worked(busy, 3.0, 50, 0, slow=True)
+    assert (sound.met.hits, sound.undecided.hits, skipping.met.hits) == (50, 0, 0)
 
 
 def test_predictions_cover_what_comes_later() -> None:

@@ -54,6 +54,18 @@ def test_a_modified_input_is_found() -> None:
     assert buffers.damage() == "modifies its input `x`"
 
 
+def test_siblings_share_inputs_and_nothing_else() -> None:
+    buffers = HostBuffers([X, Y, W], INPUTS)
+    other = buffers.sibling()
+    ctypes.memset(buffers.call_arguments[1].value, 1, 7 * 4)
+    assert other.call_arguments[0].value == buffers.call_arguments[0].value
+    assert np.isnan(other.read("y")).all()
+    other.rewrite(buffers)
+    assert np.array_equal(other.read("y"), buffers.read("y"))
+    poke(other.call_arguments[0].value, 1)
+    assert other.damage() == buffers.damage() == "modifies its input `x`"
+
+
 def test_poison_spares_inputs() -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     buffers.poison(0xA5)

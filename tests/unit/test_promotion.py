@@ -62,7 +62,7 @@ def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_
         replace(
             confirmation(rng, challenger_us=100, incumbent_us=None),
             cases=(right,),
-            witnesses=(Witness(answered=series[0], poisoned=series[1]),),
+            witness=Witness(answered=series[0], poisoned=series[1]),
             environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
             repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
         )
@@ -74,17 +74,30 @@ def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_
 
 
 @pytest.mark.parametrize(
-    ("extra_us", "passed"),
-    [((0.0, 0.0), True), ((50.0, 50.0), False), ((50.0, -50.0), True), ((8.0, 8.0), True)],
-    ids=["honest", "lazy", "one source lies worse", "within the allowance"],
+    ("poisoned_us", "spread", "passed", "words"),
+    [
+        (80.0, 0.02, True, "A call takes 0.997 times as long on outputs that hold nothing yet as where they hold the"),
+        (86.0, 0.02, True, "A call takes 1.07 times as long"),
+        (240.0, 0.02, False, "The challenger does less work where its outputs hold the answer already"),
+        (92.0, 0.02, False, "The challenger does less work where its outputs hold the answer already"),
+        (80.0, 1.5, False, "Too noisy to tell whether calls do less work"),
+        (240.0, 1.5, False, "Too noisy to tell whether calls do less work"),
+    ],
+    ids=["honest", "within the allowance", "skips two thirds", "skips an eighth", "honest in noise", "lazy in noise"],
 )
-def test_calls_take_equally_long_whatever_their_outputs_hold(extra_us: tuple[float, float], passed: bool) -> None:
+def test_calls_take_equally_long_whatever_their_outputs_hold(
+    poisoned_us: float, spread: float, passed: bool, words: str
+) -> None:
     rng = np.random.default_rng(1)
     report = confirmation(rng, challenger_us=80)
-    pairs = [noisy_round(rng, 200.0, 200.0 + extra, rounds=20) for extra in extra_us]
-    report = replace(report, witnesses=tuple(Witness(answered=one, poisoned=other) for one, other in pairs))
-    result = verdict(report)
-    assert (rule(result, "work").passed, result.promote) == (passed, passed)
+    answered, poisoned = (time_us * rng.lognormal(0, spread, 12) for time_us in (80.0, poisoned_us))
+    witness = Witness(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    result = verdict(replace(report, witness=witness))
+    found = rule(result, "work")
+    assert (found.passed, found.conclusive, result.promote) == (passed, spread < 1, passed)
+    assert found.text.startswith(words)
+    assert found.figure == pytest.approx(np.median(poisoned / answered)), "a ratio of two times, and no less than 0"
+    assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
 def test_a_confirmation_that_did_not_look_for_skipped_work_promotes_nothing() -> None:

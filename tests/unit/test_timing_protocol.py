@@ -1,14 +1,21 @@
 """How samples come about: pruned on evidence, interleaved fairly, cold when cold is asked for."""
 
 import gc
+from collections.abc import Sequence
+from itertools import cycle
 
+import numpy as np
 import pytest
 
-from tests.unit.fake_session import FakeSession, ScriptedTimer
+from evo.promotion import straddles
+from tests.unit.fake_session import FakeBuffers, FakeSession, ScriptedTimer
 from workers.baselines import Baselines
+from workers.devices import Buffers
+from workers.kernel import Argument
 from workers.protocol import Compare
 from workers.rounds import fitting_rounds
 from workers.timing import ROUND_US, WARM_US, Beside, cold_sets, interleave, repeats, take, undisturbed
+from workers.witness import MOST_ROUNDS, USUAL_ROUNDS, ring_sets, witness
 
 
 @pytest.mark.parametrize(
@@ -78,6 +85,50 @@ def test_garbage_is_not_collected_meanwhile() -> None:
     with undisturbed():
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+class Telling(FakeBuffers):
+    """Holds a number: how long a call on it takes."""
+
+    def __init__(self, time_us: float = 0.0) -> None:
+        super().__init__({}, {"y": np.array([time_us])})
+
+    def rewrite(self, source: Buffers) -> None:
+        self.arrays["y"][...] = source.read("y")
+
+
+class Turn:
+    """One call on each set, with noise of its own."""
+
+    def __init__(self, sets: Sequence[Telling], noise: Sequence[float]) -> None:
+        self.calls, self._sets, self._noise = len(sets), sets, cycle(noise)
+
+    def sample(self) -> float:
+        return float(np.mean([each.read("y") for each in self._sets])) * next(self._noise)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rounds"), [([1.0], USUAL_ROUNDS), ([0.3, 1.0, 1.0, 1.0], MOST_ROUNDS)], ids=["quiet", "noisy"]
+)
+def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
+    noise: list[float], rounds: int
+) -> None:
+    sets = [Telling() for _ in range(3)]
+    sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
+    found = witness(Turn(sets, noise), sets, sources, moment=Beside(FakeSession()).now(), budget_s=60.0)
+    assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
+    assert found.answered.calls_per_sample == 3
+    ratios = np.divide(found.poisoned.samples_us, found.answered.samples_us)
+    assert set(ratios.round(6)) == ({3.0} if rounds == USUAL_ROUNDS else {3.0, 0.9})
+    assert straddles(found) is (rounds == MOST_ROUNDS)
+
+
+def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
+    y = Argument(name="y", role="output", dtype="float32", shape=(1 << 20,))
+    x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
+    assert [ring_sets([x, y], calls, 4 << 30) for calls in (1, 30, 500)] == [2, 30, 64]
+    assert ring_sets([x, y], 500, 64 << 20) == 4
+    assert ring_sets([], 500, 4 << 30) == 256
 
 
 def test_anchor_and_floor_stand_beside_the_samples() -> None:

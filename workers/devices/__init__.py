@@ -42,6 +42,18 @@ class Buffers(Protocol):
         """Fill outputs and workspaces with `byte`, and all guard bands with `POISON`."""
         ...
 
+    def sibling(self) -> "Buffers":
+        """Further outputs and workspaces beside these very inputs, guarded and poisoned.
+
+        Raises:
+            MemoryError: they do not fit.
+        """
+        ...
+
+    def rewrite(self, source: "Buffers") -> None:
+        """Overwrite outputs and workspaces with those of a set of the same arguments, and wait for it."""
+        ...
+
     def read(self, name: str) -> NDArray[Any]:
         """A host copy of an output, in its shape and dtype."""
         ...
@@ -104,14 +116,11 @@ class Session(Protocol):
         """
         ...
 
-    def timer(self, kernel: Any, sets: Sequence[Buffers]) -> Timer:
-        """A timer that calls the kernel on each set in turn: one set is hot, many are cold."""
-        ...
+    def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
+        """A timer that calls the kernel on each set in turn: one set is hot, many are cold.
 
-    def rewriting_timer(self, kernel: Any, sets: Sequence[Buffers], source: Buffers) -> Timer:
-        """The same, but before each call the outputs and workspaces of its set are overwritten with those of `source`.
-
-        The copy is part of the time. What `source` holds may change between samples.
+        Args:
+            once: each set once a sample, however short that is.
         """
         ...
 

@@ -36,10 +36,17 @@ _SELF_TEST_BYTES = 1 << 20
 
 
 class CallTimer:
-    """Times zero-argument calls, each in turn."""
+    """Times zero-argument calls, each in turn.
 
-    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+    Args:
+        once: a sample is each of them once, however short that is.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]], *, once: bool = False) -> None:
         self._turn = cycle(calls)
+        if once:
+            self.calls = len(calls)
+            return
         self._take(1)  # first touch
         self.calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(self._take(1), self._take(1))))
         if self.calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
@@ -85,20 +92,8 @@ class CpuSession:
         helped = self._started_threads() > 0
         self._at_return = (cast(HostBuffers, buffers), cast(HostBuffers, buffers).output_prints()) if helped else None
 
-    def timer(self, kernel: Any, sets: Sequence[Buffers]) -> Timer:
-        return CallTimer([self._bind(kernel, buffers) for buffers in sets])
-
-    def rewriting_timer(self, kernel: Any, sets: Sequence[Buffers], source: Buffers) -> Timer:
-        def rewritten(buffers: Buffers) -> Callable[[], object]:
-            call, own, other = self._bind(kernel, buffers), cast(HostBuffers, buffers), cast(HostBuffers, source)
-
-            def pair() -> None:
-                own.rewrite(other)
-                call()
-
-            return pair
-
-        return CallTimer([rewritten(buffers) for buffers in sets])
+    def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
+        return CallTimer([self._bind(kernel, buffers) for buffers in sets], once=once)
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         return CallTimer(calls)

@@ -88,23 +88,9 @@ class CudaSession:
         self._bind(kernel, buffers)()
         self._wait()
 
-    def timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        return GraphTimer(
-            self._cuda, self._stream, [self._bind(kernel, buffers) for buffers in sets], keep=(kernel, sets)
-        )
-
-    def rewriting_timer(self, kernel: Kernel, sets: Sequence[Buffers], source: Buffers) -> Timer:
-        def rewritten(buffers: Buffers) -> Callable[[], object]:
-            call, own, other = self._bind(kernel, buffers), cast(DeviceBuffers, buffers), cast(DeviceBuffers, source)
-
-            def pair() -> None:
-                own.rewrite(other, self._stream.ptr)
-                call()
-
-            return pair
-
-        calls = [rewritten(buffers) for buffers in sets]
-        return GraphTimer(self._cuda, self._stream, calls, keep=(kernel, sets, source))
+    def timer(self, kernel: Kernel, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
+        calls = [self._bind(kernel, buffers) for buffers in sets]
+        return GraphTimer(self._cuda, self._stream, calls, keep=(kernel, sets), once=once)
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
         self._warm(calls)

@@ -1,12 +1,12 @@
 """Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import LaunchError
+from workers.devices import Buffers, LaunchError
 from workers.devices.cuda_launch import cuda_errors
 from workers.distance import POISON, Distance, distance
 from workers.kernel import Argument
@@ -91,6 +91,7 @@ class DeviceBuffers:
     Args:
         runtime: CuPy's ``cuda.runtime``.
         kernels: that look after what is in memory.
+        beside: share the inputs of this set, which are then right there already.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS`.
@@ -105,19 +106,26 @@ class DeviceBuffers:
         inputs: Mapping[str, NDArray[Any]],
         runtime: Any,
         kernels: "Kernels",
+        *,
+        beside: "DeviceBuffers | None" = None,
     ) -> None:
         if len(arguments) > MOST_BUFFERS:
             raise LaunchError(f"a kernel takes {len(arguments)} arguments, of at most {MOST_BUFFERS}")
-        self._runtime, self._kernels = runtime, kernels
+        self._arguments, self._runtime, self._kernels = arguments, runtime, kernels
+        self._inputs: list[str] = list(inputs) if beside is None else beside._inputs
+        shared: dict[str, GuardedBuffer] = {}
+        if beside is not None:
+            shared = {name: beside._buffers[name] for name in self._inputs}
         with cuda_errors():
-            self._buffers = {
-                argument.name: GuardedBuffer(argument, runtime) for argument in arguments if argument.role != "scalar"
+            self._buffers: dict[str, GuardedBuffer] = {
+                argument.name: shared.get(argument.name) or GuardedBuffer(argument, runtime)
+                for argument in arguments
+                if argument.role != "scalar"
             }
             self.pointers = {name: buffer.pointer for name, buffer in self._buffers.items()}
             for name, values in inputs.items():
                 self._buffers[name].write(values)
-        self._inputs = list(inputs)
-        self._sums = self._sum(self._inputs)
+        self._sums: list[int] = self._sum(self._inputs) if beside is None else beside._sums
         self.poison()
 
     @property
@@ -132,12 +140,16 @@ class DeviceBuffers:
                     buffer.fill(byte)
             self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
 
-    def rewrite(self, source: "DeviceBuffers", stream: int) -> None:
-        """Enqueue copies of the outputs and workspaces of a set of the same arguments over these."""
-        kind = self._runtime.memcpyDeviceToDevice
-        for name, buffer in self._buffers.items():
-            if buffer.argument.role != "input":
-                self._runtime.memcpyAsync(buffer.pointer, source.pointers[name], buffer.size, kind, stream)
+    def sibling(self) -> "DeviceBuffers":
+        return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, beside=self)
+
+    def rewrite(self, source: Buffers) -> None:
+        kind, pointers = self._runtime.memcpyDeviceToDevice, cast(DeviceBuffers, source).pointers
+        with cuda_errors():
+            for name, buffer in self._buffers.items():
+                if buffer.argument.role != "input":
+                    self._runtime.memcpy(buffer.pointer, pointers[name], buffer.size, kind)
+            self._runtime.deviceSynchronize()  # such copies return before they are done
 
     def read(self, name: str) -> NDArray[Any]:
         with cuda_errors():

@@ -19,14 +19,25 @@ class GraphTimer:
     Args:
         cuda: CuPy's ``cuda``.
         keep: whatever must live as long as the graph.
+        once: a sample is each of the calls once, however short that is.
     """
 
-    def __init__(self, cuda: Any, stream: Any, calls: Sequence[Callable[[], object]], keep: object = None) -> None:
+    def __init__(
+        self,
+        cuda: Any,
+        stream: Any,
+        calls: Sequence[Callable[[], object]],
+        keep: object = None,
+        *,
+        once: bool = False,
+    ) -> None:
         self._cuda, self._stream, self._keep = cuda, stream, keep
         self._events = cuda.Event(), cuda.Event()
         self._turn = cycle(calls)
-        self.calls = self._rounded(20, len(calls))
+        self.calls = len(calls) if once else self._rounded(20, len(calls))
         self._capture()
+        if once:
+            return
         estimate = min(self.sample(), self.sample())
         least = SHORT_CALLS if estimate < SHORT_US else 1
         wanted = self._rounded(max(math.ceil(SAMPLE_US / max(estimate, 1e-3)), least), len(calls))

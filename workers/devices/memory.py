@@ -3,12 +3,12 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import LaunchError
+from workers.devices import Buffers, LaunchError
 from workers.distance import POISON, Distance, distance
 from workers.kernel import Argument
 
@@ -56,15 +56,30 @@ class GuardedArray:
 class HostBuffers:
     """A `workers.devices.Buffers` in host memory.
 
+    Args:
+        beside: share the inputs of this set, which are then right there already.
+
     Attributes:
         call_arguments: what a ctypes function is called with, in order.
     """
 
-    def __init__(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> None:
-        self._inputs = inputs
-        self._arrays = {argument.name: GuardedArray(argument) for argument in arguments if argument.role != "scalar"}
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        beside: "HostBuffers | None" = None,
+    ) -> None:
+        self._arguments, self._inputs = arguments, inputs
+        shared: dict[str, GuardedArray] = {} if beside is None else {name: beside._arrays[name] for name in inputs}
+        self._arrays: dict[str, GuardedArray] = {
+            argument.name: shared.get(argument.name) or GuardedArray(argument)
+            for argument in arguments
+            if argument.role != "scalar"
+        }
         for name, values in inputs.items():
-            self._arrays[name].values[...] = values
+            if beside is None:
+                self._arrays[name].values[...] = values
         self.call_arguments = [self._call_argument(argument) for argument in arguments]
         self.poison()
 
@@ -78,9 +93,11 @@ class HostBuffers:
             if array.argument.role != "input":
                 array.bytes.fill(byte)
 
-    def rewrite(self, source: "HostBuffers") -> None:
-        """Overwrite outputs and workspaces with those of a set of the same arguments."""
-        for own, other in zip(self._arrays.values(), source._arrays.values(), strict=True):
+    def sibling(self) -> "HostBuffers":
+        return HostBuffers(self._arguments, self._inputs, beside=self)
+
+    def rewrite(self, source: Buffers) -> None:
+        for own, other in zip(self._arrays.values(), cast(HostBuffers, source)._arrays.values(), strict=True):
             if own.argument.role != "input":
                 ctypes.memmove(own.bytes.ctypes.data, other.bytes.ctypes.data, own.bytes.size)
 

@@ -6,12 +6,17 @@ from pathlib import Path
 
 from evo.policy import Policy
 from tests.bench.verdict.noise import Noise
-from tests.bench.verdict.simulate import Rate, as_recorded, covered, promoted
+from tests.bench.verdict.simulate import Rate, as_recorded, covered, promoted, worked
+from workers.witness import LEAST_ROUNDS
 
 RECORDED = Path(__file__).parents[2] / "data" / "noise"
 GAIN = 0.05
 MOST_ALIKE, LEAST_FASTER, LEAST_COVERED = 0.001, 0.95, 0.90
 """What must hold: promotions of a kernel over itself, of a true gain, and predictions met."""
+REWORK = 3.0
+"""How many times as long the calls of a kernel that skips two thirds of its work take where it cannot."""
+LEAST_SOUND, MOST_SKIPPING = 0.999, 0.001
+"""What must hold of the rule `work`, on busy machines as well."""
 BUSY = "-busy"
 """Recordings of machines with too much to do: nothing may be promoted wrongly there, either; gains may be missed."""
 
@@ -44,7 +49,21 @@ def _told(path: Path, confirmations: int, seed: int) -> bool:
         ),
         _line("the same over random orders", shuffled, busy or shuffled.hits >= LEAST_COVERED * shuffled.tried),
     ]
-    return all(held)
+    return all([*held, *_worked(noise, confirmations, seed)])
+
+
+def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
+    """The rule `work` on a kernel that does all its work, and on one that skips most of it."""
+    held = []
+    for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
+        sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)
+        least, most = 0.0 if slow else LEAST_SOUND * tries, MOST_SKIPPING * tries
+        held += [
+            _line(f"a sound kernel meets `work`{what}", sound.met, sound.met.hits >= least),
+            _line(f"it is too noisy to tell of it{what}", sound.undecided, True),
+            _line(f"one that skips two thirds meets it{what}", skipping.met, skipping.met.hits <= most),
+        ]
+    return held
 
 
 def _line(what: str, rate: Rate, holds: bool) -> bool:

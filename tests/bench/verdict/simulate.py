@@ -8,12 +8,14 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.job import ConfirmReport, Repeat
+from evo.job import ConfirmReport, Repeat, Witness
 from evo.policy import Policy
 from evo.prediction import predict, times_as_fast
-from evo.promotion import judge
+from evo.promotion import Rule, judge, straddles
+from evo.promotion.work import work_rule
 from evo.timing import Timing
 from tests.bench.verdict.noise import Noise
+from workers.witness import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 BLOCK = 10
 """Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
@@ -54,6 +56,45 @@ def promoted(noise: Noise, gain: float, confirmations: int, policy: Policy, seed
     rng = np.random.default_rng(seed)
     reports = (confirmation(noise, gain, policy, rng) for _ in range(confirmations))
     return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=confirmations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkRates:
+    """What the rule `work` says of a kernel that is always the same one."""
+
+    met: Rate
+    undecided: Rate
+
+
+def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = False) -> WorkRates:
+    """How often a kernel whose calls take `rework` times as long on poisoned outputs meets the rule `work`.
+
+    Args:
+        slow: of a kernel so slow that only the least number of rounds fits the usual time.
+    """
+    rng = np.random.default_rng(seed)
+    found = [_work_rule(noise, rework, rng, slow=slow) for _ in range(tries)]
+    return WorkRates(
+        met=Rate(hits=sum(rule.passed for rule in found), tried=tries),
+        undecided=Rate(hits=sum(not rule.conclusive for rule in found), tried=tries),
+    )
+
+
+def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
+    """More rounds while it is undecided, as `workers.witness` takes them."""
+    process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
+    chosen = _rounds(noise.of(process, one).size, MOST_ROUNDS, rng)
+    answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
+
+    def witness(rounds: int) -> Witness:
+        taken = (Timing(samples_us=tuple(series[:rounds].tolist())) for series in (answered, poisoned))
+        return Witness(answered=next(taken), poisoned=next(taken))
+
+    rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
+    while rounds < most and straddles(witness(rounds)):
+        rounds += 1
+    (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), Policy())
+    return rule
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
