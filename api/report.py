@@ -10,9 +10,8 @@ from api.views import ablation_views, trial_view, trial_views
 from api.web.board import Board, board_of
 from api.web.plots.importance import FEWEST, TRIALS, evaluate
 from api.web.plots.slices import varied
-from db.archive import BUNDLE, Archive
+from db.archive import Archive
 from db.landscape import Landscape
-from db.models import FamilyRow
 from evo.explain import detail_text, first_lines
 from evo.report import Example, Found, Material, Spent
 from evo.view import AblationView, SearchView, TrialView
@@ -46,7 +45,6 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
         importances=_importances(landscape),
         spent=[Spent(job=job, count=count, stages=stages) for job, count, stages in landscape.spent()],
         work=catalogue.family(row.family).work(row.problem),
-        family=_named(row.family),
         ablations=_ablations(session, board.search),
         progress="" if board.chart is None else board.chart.summary,
     )
@@ -72,9 +70,3 @@ def _example(session: Session, search_id: int, kind: str) -> Example:
 
 def _why(trial: TrialView) -> str:
     return "" if trial.outcome is None else first_lines(detail_text(trial.outcome), 1).partition("\n")[0]
-
-
-def _named(family: FamilyRow) -> str:
-    """As the command line takes it: a path, or the name of one that the project brings or the service keeps."""
-    location = family.location
-    return family.name if location is None or location.startswith(BUNDLE) else location

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from db.ablations import Ablations
-from db.archive import Archive
+from db.archive import BUNDLE, Archive
 from db.champions import Champions
 from db.deliveries import Deliveries
 from db.leases import Leases
@@ -24,7 +24,7 @@ from db.models import (
     Webhook,
     WorkerRow,
 )
-from evo.job import EvaluateReport
+from evo.job import ConfirmReport, EvaluateReport
 from evo.lifecycle import TERMINAL
 from evo.requirements import Requirements
 from evo.roofline import Roofline
@@ -109,7 +109,12 @@ def _search_view(
         proving=None if row.state in TERMINAL else _proving(session, row.id, now),
         unchallenged=row.unchallenged,
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
+        source=_source(row.family),
     )
+
+
+def _source(family: FamilyRow) -> str | None:
+    return None if (family.location or "").startswith(BUNDLE) else family.location or family.name
 
 
 def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | None:
@@ -216,6 +221,7 @@ def _attempt_view(row: AttemptRow) -> AttemptView:
         granted_at=row.granted_at,
         expires_at=row.expires_at,
         ended_at=row.ended_at,
+        report=row.result if isinstance(row.result, ConfirmReport) else None,
     )
 
 

@@ -58,6 +58,11 @@ class Broken:
     reason: str
 
 
+def names() -> list[str]:
+    """Of the families that need no path: those that come with kernel-evo, and those of installed packages."""
+    return sorted({*_builtin_folders(), *_installed()})
+
+
 def builtin() -> list[Package]:
     """The families that come with kernel-evo, by name; what cannot be read of them is left to `broken`."""
     return [each for each in _survey() if isinstance(each, Package)]

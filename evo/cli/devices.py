@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from evo.device import Device, DeviceKind
-from evo.errors import NotFound
+from evo.errors import EvoError, NotFound
 from evo.family import Family
 
 PREFERRED: tuple[DeviceKind, ...] = ("cuda", "cpu")
@@ -66,7 +66,8 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
     Raises:
         NotFound: none fits; lists what there is.
-        EvoError: the CPU would fit, but this machine has no C compiler that works; names the ways out.
+        EvoError: the CPU would fit, but this machine has no C compiler that works, or a GPU, but none can be used here;
+            names the ways out.
     """
     for device in devices:
         if device.kind in family.implementations and _is(device, wanted):
@@ -100,7 +101,7 @@ def _require_gpu() -> None:
 
     _, obstacle = DRIVER.look()
     if obstacle is not None:
-        raise NotFound(f"no GPU can be used: {obstacle}")
+        raise EvoError(f"no GPU can be used: {obstacle}")
 
 
 def _is(device: Device, wanted: str) -> bool:

@@ -22,11 +22,11 @@ MEANING = {
     Exit.DONE: "done; also when Ctrl-C once ended a search early, with its report",
     Exit.NOTHING_FOUND: "ran to its end without success: no config could be measured, the config was rejected, "
     "the search failed or was cancelled, `doctor` found no device to search on",
-    Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config or search; "
+    Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
     "an empty space",
     Exit.UNAVAILABLE: "something needed is not there: service not reachable or none of kernel-evo, port taken, "
-    "database locked, read-only or of a newer schema, no compiler, a file or standard output that cannot be read or "
-    "written",
+    "database locked, read-only or of a newer schema, no compiler, no GPU that can be used, a file or standard "
+    "output that cannot be read or written",
     Exit.CONFLICT: "the request does not fit the present state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
     Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once where nothing was running yet; ended by another signal N: "

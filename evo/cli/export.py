@@ -76,7 +76,7 @@ def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
                 source=source,
                 library=library,
                 ptx=client.artefact(trial.artefacts["ptx"]) if "ptx" in trial.artefacts else None,
-                trial=trial,
+                trial=client.numbered_trial(champion.search_id, trial.number),
                 outcome=trial.outcome,
                 rank=rank,
                 champion=champion.id,
@@ -96,7 +96,8 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
     Raises:
         Conflict: the folder holds something already.
-        InvalidInput: it cannot be written to.
+        InvalidInput: it is a file.
+        EvoError: it cannot be written to.
     """
     with writing_to(folder):
         if folder.exists() and not folder.is_dir():

@@ -21,14 +21,14 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "kernel-evo measure sdpa",
-            "kernel-evo measure sdpa --config BLOCK_M=8 --problem S=512 --cache cold",
+            "kernel-evo measure sdpa --config BLOCK_N=64 --problem S=512 --cache cold",
             "kernel-evo measure ./saxpy --config WIDTH=8,UNROLL=4 --json",
         )
     )(measure)
     app.command(
         epilog=examples(
             "kernel-evo render sdpa",
-            "kernel-evo render sdpa --config BLOCK_M=8 --problem S=512 --to kernel.c",
+            "kernel-evo render sdpa --config BLOCK_N=64 --problem S=512 --to kernel.c",
         )
     )(render)
 

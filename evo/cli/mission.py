@@ -7,7 +7,7 @@ import typer
 
 from evo.cli.options import Db, examples
 from evo.cli.place import Where
-from evo.errors import NotFound
+from evo.errors import EvoError
 from evo.limits import MOST
 from evo.masking import masked
 
@@ -88,8 +88,8 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
 
     try:
         choose(devices, wanted, registry.find(family).family)
-    except NotFound as error:
-        raise NotFound(f"{error}. `kernel-evo mission --rehearse` walks the way without it") from None
+    except EvoError as error:
+        raise EvoError(f"{error}. `kernel-evo mission --rehearse` walks the way without it") from None
 
 
 def _searched(mission: "Mission", device: str, budget: dict[str, Any], where: Where, out: "Console") -> "list[Result]":

@@ -35,9 +35,15 @@ _SAME = {
 }  # fmt: skip
 """By the group they are sent in; on the command line they stand alone."""
 
+_SPEC = ("family.toml", "document")
+"""What people write, and what requests call it; a place in it is no field of a request."""
+
 
 def typed_name(field: str) -> str:
     """``webhook.url`` is ``--webhook``, ``problem.S`` is ``--problem S``; what nobody types stays as it is."""
+    file, found, place = field.partition(": ")
+    if found and file in _SPEC:
+        return f"{_SPEC[0]}: {place}"
     field = re.sub(r"\.\d+$", "", field)  # of a list, as the service counts it
     group, _, last = field.rpartition(".")
     if last in _SAME.get(group, ()):

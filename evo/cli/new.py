@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from evo.errors import Conflict, InvalidInput
+from templates import registry
 
 SOURCE = Path(__file__).with_name("scaffold")
 FILES = ("family.toml", "kernel.c.j2", "reference.py")
@@ -13,13 +14,17 @@ def write_scaffold(folder: Path) -> list[Path]:
     """Write the family's files into a new folder that is named like the family.
 
     Raises:
-        InvalidInput: the folder's name cannot name a family, or it is a file.
+        InvalidInput: the folder's name cannot name a family, or names one that is there, or it is a file.
         Conflict: the folder holds something already; nothing is overwritten.
     """
     name = folder.name
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise InvalidInput(
             "FOLDER", f"{name!r} cannot name a family: lower-case letters, digits, _ and -, a letter first"
+        )
+    if name in registry.names():
+        raise InvalidInput(
+            "FOLDER", f"{name} comes with kernel-evo, whose champions have that name: take e.g. my_{name}"
         )
     if folder.exists() and not folder.is_dir():
         raise InvalidInput("FOLDER", f"{folder} is a file: choose another name")

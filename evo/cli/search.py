@@ -177,6 +177,7 @@ def search(
 
     Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
     Several shapes (`S=128,256`) are searched in turn, each with the whole budget, beginning with the champions before.
+    With --json a search is one object, and several shapes are one list of such.
     Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
     """
     from evo.cli import ablation, background, session, shapes

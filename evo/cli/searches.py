@@ -7,12 +7,16 @@ import typer
 
 from evo.cli.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
+from evo.errors import InvalidInput
 from evo.limits import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evo.view import SearchView, TrialView
+
+ROWS = 20
+"""Of a table that nobody gave a length."""
 
 StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 
@@ -23,6 +27,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo trials 12 --limit 10",
             "kernel-evo trials 12 --sort number --outcome wrong_answer",
+            "kernel-evo trials 12 --sort number --json",
             "kernel-evo trials 12 --format csv > trials.csv",
         )
     )(trials)
@@ -56,10 +61,15 @@ def trials(
         Literal["rank", "number"], typer.Option(help="rank: fastest first; number: in the order asked.")
     ] = "rank",
     outcome: Annotated[str | None, typer.Option(help="Only those that ended so, e.g. compile_failed.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, metavar="N", help="How many at most; of the table only.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST, metavar="N", help=f"How many at most: the table has {ROWS} without it, JSON all."
+        ),
+    ] = None,
     form: Annotated[
         Literal["table", "csv", "json", "ndjson"],
-        typer.Option("--format", help="table: for people; the others: every trial, for a spreadsheet or a script."),
+        typer.Option("--format", help="table: for people; the others: always every trial, as a file or a stream."),
     ] = "table",
     url: Url = None,
     token: Token = None,
@@ -67,23 +77,20 @@ def trials(
     as_json: Json = False,
 ) -> None:
     """List the trials of a search: config, outcome and time."""
+    from itertools import islice
+
     from evo.cli.connection import connect
     from evo.cli.output import print_json
 
+    if form != "table" and limit is not None:
+        raise InvalidInput("--limit", f"is not for --format {form}, which writes every trial: leave one of them out")
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
                 sys.stdout.write(piece)
             return
-        found: list[TrialView] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            page = connection.client.trials(
-                search_id, sort=sort, outcome=outcome, cursor=cursor, limit=min(200, limit - len(found))
-            )
-            found += page.items
-            if (cursor := page.next) is None:
-                break
+        most = limit if as_json else limit or ROWS
+        found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
     if as_json:
         print_json(found)
     else:

@@ -29,6 +29,7 @@ from evo.masking import masked
 from evo.view import SearchView
 
 Then: TypeAlias = Callable[[Connection, SearchView], None]
+Tell: TypeAlias = Callable[[SearchView], None]
 
 RANKS = 10
 """Trials in the table at the end."""
@@ -42,6 +43,7 @@ def run(
     announce: Path | None = None,
     as_json: bool = False,
     then: Then | None = None,
+    tell: Tell = print_json,
 ) -> Exit:
     """Search, or go on with search number `asked`.
 
@@ -49,7 +51,7 @@ def run(
         stay: until the search has ended; else only start it.
         then: what to do with the ended search while its service can still be reached.
         announce: a file that is told the number and the page of the search, once they are known.
-        as_json: progress goes to standard error, the search as it stands at the end to standard output.
+        as_json: progress goes to standard error, and the search as it stands at the end to `tell`.
     """
     out, interrupts = progress(as_json), Interrupts()
     with (
@@ -71,10 +73,13 @@ def run(
             return Exit.DONE
         with screen(out) as shown:
             view = follow(connection, view.id, shown, interrupts)
-        family = view.family if isinstance(asked, int) else asked.family
+        family = _family_of(view) if isinstance(asked, int) else asked.family
         if told is None:
             _mention_cache(out, _cache_warning(connection, view))
-        _report(out, connection, view, where, family, as_json=as_json)
+        if as_json:
+            tell(view)
+        else:
+            _report(out, connection, view, where, family)
         if then is not None:
             then(connection, view)
     return exit_code(view, interrupts.count)
@@ -90,7 +95,10 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
             out.print(f"[yellow]No worker is connected. kernel-evo search --resume {search_id} goes on with it.[/]\n")
         with screen(out) as shown:
             view = follow(connection, search_id, shown, Interrupts())
-        _report(out, connection, view, where, view.family, as_json=as_json)
+        if as_json:
+            print_json(view)
+        else:
+            _report(out, connection, view, where, _family_of(view))
     return exit_code(view, 0)
 
 
@@ -105,17 +113,17 @@ def progress(as_json: bool) -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True) if as_json else console()
 
 
-def _report(
-    out: Console, connection: Connection, view: SearchView, where: Where, family: str, *, as_json: bool
-) -> None:
-    if as_json:
-        print_json(view)
-        return
+def _report(out: Console, connection: Connection, view: SearchView, where: Where, family: str) -> None:
     ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=RANKS)).items
     measured = [trial for trial in ranking if trial.time_us is not None]
     print_report(out, view, measured, where.options, family)
     if not measured and ranking:
         print_failures(out, ranking)
+
+
+def _family_of(view: SearchView) -> str:
+    """As a further command takes it; of uploaded files, which another machine has, with a gap to fill in."""
+    return view.source or f"PATH/OF/{view.family}"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from rich.console import Console
 from evo.cli import session
 from evo.cli.connection import Connection
 from evo.cli.exits import Exit
-from evo.cli.output import console
+from evo.cli.output import console, print_json
 from evo.cli.place import Where
 from evo.cli.request import Request
 from evo.view import SearchView
@@ -20,17 +20,25 @@ def run(
 ) -> Exit:
     """Search each; an interrupted one is the last. The code is that of the first that found nothing.
 
-    What starts a search with the champions of near problems is the service, which knows all of them.
+    As JSON the searches are one list, also where an error ended it early. What starts a search with the champions of near
+    problems is the service, which knows all of them.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []
     out = Console(stderr=True) if as_json else console()
-    with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
-        for request in requests:  # each attaches to the service that is held here
-            codes.append(session.run(request, where, announce=announce, as_json=as_json, then=_keeping(ended, then)))
-            announce = None
-            if codes[-1] is Exit.INTERRUPTED or (ended and ended[-1].reason == "stopped"):
-                break
+    try:
+        with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
+            for request in requests:  # each attaches to the service that is held here
+                kept = _keeping(ended, then)
+                codes.append(
+                    session.run(request, where, announce=announce, as_json=as_json, then=kept, tell=lambda _: None)
+                )
+                announce = None
+                if codes[-1] is Exit.INTERRUPTED or (ended and ended[-1].reason == "stopped"):
+                    break
+    finally:
+        if as_json and ended:
+            print_json(ended)
     if not as_json:
         _summarise(ended, where)
     return next((code for code in codes if code is not Exit.DONE), Exit.DONE)

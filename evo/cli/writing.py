@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evo.errors import InvalidInput
+from evo.errors import EvoError, InvalidInput
 
 
 @contextmanager
@@ -12,7 +12,8 @@ def writing_to(place: Path) -> Iterator[None]:
     """Around all that writes below it.
 
     Raises:
-        InvalidInput: the system refused something there.
+        InvalidInput: a folder is named where a file belongs.
+        EvoError: the system refused something there.
     """
     try:
         yield
@@ -20,6 +21,4 @@ def writing_to(place: Path) -> Iterator[None]:
         raise InvalidInput("--to", f"{place} is a folder: name a file, e.g. {place / 'kernel.txt'}") from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidInput(
-            "--to", f"{place} cannot be written ({reason}): name another place, e.g. ./{place.name}"
-        ) from None
+        raise EvoError(f"--to: {place} cannot be written ({reason}): name another place, e.g. ./{place.name}") from None

@@ -94,17 +94,20 @@ def evidence_schema() -> dict[str, Any]:
 
 def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
     """Name, number of the fresh process, and samples of everything that the confirmation timed."""
-    report = champion.report
-    if report is None:
-        return
+    if champion.report is not None:
+        yield from confirmed_series(champion.report, "champion")
+
+
+def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
+    """The same of any confirmation, whose challenger is called `own`."""
     named = {
-        "champion": report.challenger,
-        "champion again": report.challenger_again,
+        own: report.challenger,
+        f"{own} again": report.challenger_again,
         "incumbent": report.incumbent,
         **report.baselines,
     }
     yield from ((name, 1, timing) for name, timing in named.items() if timing is not None)
     for process, each in enumerate(report.repeats, 2):
-        yield "champion", process, each.challenger
+        yield own, process, each.challenger
         if each.other is not None:
             yield report.repeated_against or "other", process, each.other

@@ -5,6 +5,7 @@ from evo.export.profile import profile_section
 from evo.export.table import table
 from evo.outcome import CaseError
 from evo.prediction import BY_ROUND, times_as_fast
+from evo.promotion import Verdict
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import ChampionView, SearchView
@@ -114,8 +115,13 @@ def _span(interval: Interval) -> str:
 def _verdict(champion: ChampionView) -> str:
     if champion.verdict is None:
         return "Promoted by hand."
-    rows = [(rule.name, _met(rule.passed, rule.required), rule.text) for rule in champion.verdict.rules]
-    return f"{champion.verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
+    return verdict_section(champion.verdict)
+
+
+def verdict_section(verdict: Verdict) -> str:
+    """What a confirmation came to, rule by rule."""
+    rows = [(rule.name, _met(rule.passed, rule.required), rule.text) for rule in verdict.rules]
+    return f"{verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
 
 
 def _met(passed: bool, required: bool) -> str:

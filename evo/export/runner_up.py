@@ -11,9 +11,10 @@ from evo.device import Device
 from evo.export.bundle import samples_csv
 from evo.export.compiled import Compiled, as_json
 from evo.export.correctness import cases_table
-from evo.export.evidence import Limit, limit_of
-from evo.export.report import use_section
+from evo.export.evidence import Limit, confirmed_series, limit_of
+from evo.export.report import use_section, verdict_section
 from evo.export.table import table
+from evo.job import ConfirmReport
 from evo.objective import Objective
 from evo.outcome import Measured
 from evo.policy import Policy
@@ -24,6 +25,7 @@ from evo.view import TrialView
 from evo.wording import settings_text, time_text
 
 QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."
+CHALLENGED = "The quick samples are those of one session; those of its confirmation were taken in fresh processes."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,7 @@ class RunnerUpEvidence:
         rank: among the trials of its search by the time of their quick samples, from 1.
         outcome: with samples, correctness cases and resources.
         verdicts: of its challenges, all of which said no; empty: it never challenged.
+        confirmations: what they rest on, samples included, in the same order.
     """
 
     search: int
@@ -47,6 +50,7 @@ class RunnerUpEvidence:
     roofline: Limit | None
     outcome: Measured
     verdicts: tuple[Verdict, ...] = ()
+    confirmations: tuple[ConfirmReport, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     promoted: Literal[False] = False
 
@@ -60,6 +64,7 @@ class RunnerUp(Compiled):
 
     Attributes:
         champion: number of the champion beside it.
+        trial: with its attempts.
         outcome: the trial's.
     """
 
@@ -86,17 +91,30 @@ class RunnerUp(Compiled):
         return tuple(each.verdict for each in self.search.challenges if each.trial == self.trial.number)
 
     @property
+    def confirmations(self) -> tuple[ConfirmReport, ...]:
+        return tuple(each.report for each in self.trial.attempts if each.report is not None)
+
+    @property
     def standing(self) -> str:
         """Why it is no champion, in a sentence."""
         if self.verdicts:
             return self.verdicts[-1].summary
         return f"Not promoted: it never challenged. {QUICK}"
 
+    @property
+    def status(self) -> str:
+        """What became of it, in a few words."""
+        return "confirmed, not promoted" if self.verdicts else "not confirmed, not promoted"
+
     def _series(self) -> Iterator[tuple[str, int, Timing]]:
         cache = self.search.objective.cache
-        yield cache, 1, self.outcome.timing
+        yield f"quick {cache}", 1, self.outcome.timing
         if self.outcome.other is not None:
-            yield "cold" if cache == "hot" else "hot", 1, self.outcome.other
+            yield "quick cold" if cache == "hot" else "quick hot", 1, self.outcome.other
+        for place, report in enumerate(self.confirmations, 1):
+            which = f" {place}" if len(self.confirmations) > 1 else ""
+            for name, process, timing in confirmed_series(report, "challenger"):
+                yield f"confirmation{which}: {name}", process, timing
 
     def _evidence(self) -> RunnerUpEvidence:
         search, trial = self.search, self.trial
@@ -112,6 +130,7 @@ class RunnerUp(Compiled):
             roofline=limit_of(search.roofline, self.outcome.timing.median_us),
             outcome=self.outcome,
             verdicts=self.verdicts,
+            confirmations=self.confirmations,
             environment=trial.environment,
         )
 
@@ -126,16 +145,17 @@ class RunnerUp(Compiled):
             "champion": str(self.champion),
         }
         times = [
-            (name, time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)))
-            for name, _, timing in self._series()
+            (name, str(process), time_text(timing.median_us), time_text(timing.iqr_us), str(len(timing.samples_us)))
+            for name, process, timing in self._series()
         ]
         parts = [
             f"# {search.family}: trial {trial.number}, not promoted",
             f"**{self.standing}**",
             table(("", ""), list(rows.items())),
             "## Time",
-            table(("", "median", "interquartile range", "samples"), times),
-            QUICK,
+            table(("", "process", "median", "interquartile range", "samples"), times),
+            CHALLENGED if self.verdicts else QUICK,
+            *(part for verdict in self.verdicts for part in ("## Verdict", verdict_section(verdict))),
             *(("## Correctness", cases_table(self.outcome.cases)) if self.outcome.cases else ()),
             "## Use",
             use_section(self.build_command(trial.config), search.device.kind),
@@ -163,15 +183,15 @@ def ranking_files(
     folders = {f"{place}-trial-{each.trial.number}-not-promoted": each for place, each in enumerate(others, 2)}
     rows = [(first, "champion", time_text(own.time_us), settings_text(own.config))]
     rows += [
-        (folder, "not promoted", time_text(each.outcome.timing.median_us), settings_text(each.trial.config))
+        (folder, each.status, time_text(each.outcome.timing.median_us), settings_text(each.trial.config))
         for folder, each in folders.items()
     ]
     made = {f"{first}/{name}": content for name, content in champion.items()}
     for folder, each in folders.items():
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
-        f"{table(('folder', '', 'quick samples', 'config'), rows)}\n\nOnly the champion was confirmed and promoted. "
+        f"{table(('folder', '', 'quick samples', 'config'), rows)}\n\nOnly the champion was promoted. "
         "Quick samples of different trials come from different sessions: close ones may be in any order. What "
-        "the confirmation found of the champion stands in its report.\n"
+        "confirmations found, of the champion and of those that challenged and were refused, stands in their reports.\n"
     ).encode()
     return made

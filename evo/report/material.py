@@ -56,7 +56,6 @@ class Material:
         importances: by tunable, the largest first, together 1; empty where too little was measured.
         spent: by kind of job.
         work: what the problem needs at least; None where the family does not say.
-        family: as the command line names it.
         ablations: of the champion's switches.
         progress: the chart of the best time so far in words.
     """
@@ -68,7 +67,6 @@ class Material:
     importances: Mapping[str, float] = field(default_factory=dict)
     spent: Sequence[Spent] = ()
     work: Work | None = None
-    family: str = ""
     ablations: Sequence[AblationView] = ()
     progress: str = ""
 

@@ -65,7 +65,7 @@ def command_blocks(material: Material) -> Iterator[Block]:
 def command_text(material: Material) -> str:
     """One line for a shell."""
     search = material.search
-    words = ["kernel-evo", "search", material.family or search.family]
+    words = ["kernel-evo", "search", search.source or search.family]
     if search.problem:
         words += ["--problem", settings_text(search.problem)]
     if search.device.kind == "estimate":

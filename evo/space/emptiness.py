@@ -1,13 +1,16 @@
 """Why a space is empty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from evo.errors import InvalidInput
 from evo.space.constraint import Constraint
-from evo.space.enumeration import Lister
+from evo.space.enumeration import MAX_EFFORT, Lister
 from evo.space.plan import Plan
 from evo.space.tunable import Tunable
 from evo.trial import Value
+
+ASIDE = 100
+"""The part of a listing's effort that each look at which constraints contradict each other may take."""
 
 
 class EmptySpace(InvalidInput):
@@ -23,22 +26,40 @@ def explain(
     never leave more, it is found by bisection.
     """
 
-    def left(count: int) -> int | None:
-        """Points the first `count` constraints leave; None: more than the limit."""
-        plan = Plan.of(tunables, constraints[:count], constants)
-        points = Lister(plan, limit=limit).list().points
+    def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
+        """Points these constraints leave; None: more than the limit, or too dear to say."""
+        points = Lister(Plan.of(tunables, some, constants), limit=limit, max_effort=effort).list().points
         return None if points is None else points.rows
+
+    def left(count: int) -> int | None:
+        return kept(constraints[:count])
+
+    def empty(some: Sequence[Constraint]) -> bool:
+        return kept(some, MAX_EFFORT // ASIDE) == 0
 
     some, none = 0, len(constraints)
     while none - some > 1:
         middle = (some + none) // 2
         some, none = (some, middle) if left(middle) == 0 else (middle, none)
     blamed, before = constraints[none - 1], left(none - 1)
-    names = [tunable.name for tunable in tunables if tunable.name in blamed.expression.names]
+    others = _contradicted(blamed, constraints[: none - 1], empty)
+    names = [each.name for each in tunables if any(each.name in one.expression.names for one in (blamed, *others))]
     points = "all points that were left" if before is None else f"the last {before:,} points"
-    way_out = (
-        f"widen {', '.join(names)}, or choose another problem or device"
-        if names
-        else "choose another problem or device"
+    relax = (
+        f"no values satisfy it together with {' and '.join(map(str, others))}: relax one of them, " if others else ""
     )
+    widen = f"{'or ' if others else ''}widen {', '.join(names)}, " if names else ""
+    way_out = f"{relax}{widen}{'or ' if others or names else ''}choose another problem or device"
     return EmptySpace(blamed.expression.field, f"no config is valid: {blamed} removes {points}; {way_out}")
+
+
+def _contradicted(
+    blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
+) -> list[Constraint]:
+    """Of the constraints before the blamed one, those without which points would be left: none where it suffices."""
+    needed = list(earlier)
+    for each in earlier:
+        rest = [one for one in needed if one is not each]
+        if empty([*rest, blamed]):
+            needed = rest
+    return needed

@@ -106,6 +106,7 @@ class SearchView:
     """One search.
 
     Attributes:
+        source: the family as a command takes it: a name, or the path of its folder; None: its files were uploaded.
         reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
         counts: trials by outcome kind.
         speedup: of the best trial over the fastest baseline.
@@ -165,6 +166,7 @@ class SearchView:
     proving: ProvingView | None = None
     unchallenged: str | None = None
     retired: tuple[RetiredView, ...] = ()
+    source: str | None = None
 
     @property
     def place(self) -> str:

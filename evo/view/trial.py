@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from evo.job import Stages
+from evo.job import ConfirmReport, Stages
 from evo.outcome import Outcome
 from evo.trial import Config
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptView:
-    """One lease of one job."""
+    """One lease of one job.
+
+    Attributes:
+        report: of a confirmation that came to an end, samples included.
+    """
 
     id: int
     job: str
@@ -21,6 +25,7 @@ class AttemptView:
     granted_at: datetime
     expires_at: datetime
     ended_at: datetime | None
+    report: ConfirmReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

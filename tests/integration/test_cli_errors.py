@@ -41,6 +41,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["new", "Bad Name"], "cannot name a family"),
+        (["new", "sdpa"], "FOLDER: sdpa comes with kernel-evo, whose champions have that name: take e.g. my_sdpa"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
@@ -62,8 +63,8 @@ def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
 
 
 def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
-    family = tmp_path / "transpose"
-    shutil.copytree(TUTORIAL / "transpose", family)
+    family = tmp_path / "my_transpose"
+    shutil.copytree(TUTORIAL / "my_transpose", family)
     spec = (family / "family.toml").read_text()
     (family / "family.toml").write_text(spec.replace("<= 32768", "<= 8"))
     refused = line.run("search", str(family))

@@ -92,6 +92,9 @@ def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: E
     assert first.name == "1-champion-1"
     assert json.loads((first / "config.json").read_text())["promoted"] is True
     assert 1 <= len(others) <= 2
+    ranked = {
+        line.split("|")[1].strip(): line for line in (folder / "ranking.md").read_text().splitlines() if "|" in line
+    }
     for each in others:
         assert each.name.endswith("-not-promoted")
         evidence = json.loads((each / "evidence.json").read_text())
@@ -100,6 +103,10 @@ def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: E
         assert evidence["outcome"]["timing"]["samples_us"]
         assert "not promoted" in (each / "report.md").read_text()
         assert each.name in (folder / "ranking.md").read_text()
+        confirmed = bool(evidence["verdicts"])
+        assert confirmed == bool(evidence["confirmations"]) == ("confirmation" in (each / "samples.csv").read_text())
+        assert confirmed != ("no confirmation in a fresh process" in (each / "report.md").read_text())
+        assert ("| confirmed, not promoted |" in ranked[each.name]) == confirmed
         worst = evidence["outcome"]["cases"][0]
         assert f"| {worst['case']} | out | {worst['rel_l2']:.2g} |" in (each / "report.md").read_text()
     own = next(line for line in (folder / "ranking.md").read_text().splitlines() if first.name in line)
@@ -158,13 +165,13 @@ def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None
     assert "is not empty: name another folder with --to" in refused.err
     for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
         refused = line.run("champion", "export", "1", "--to", str(place))
-        assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (2, True, True)
+        assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (3, True, True)
     rendered = line.run("render", str(TUTORIAL / "saxpy"), "--to", str(exported))
     assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
 
 
 def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path, searched: Ended) -> None:
-    ended = line.run("search", str(TUTORIAL / "transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
+    ended = line.run("search", str(TUTORIAL / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
     assert ended.code == 0
     assert "66 valid configs of 72 combinations" in ended.out
 
@@ -216,7 +223,7 @@ def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
     assert "vector_size(64)" in shown.out
     assert "N = 100, STEP = 32" in shown.out
     target = tmp_path / "kernel.c"
-    assert line.run("render", str(TUTORIAL / "transpose"), "--to", str(target)).code == 0
+    assert line.run("render", str(TUTORIAL / "my_transpose"), "--to", str(target)).code == 0
     assert target.read_text().startswith("#define ROWS 512\n")
 
 

@@ -38,7 +38,7 @@ def test_a_rehearsal_walks_the_whole_way(line: CommandLine, tmp_path: Path) -> N
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
 def test_the_mission_itself_needs_its_gpu(line: CommandLine, tmp_path: Path) -> None:
     refused = line.run("mission", "--to", str(tmp_path / "report.md"))
-    assert refused.code == 2
+    assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed" in refused.err
     assert "kernel-evo mission --rehearse" in refused.err
     assert not (tmp_path / "report.md").exists()

@@ -78,5 +78,5 @@ def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) ->
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
 def test_a_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
-    assert refused.code == 2
+    assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
 from evo.cli.saying import said, typed
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from tests.unit.views import finished
 
 
 def commands() -> Iterator[list[str]]:
@@ -237,6 +239,9 @@ def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
         ("keep_days", "--keep-days"),
         ("outcome.0", "--outcome"),
         ("cuda.launch.grid", "cuda.launch.grid"),
+        ("family", "FAMILY"),
+        ("family.toml: cpu.foo", "family.toml: cpu.foo"),
+        ("document: cpu.constraints[3].expression", "family.toml: cpu.constraints[3].expression"),
     ],
 )
 def test_a_field_that_the_service_refuses_has_the_name_of_its_option(field: str, option: str) -> None:
@@ -256,6 +261,27 @@ def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
     assert asked[0]["webhook"] == {"url": "https://example.org/ended", "secret": "a secret of some length"}
     assert entry.main(["search", "softmax", "--toolkit", "cuda 13"]) == Exit.WRONG_INPUT
     assert "NAME>=VERSION" in capsys.readouterr().err
+
+
+def test_several_shapes_are_one_json_document_also_where_one_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = [finished(id=1), finished(id=2)]
+
+    def searched(_request: Any, _where: Any, *, then: Any, tell: Any, **_: Any) -> Exit:
+        if not ended:
+            raise EvoError("the service went away")
+        view = ended.pop(0)
+        tell(view)
+        then(None, view)
+        return Exit.DONE
+
+    monkeypatch.setattr("evo.cli.session.run", searched)
+    monkeypatch.setattr("evo.cli.session.reached", lambda *_, **__: nullcontext())
+    assert entry.main(["search", "softmax", "--problem", "rows=64,128,256", "--json"]) == Exit.UNAVAILABLE
+    said = capsys.readouterr()
+    assert [each["id"] for each in json.loads(said.out)] == [1, 2]
+    assert json.loads(said.err)["error"] == "the service went away"
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -406,7 +406,8 @@ def test_an_empty_space_names_the_constraint_that_removed_the_last_points() -> N
     assert raised.value.field == "here"
     assert raised.value.reason == (
         "no config is valid: `A + B >= 6 + K` (the grid must fill the device) removes the last 600 points; "
-        "widen A, B, or choose another problem or device"
+        "no values satisfy it together with `A * B <= 4`: relax one of them, or widen A, B, or choose another problem "
+        "or device"
     )
 
 

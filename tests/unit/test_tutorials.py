@@ -9,13 +9,15 @@ import pytest
 from typer.main import get_command
 
 from evo.cli.main import app
+from evo.family import Family
+from evo.problem import split_assignments, split_shapes
 from templates import registry
 from templates.render import used_names
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FAMILIES = {"your-own-kernel.md": "saxpy", "existing-source.md": "transpose"}
+FAMILIES = {"your-own-kernel.md": "saxpy", "existing-source.md": "my_transpose"}
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
 """Where a command ends and the shell's own business begins."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -38,7 +40,22 @@ def test_a_documented_command_is_accepted(document: str, arguments: list[str]) -
     while hasattr(command, "commands") and not (command.invoke_without_command and not arguments):
         name, *arguments = arguments
         command = command.commands[name]
-    command.make_context(name, arguments)
+    given = command.make_context(name, arguments).params
+    if "problem" in given and (family := shown_family(given["family"])) is not None:
+        for problem in split_shapes(given["problem"]):
+            family.problem(problem)
+        for kind, implementation in family.implementations.items():
+            values = {each.name: each for each in implementation.tunables}
+            for tunable, value in split_assignments(given.get("config") or "", "config").items():
+                assert tunable in values, f"{tunable} on {kind}"
+                values[tunable].parse(value, tunable)
+
+
+def shown_family(name: str | None) -> Family | None:
+    """A built-in family, or the tutorial's of that name; None of what a reader would bring."""
+    if name is None or (registry.is_path(name) and not (TUTORIAL / Path(name).name).is_dir()):
+        return None
+    return registry.find(str(TUTORIAL / Path(name).name) if registry.is_path(name) else name).family
 
 
 @pytest.mark.parametrize("document", FAMILIES)
