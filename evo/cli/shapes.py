@@ -20,8 +20,8 @@ def run(
 ) -> Exit:
     """Search each; an interrupted one is the last. The code is that of the first that found nothing.
 
-    As JSON the searches are one list, also where an error ended it early. What starts a search with the champions of near
-    problems is the service, which knows all of them.
+    As JSON the searches are one list, also where an error ended it early. What starts a search with near problems'
+    champions is the service, which knows all of them.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []
