@@ -1,11 +1,11 @@
 """Families, searches and trials: what was asked, in which order, and how it ended."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
@@ -74,6 +74,15 @@ class Archive:
         row.location, row.document = location, document
         return row
 
+    def version(self, digest: str) -> FamilyRow | None:
+        """The family with this digest, if it is registered."""
+        return self.session.get(FamilyRow, digest)
+
+    def placed(self, name: str) -> bool:
+        """Whether some version of this family lies where an author put it."""
+        some = select(FamilyRow.digest).where(FamilyRow.name == name, FamilyRow.location.is_not(None)).limit(1)
+        return self.session.scalar(some) is not None
+
     def family(self, digest: str) -> FamilyRow:
         if (row := self.session.get(FamilyRow, digest)) is None:
             raise NotFound(f"no family with digest {digest} is registered: register it first (PUT /families/{digest})")
@@ -81,9 +90,7 @@ class Archive:
 
     def families(self) -> Sequence[FamilyRow]:
         """The latest version of each name, by name."""
-        newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
-        query = select(FamilyRow).where(tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
-        return self.session.scalars(query.order_by(FamilyRow.name)).all()
+        return self.session.scalars(latest_families().order_by(FamilyRow.name)).all()
 
     def search(self, search_id: int) -> SearchRow:
         """One search with its family."""
@@ -230,3 +237,15 @@ class Archive:
         if outcome is None:
             return query
         return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
+
+
+def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
+    """The latest version of each name.
+
+    Args:
+        own: digests by the names that stand for one version alone, whatever else was registered under them.
+    """
+    own = own or {}
+    standing = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
+    newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(standing).group_by(FamilyRow.name)
+    return select(FamilyRow).where(standing, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))

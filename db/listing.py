@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from sqlalchemy import JSON, ColumnElement, Select, func, or_, select, tuple_, type_coerce
+from sqlalchemy import JSON, ColumnElement, Select, or_, select, tuple_, type_coerce
 from sqlalchemy.orm import InstrumentedAttribute, Session, joinedload, selectinload
 
+from db.archive import latest_families
 from db.models import ChampionRow, DeviceRow, FamilyRow, SearchRow, WorkerRow
 from evo.lifecycle import State
 
@@ -113,10 +114,11 @@ def list_workers(
     return session.scalars(WORKER_ORDERS[order].page(query, after, limit)).all()
 
 
-def list_families(session: Session, *, text: str | None, after: str | None, limit: int) -> Sequence[FamilyRow]:
-    """The latest version of each family, by name."""
-    newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
-    query = select(FamilyRow).where(tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+def list_families(
+    session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
+) -> Sequence[FamilyRow]:
+    """The latest version of each family, by name; of names in `own` the version with that digest alone."""
+    query = latest_families(own)
     if text is not None:
         query = query.where(_mentions(text, FamilyRow.name))
     if after is not None:

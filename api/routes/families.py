@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request, Response
 from pydantic import Field
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import caller
@@ -18,8 +19,8 @@ from api.routing import rest_router
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
 from db import listing
-from db.archive import BUNDLE, Archive
-from evo.errors import InvalidInput, NotFound
+from db.archive import BUNDLE, Archive, latest_families
+from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family import Family
 from evo.view import FamilyView, Page
 from templates import bundle, registry
@@ -38,7 +39,10 @@ DIGEST = re.compile("[0-9a-f]{64}")
 @router.put("/{digest}")
 @allow("submitter")
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
-    """Register a family under the digest of its files; registering it again changes nothing but its location."""
+    """Register a family under the digest of its files; registering it again changes nothing but its location.
+
+    Who is no author names no location, takes none away, and registers nothing under the name of an author's family.
+    """
     family = parsed(body.document)
     if family.name != body.name:
         raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
@@ -49,7 +53,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
             digest=digest,
             name=body.name,
             document=body.document,
-            location=body.location,
+            location=_place(session, digest, body),
             now=service.conductor.clock(),
         )
         return family_view(row)
@@ -102,6 +106,26 @@ def _check_place(location: str | None) -> None:
         raise HTTPException(403, "naming a path on the workers needs a token with the role author")
 
 
+def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
+    """Where the family lies from now on: who is no author leaves it where it is.
+
+    Raises:
+        Conflict: the digest has another document, or the name is an author's.
+    """
+    archive = Archive(session)
+    row = archive.version(digest)
+    if row is not None and row.document != body.document:
+        raise Conflict(f"family {digest[:12]} is registered with another document: an edited family has a new digest")
+    if caller().can("author"):
+        return body.location
+    known = digest in _own().values() or (row is not None and row.location is not None)
+    if not known and archive.placed(body.name):
+        raise Conflict(
+            f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
+        )
+    return None if row is None else row.location
+
+
 def _check_builtin(digest: str, family: Family) -> None:
     """Of a family that comes with kernel-evo, nobody may tell another story."""
     for package in registry.builtin():
@@ -112,11 +136,11 @@ def _check_builtin(digest: str, family: Family) -> None:
 @router.get("")
 @allow("viewer")
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
-    """The latest version of each family, by name."""
+    """The latest version of each family, by name; of those that come with kernel-evo, this service's version."""
     with service.database.read() as session:
         after = place_of(query.cursor, TEXT)
         name = None if after is None else after[0]
-        found = listing.list_families(session, text=query.text, after=name, limit=query.limit + 1)
+        found = listing.list_families(session, own=_own(), text=query.text, after=name, limit=query.limit + 1)
         rows, following = page_of(found, query.limit, lambda row: (row.name,))
         return Page(items=tuple(map(family_view, rows)), next=following)
 
@@ -124,11 +148,19 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 @router.get("/{name}")
 @allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
-    """The latest version of one family, or the very version that a digest names."""
+    """The latest version of one family, or the very version that a digest names.
+
+    The name of a family that comes with kernel-evo stands for this service's version of it, whatever is registered.
+    """
     with service.database.read() as session:
         if DIGEST.fullmatch(name):
             return family_view(Archive(session).family(name))
-        rows = {row.name: row for row in Archive(session).families()}
+        rows = {row.name: row for row in session.scalars(latest_families(_own()))}
     if name not in rows:
-        raise NotFound(f"no family {name!r} is registered; registered: {', '.join(rows) or 'none yet'}")
+        raise NotFound(f"no family {name!r} is registered; registered: {', '.join(sorted(rows)) or 'none yet'}")
     return family_view(rows[name])
+
+
+def _own() -> dict[str, str]:
+    """Digests of the families that come with kernel-evo, by name."""
+    return {package.family.name: package.digest for package in registry.builtin()}

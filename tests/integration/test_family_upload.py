@@ -8,7 +8,7 @@ import pytest
 
 from evo.cli.request import Request
 from evo.client import AccessDenied, Client
-from evo.errors import InvalidInput
+from evo.errors import Conflict, InvalidInput
 from evo.job import FamilyRef
 from templates import registry
 from templates.bundle import pack
@@ -62,6 +62,25 @@ def test_no_other_story_of_a_built_in_family(house: House) -> None:
     submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
     with pytest.raises(InvalidInput, match="document"):
         submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
+
+
+def test_who_is_no_author_takes_no_family_apart(house: House) -> None:
+    submitter, author = (client_of(house, house.token(role, "submitter")) for role in ("submitter", "author"))
+    document = dict(FAMILY.family.document) | {"name": "placed"}
+    author.register_family("cd" * 32, name="placed", document=document, location="/srv/placed")
+    submitter.register_family("cd" * 32, name="placed", document=document, location=None)
+    assert submitter.family("placed").location == "/srv/placed"
+    for digest, other in (("ce" * 32, document), ("cd" * 32, document | {"title": "Another"})):
+        with pytest.raises(Conflict):
+            submitter.register_family(digest, name="placed", document=other, location=None)
+    author.register_family("cd" * 32, name="placed", document=document, location=None)
+    assert submitter.family("placed").location is None
+    softmax = registry.find("softmax")
+    for digest in (softmax.digest, "ab" * 32):
+        submitter.register_family(digest, name="softmax", document=softmax.family.document, location=None)
+    assert submitter.family("softmax").digest == softmax.digest, "another version is had by its digest alone"
+    assert [each.digest for each in submitter.families().items if each.name == "softmax"] == [softmax.digest]
+    assert submitter.family("ab" * 32).name == "softmax"
 
 
 def test_what_is_uploaded_must_be_what_its_address_says(house: House) -> None:
