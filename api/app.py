@@ -144,7 +144,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     wakeup.attach()
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
     artefacts = Artefacts(settings.artefact_folder)
-    key = ensure_key(settings.db.file or settings.artefact_folder)
+    key = ensure_key(settings.key_beside)
     gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     courier = Courier(database, clock=conductor.clock, secret=settings.webhook_secret, private=settings.webhook_private)

@@ -58,6 +58,11 @@ class Settings(BaseSettings):
         """Where artefacts are kept."""
         return self.artefacts or (self.db.folder or _data_folder()) / "artefacts"
 
+    @property
+    def key_beside(self) -> Path:
+        """Beside what the key lies that opens every door (`db.key`): the file of the database, or the artefacts."""
+        return self.db.file or self.artefact_folder
+
 
 def _data_folder() -> Path:
     return user_data_path("kernel-evo", appauthor=False)

@@ -73,6 +73,11 @@ class Fleet:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
         return row
 
+    def is_connected(self, worker_id: str, seen_since: datetime) -> bool:
+        """Whether a worker of this id was heard of since then, and has not left."""
+        row = self.session.get(WorkerRow, worker_id)
+        return row is not None and row.left_at is None and row.seen_at >= seen_since
+
     def device(self, worker_id: str, uuid: str) -> DeviceRow:
         """One device of a worker."""
         if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:

@@ -46,6 +46,10 @@ class Tokens:
         """Every token, the newest first; those that are refused by now as well."""
         return self.session.scalars(select(TokenRow).order_by(TokenRow.created_at.desc(), TokenRow.id)).all()
 
+    def admins(self, now: datetime) -> Sequence[TokenRow]:
+        """Tokens of administrators that are valid."""
+        return [row for row in self.all() if "admin" in row.roles and _valid(row, now)]
+
     def token(self, token_id: str) -> TokenRow:
         if (row := self.session.get(TokenRow, token_id)) is None:
             raise NotFound(f"there is no token {token_id!r}: `kernel-evo token list` shows them")

@@ -31,7 +31,9 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
         return given
     if (token := _read(kept, given)) is not None:
         return token
-    _write(kept, given, "")  # before the join token is used up
+    trial = kept.with_name(f"{kept.name}.trial")
+    _write(trial, given, "")  # before the join token is used up; a refused one costs nobody the token that is kept
+    trial.unlink()
     token = join().secret
     _write(kept, given, token)
     return token

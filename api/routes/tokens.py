@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import JOINER, Caller, caller
@@ -11,10 +12,11 @@ from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.routing import rest_router
 from api.schemas import Body, Name
+from db.fleet import Fleet
 from db.models import TokenRow
 from db.tokens import Terms, Tokens
 from evo.access import IssuedToken, Role, TokenView
-from evo.errors import InvalidInput
+from evo.errors import Conflict, InvalidInput
 from evo.view import Page
 
 router = rest_router(tag="access")
@@ -100,9 +102,13 @@ def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> Iss
 @router.delete("/tokens/{token_id}")
 @allow("admin")
 def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
-    """Refuse a token from now on, and end the sessions begun with it."""
+    """Refuse a token from now on, and end the sessions begun with it; an administrator's last one is kept."""
+    now = service.conductor.clock()
     with service.database.write() as session:
-        view = token_view(Tokens(session).revoke(token_id, service.conductor.clock()))
+        tokens = Tokens(session)
+        if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
+            raise Conflict("this is the last token of an administrator, and nobody could make another: make one first")
+        view = token_view(tokens.revoke(token_id, now))
     service.gate.forget()
     return view
 
@@ -110,19 +116,36 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
 @router.post("/join", status_code=201)
 @allow(JOINER)
 async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
-    """Exchange a join token for this worker's own; earlier ones of the same worker are refused from now on."""
+    """Exchange a join token for this worker's own; earlier ones of the same worker are refused from now on.
+
+    A worker that is connected is replaced only with a join token that was made for it.
+    """
     return await run_in_threadpool(_admit, service, body, caller())
 
 
 def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
     with service.database.write() as session:
         tokens = Tokens(session)
-        secret, row = tokens.admit(
-            tokens.token(who.token_id or ""), worker_id=body.worker_id, name=body.name, now=service.conductor.clock()
-        )
+        given = tokens.token(who.token_id or "")
+        _spare_connected(service, session, given, body.worker_id)
+        secret, row = tokens.admit(given, worker_id=body.worker_id, name=body.name, now=service.conductor.clock())
         issued = IssuedToken(secret=secret, token=token_view(row))
     service.gate.forget()
     return issued
+
+
+def _spare_connected(service: Service, session: Session, given: TokenRow, worker_id: str) -> None:
+    """A join token for anybody is no weapon against a worker that lives.
+
+    Raises:
+        Conflict: there is such a worker.
+    """
+    since = service.conductor.connected_since()
+    if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
+        raise Conflict(
+            f"worker {worker_id!r} is connected, and this join token was not made for it: start under another --id, "
+            f"or, where it lost its own token, ask for one made for it (`kernel-evo token join NAME --worker {worker_id}`)"
+        )
 
 
 def _issued(

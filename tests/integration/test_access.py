@@ -135,6 +135,14 @@ def test_a_join_token_is_exchanged_once(house: House) -> None:
     worker = house.service.client(issued.json()["secret"])
     assert register(worker, "spot-2").status_code == 403
     assert register(worker, "spot-1").status_code == 200
+    anybodys = house.service.client(house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"])
+    assert anybodys.post(f"{API}/join", json=body).status_code == 409, "it is connected"
+    assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 200
+    assert worker.delete(f"{API}/workers/spot-1").status_code == 204
+    replaced = anybodys.post(f"{API}/join", json=body)
+    assert replaced.status_code == 201, "the join token was not used up, and the worker has left"
+    worker = house.service.client(replaced.json()["secret"])
+    assert register(worker, "spot-1").status_code == 200
     again = house.admin.post(f"{API}/tokens/join", json={"name": "spot", "worker_id": "spot-1"}).json()["secret"]
     wrong = house.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
     assert wrong.status_code == 409
@@ -366,13 +374,15 @@ def test_a_large_body_with_a_key_is_refused_as_well(house: House) -> None:
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
 
 
-def test_no_secret_is_stored(tmp_path: Path) -> None:
+def test_no_secret_is_stored_and_the_last_administrator_stays(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         anybody = service.client()
         key = {"Idempotency-Key": "again"}
         made = anybody.post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}, headers=key)
         secrets = [made.json()["secret"]]
         admin = service.client(secrets[0])
+        mine = f"{API}/tokens/{secrets[0].split('_')[1]}"
+        assert admin.delete(mine).status_code == 409
         secrets.append(admin.post(f"{API}/tokens/join", json={"name": "j"}).json()["secret"])
         joined = service.client(secrets[1]).post(f"{API}/join", json={"worker_id": "w", "name": "w"}, headers=key)
         secrets.append(joined.json()["secret"])
@@ -383,6 +393,8 @@ def test_no_secret_is_stored(tmp_path: Path) -> None:
         assert len(stored) > 10_000
         for secret in secrets:
             assert secret.encode() not in stored
+        owner = service.client(local_key(tmp_path / "evo.db"))
+        assert owner.delete(mine).status_code == 200, "who has the key may, and has a way back in"
 
 
 def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:

@@ -19,8 +19,10 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from api.active import utc_now
 from api.settings import Settings
 from db.session import Database
+from db.tokens import Tokens
 from evo.cli.main import app
 from tests.integration.serving import served
 
@@ -281,9 +283,21 @@ def test_setting_up_makes_the_first_tokens_once(tmp_path: Path) -> None:
     tokens = {name: (tmp_path / name).read_text() for name in ("admin", "cpu/token", "cuda/token")}
     assert len(set(tokens.values())) == 3
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in tokens} == {0o600}
-    again = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
-    assert (again.returncode, again.stdout.count("made")) == (0, 0), again.stderr
-    assert tokens == {name: (tmp_path / name).read_text() for name in tokens}
+    # as after a restore into another installation: one folder is empty, another has the token of a stranger
+    (tmp_path / "admin").unlink()
+    (tmp_path / "cpu" / "token").write_text(tokens["cpu/token"].replace("kev_", "kev_x", 1))
+    restored = run("sh", DEPLOY / "setup.sh", PATH=f"{BIN}:{os.environ['PATH']}", **environment)
+    assert (restored.returncode, restored.stdout.count("made")) == (0, 2), restored.stderr
+    assert (tmp_path / "cuda" / "token").read_text() == tokens["cuda/token"]
+    assert not list(tmp_path.rglob("*.new"))
+    database = Database.open(tmp_path / "evo.db")
+    with database.read() as session:
+        valid = {name: Tokens(session).holder(secret.strip(), utc_now()) for name, secret in tokens.items()}
+        admin = Tokens(session).holder((tmp_path / "admin").read_text().strip(), utc_now())
+    database.close()
+    assert [name for name, row in valid.items() if row is None] == ["cpu/token"], "the lost one is in nobody's way"
+    assert admin is not None
+    assert admin.roles == ["admin"]
 
 
 def test_a_machine_that_is_paid_by_the_hour_installs_works_and_switches_itself_off(tmp_path: Path) -> None:

@@ -41,8 +41,11 @@ def test_a_join_token_is_exchanged_once_and_the_answer_kept(tmp_path: Path) -> N
 def test_a_new_join_token_replaces_what_was_kept(tmp_path: Path) -> None:
     kept = tmp_path / "w1.token"
     own_token(GIVEN, kept, issued)
+    another = GIVEN.replace("0", "1")
     with pytest.raises(Conflict):
-        own_token(GIVEN.replace("0", "1"), kept, used_up)
+        own_token(another, kept, used_up)
+    assert own_token(GIVEN, kept, used_up) == SECRET, "a refused one costs nothing"
+    own_token(another, kept, issued)
     with pytest.raises(Conflict):
         own_token(GIVEN, kept, used_up)
 

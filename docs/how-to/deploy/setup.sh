@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs before the service processes do, and as often as one likes: brings the database up to date, and makes the first
-# tokens where there are none. Needs KERNEL_EVO_DB; tokens are written as files that their owner alone can read.
+# tokens where there are none, or where the database knows nothing of those that lie here, as after a restore.
+# Needs KERNEL_EVO_DB; tokens are written as files that their owner alone can read.
 set -eu
 umask 077
 admin=${ADMIN_TOKEN_FILE:-/run/kernel-evo/admin/token}
@@ -8,7 +9,7 @@ workers=${WORKER_TOKENS:-/run/kernel-evo/workers}
 port=${SETUP_PORT:-8765}
 url=http://127.0.0.1:$port
 
-# a service of our own, which nobody else reaches: the first tokens can be made without one
+# a service of our own, which nobody else reaches
 kernel-evo serve --port "$port" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
@@ -23,20 +24,29 @@ until python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1] + "/api/
     sleep 0.5
 done
 
-# make FILE NAME ROLE: a token, unless the file has one
-make() {
-    if [ ! -s "$1" ]; then
-        mkdir -p "$(dirname "$1")"
-        kernel-evo token create "$2" --role "$3" --url "$url" --json >"$1.new"
-        python -c 'import json, sys; print(json.load(open(sys.argv[1]))["secret"])' "$1.new" >"$1"
-        rm "$1.new"
-        echo "setup: made the token $2 ($3)"
-    fi
-}
+# each token in a folder of its own: a worker runs code of others, which should find its own token at most
+python - "$url" "$admin" "$workers/cpu/token" "$workers/cuda/token" <<'END'
+import sys
+from pathlib import Path
 
-make "$admin" admin admin
-KERNEL_EVO_TOKEN=$(cat "$admin")
-export KERNEL_EVO_TOKEN
-# each in a folder of its own: a worker runs code of others, which should find its own token at most
-make "$workers/cpu/token" worker-cpu worker
-make "$workers/cuda/token" worker-cuda worker
+from api.settings import Settings
+from db.key import local_key
+from evo.client import Client
+
+url, *files = sys.argv[1:]
+# the key of the service opens every door, also that of a database whose tokens nobody has any more
+client = Client(url, token=local_key(Settings().key_beside))
+made = client.tokens().items
+known = {token.id for token in made}  # one that was revoked, too: somebody wanted that
+for place, name, role in zip(map(Path, files), ("admin", "worker-cpu", "worker-cuda"), ("admin", "worker", "worker")):
+    if place.exists() and place.read_text().count("_") > 1 and place.read_text().split("_")[1] in known:
+        continue
+    for token in made:  # a worker has one token: the one that was lost would be in the way
+        if role == "worker" and token.name == name and token.revoked_at is None:
+            client.revoke_token(token.id)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f"{place.name}.new")
+    draft.write_text(client.create_token(name, [role]).secret + "\n")
+    draft.replace(place)
+    print(f"setup: made the token {name} ({role})")
+END
