@@ -144,7 +144,7 @@ def _spare_connected(service: Service, session: Session, given: TokenRow, worker
     if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
         raise Conflict(
             f"worker {worker_id!r} is connected, and this join token was not made for it: start under another --id, "
-            f"or, where it lost its own token, ask for one made for it (`kernel-evo token join NAME --worker {worker_id}`)"
+            f"or, where it lost its token, with one made for it (`kernel-evo token join NAME --worker {worker_id}`)"
         )
 
 
