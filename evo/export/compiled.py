@@ -16,6 +16,8 @@ from evo.trial import Config
 from evo.view import SearchView
 
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
+TENSOR_MAP = "tensor_map.py"
+"""Of exports whose kernel takes tensor maps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +67,13 @@ class Compiled:
             self.form.source: self.source,
             self.form.binary: self.library,
             **({PTX: self.ptx} if self.ptx else {}),
-            **{name: (folder / ours).read_bytes() for name, ours in self.form.loaders.items()},
+            **{name: (folder / ours).read_bytes() for name, ours in self._loaders(config).items()},
             "config.json": as_json({**self._description(config), **told}),
         }
+
+    def _loaders(self, config: Config) -> Mapping[str, str]:
+        launch = self.candidate_of(config).launch
+        return {**self.form.loaders, **({TENSOR_MAP: TENSOR_MAP} if launch and launch.tensor_maps else {})}
 
     @property
     def form(self) -> Form:

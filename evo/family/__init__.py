@@ -5,6 +5,7 @@ from evo.family.case import Case, CaseProblem
 from evo.family.family import Candidate, Family
 from evo.family.implementation import Implementation, Launch
 from evo.family.scope import LIMITS, TERMS
+from evo.family.tensor_map import TensorMap
 from evo.family.work import Work
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Implementation",
     "Launch",
     "Operand",
+    "TensorMap",
     "Work",
 ]

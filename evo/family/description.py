@@ -29,6 +29,7 @@ def describe_implementation(implementation: Implementation) -> dict[str, Any]:
         "grid": _texts(geometry.grid),
         "block": _texts(geometry.block),
         "shared_memory": geometry.shared_memory.text,
+        "tensor_maps": [{"of": each.of, "when": each.when.text, "box": _texts(each.box)} for each in geometry.maps],
     }
     return {
         "file": implementation.file or None,

@@ -12,6 +12,7 @@ from evo.family.argument import IDENTIFIER, Argument, Operand
 from evo.family.note import Note, read_notes
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
 from evo.family.table import Table
+from evo.family.tensor_map import MapFormula, TensorMap, read_maps
 from evo.problem import Field, Problem, problem_key
 from evo.space import Constraint, Tunable
 from evo.trial import Value
@@ -27,11 +28,13 @@ class Launch:
     Attributes:
         grid, block: blocks and threads, (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
+        tensor_maps: passed behind the arguments of the call.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_memory_bytes: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Geometry:
     block: tuple[Expression, ...]
     shared_memory: Expression
     items: Expression | None = None
+    maps: tuple[MapFormula, ...] = ()
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
         return Geometry(
@@ -49,19 +53,22 @@ class Geometry:
             block=tuple(each.inline(definitions) for each in self.block),
             shared_memory=self.shared_memory.inline(definitions),
             items=None if self.items is None else self.items.inline(definitions),
+            maps=tuple(each.inline(definitions) for each in self.maps),
         )
 
-    def resolve(self, scope: Mapping[str, Value]) -> Launch:
+    def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> Launch:
         return Launch(
             grid=_three(self.grid, scope),
             block=_three(self.block, scope),
             shared_memory_bytes=self.shared_memory.whole(scope),
+            tensor_maps=tuple(each.resolve(scope, operands) for each in self.maps if each.when.truth(scope)),
         )
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
         items = () if self.items is None else (self.items,)
-        return (*self.grid, *self.block, self.shared_memory, *items)
+        maps = (expression for each in self.maps for expression in each.expressions)
+        return (*self.grid, *self.block, self.shared_memory, *items, *maps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +138,7 @@ class Implementation:
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
         """How to start the kernel; None for a plain function call."""
-        return None if self.geometry is None else self.geometry.resolve(scope)
+        return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
         """Pieces of work that the blocks share out among themselves; None where each block is one."""
@@ -168,12 +175,13 @@ def read_implementation(
     known = [*names, *(tunable.name for tunable in tunables), *LIMITS[kind], *TERMS]
     derived = _read_derived(table.table("derived"), known, [*names, *(tunable.name for tunable in tunables)], kind)
     scope = frozenset([*known, *derived])
+    call = _read_call(table, arguments, scope, derived)
     implementation = Implementation(
         kind=kind,
         mode=mode,
         file=table.text(mode, pattern=FILE, what="the path of a file in the family's folder"),
         entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
-        arguments=_read_call(table, arguments, scope, derived),
+        arguments=call,
         flags=tuple(table.texts("flags")),
         requires=_read_constraints(table.tables("requires"), [*names, *LIMITS[kind]], {}),
         notes=read_notes(table.tables("notes"), [*names, *LIMITS[kind]]),
@@ -182,7 +190,7 @@ def read_implementation(
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
         specific=_read_specific(table, scope, derived) if kind == "cuda" else None,
-        geometry=_read_geometry(table.table("launch"), scope, derived) if kind == "cuda" else None,
+        geometry=_read_geometry(table.table("launch"), call, scope, derived) if kind == "cuda" else None,
     )
     table.done()
     if mode == "source":
@@ -276,12 +284,15 @@ def _read_call(
     return tuple(argument.inline(derived) for argument in chosen)
 
 
-def _read_geometry(table: Table, scope: frozenset[str], derived: Mapping[str, Expression]) -> Geometry:
+def _read_geometry(
+    table: Table, call: Sequence[Argument], scope: frozenset[str], derived: Mapping[str, Expression]
+) -> Geometry:
     geometry = Geometry(
         grid=tuple(table.expressions("grid")),
         block=tuple(table.expressions("block")),
         shared_memory=table.expression("shared_memory", "0"),
         items=table.expression("items") if "items" in table else None,
+        maps=read_maps(table.tables("tensor_maps"), [each.name for each in call if each.role != "scalar"]),
     )
     table.done()
     for key, extents in (("grid", geometry.grid), ("block", geometry.block)):

@@ -271,9 +271,16 @@ __device__ __forceinline__ void barrier_arrive_after_copies(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
+// With MOST_TURNS, a wait that lasts so many tries ends the kernel with an error: a mistake then costs no machine.
 __device__ __forceinline__ void barrier_await(u32 barrier, u32 parity) {
     u32 done;
+#ifdef MOST_TURNS
+    u32 turns = 0;
+#endif
     do {
+#ifdef MOST_TURNS
+        if (++turns > MOST_TURNS) __trap();
+#endif
 #if __CUDA_ARCH__ >= 900
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(barrier), "r"(parity) : "memory");

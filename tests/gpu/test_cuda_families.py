@@ -71,11 +71,16 @@ ATTENTION = [
     | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
     {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}
     | {"PRODUCER_REGISTERS": 32, "Q_IN_REGISTERS": False, "CTAS_PER_SM": 1},
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
+    | {"PRODUCER_REGISTERS": 24, "Q_IN_REGISTERS": False, "COPY": "tma"},
+    {"BLOCK_N": 80, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "CTAS_PER_SM": 2, "COPY": "tma"},
 ]
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
     {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "STORE": "stmatrix"},
+    {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "COPY": "tma"},
+    {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "CTAS_PER_SM": 1, "COPY": "tma"},
 ]
 WARPGROUPS = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),

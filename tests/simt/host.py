@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device
-from evo.encoding import decoded
-from evo.family import Operand
+from evo.encoding import decoded, stored
+from evo.family import Operand, TensorMap
 from evo.objective import Objective
 from evo.problem import Problem
 from evo.trial import Config
@@ -27,6 +27,7 @@ from workers.kernel import Argument
 HERE = Path(__file__).parent
 STAND_INS = {
     "include/ptx.cuh": HERE / "ptx.cuh",
+    "include/tensor_map.cuh": HERE / "tensor_map.cuh",
     "include/wgmma.cuh.j2": HERE / "wgmma.cuh.j2",
     "wmma.cuh": HERE / "wmma.cuh",
 }
@@ -64,7 +65,11 @@ class HostKernel:
             Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape) for each in self.operands
         ]
         buffers = HostBuffers(arguments, dict(inputs))
-        pointers = (ctypes.c_void_p * len(arguments))(*(each.value for each in buffers.call_arguments))
+        addresses = [each.value for each in buffers.call_arguments]
+        places = {argument.name: address for argument, address in zip(arguments, addresses, strict=True)}
+        maps = [described(each, places[each.of]) for each in self.launch.tensor_maps]
+        addresses += [each.ctypes.data for each in maps]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         grid, block = ((ctypes.c_uint * 3)(*size) for size in (self.launch.grid, self.launch.block))
         fault = self.function(pointers, grid, block, self.launch.shared_memory_bytes, descending, eager)
         assert not fault, fault.decode()
@@ -92,6 +97,16 @@ def build(package: Package, config: Config, problem: Problem, device: Device, fo
     function.restype = ctypes.c_char_p
     assert candidate.launch is not None
     return HostKernel(operands=candidate.operands, launch=Launch(**vars(candidate.launch)), function=function)
+
+
+def described(tensor_map: TensorMap, address: int) -> NDArray[Any]:
+    """What the stand-in for a tensor map knows, in the place of what the driver would make of it."""
+    shape, box = (tuple(reversed(each)) for each in (tensor_map.shape, tensor_map.box))
+    words = np.zeros(32, np.uint32)
+    words[:2].view(np.uint64)[0] = address
+    words[2:5] = len(shape), stored(tensor_map.dtype).itemsize, tensor_map.swizzle
+    words[6 : 6 + len(shape)], words[11 : 11 + len(box)] = shape, box
+    return words
 
 
 def error(outputs: Mapping[str, NDArray[Any]], exact: Mapping[str, NDArray[Any]]) -> float:

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #define __launch_bounds__(...)
 #define __maxnreg__(count)
 #define __cluster_dims__(...)
+#define __grid_constant__
 #define __forceinline__ inline
 
 typedef unsigned int u32;
@@ -65,7 +67,7 @@ struct Fiber {
 
 struct Meeting { u32 past = 0; int present = 0; void* given[32]; };
 
-struct Barrier { u32 past = 0, expected = 0, pending = 0; };
+struct Barrier { u32 past = 0, expected = 0, pending = 0, waiting = 0; long long bytes = 0; };
 
 std::vector<Fiber> fibers;
 ucontext_t scheduler;
@@ -74,6 +76,8 @@ bool eager;
 char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
+void (*deliver_to)(u32 barrier);  // copies that count at a barrier, where a kernel has such
+void (*end_copies)();
 
 inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
@@ -210,6 +214,7 @@ inline void start_block() {
 }
 
 inline void end_block() {
+    if (end_copies) end_copies();
     for (Fiber& fiber : fibers) {
         if (!fiber.done) fault("waits for ever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
@@ -262,9 +267,17 @@ inline void run_cluster(bool descending) {
 
 void** pointers;
 
+template <class A>
+A passed(void* argument) {
+    if constexpr (std::is_pointer_v<A>) return static_cast<A>(argument);
+    A value{};
+    if constexpr (!std::is_pointer_v<A>) std::memcpy(&value, argument, sizeof value);
+    return value;
+}
+
 template <class... A, std::size_t... I>
 void call(void (*kernel)(A...), std::index_sequence<I...>) {
-    kernel(static_cast<A>(pointers[I])...);
+    kernel(passed<A>(pointers[I])...);
 }
 
 template <class... A>
@@ -554,7 +567,7 @@ inline void barrier_init(u32 barrier, int arrivals) {
 inline void barrier_arrive(u32 barrier) {
     simt::Barrier& state = simt::barriers[barrier];
     if (!state.expected) simt::fault("a barrier that nobody made", barrier);
-    if (--state.pending) return;
+    if (--state.pending || state.bytes) return;
     state.pending = state.expected;
     ++state.past;
 }
@@ -569,7 +582,15 @@ inline void barrier_arrive_after_copies(u32 barrier) {
 
 inline void barrier_await(u32 barrier, u32 parity) {
     simt::Barrier& state = simt::barriers[barrier];
-    while (state.past % 2 == parity) simt::pause(state.past, state.past);
+    if (!state.expected) simt::fault("a barrier that nobody made", barrier);
+    while (state.past % 2 == parity) {
+        const u32 was = state.past;
+        if (simt::deliver_to) simt::deliver_to(barrier);
+        if (state.past != was) continue;
+        ++state.waiting;
+        simt::pause(state.past, was);
+        --state.waiting;
+    }
 }
 
 template <int BLOCKS>

@@ -127,7 +127,7 @@ def test_the_folder_holds_everything_and_describes_the_launch(folder: Path) -> N
         *("evidence.json", "evidence.schema.json", "samples.csv", "profile_summary.md"),
     }
     config = json.loads((folder / "config.json").read_text())
-    assert config["launch"] == {"grid": [1, 1, 1], "block": [256, 1, 1], "shared_memory_bytes": 0}
+    assert config["launch"] == {"grid": [1, 1, 1], "block": [256, 1, 1], "shared_memory_bytes": 0, "tensor_maps": []}
     assert config["binary"] == "kernel.cubin"
     assert config["build"] == "nvcc -cubin -arch=sm_90a --std=c++17 kernel.cu -o kernel.cubin"
     assert [each["role"] for each in config["arguments"]] == ["input", "workspace", "output"]

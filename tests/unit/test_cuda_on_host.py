@@ -50,9 +50,9 @@ SHARED_KEYS = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "UNROLL": 1, "COPY_TO
 SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}
 WARPGROUPS = (
     (
-        "B=1,H=1,S=200,D=128,causal=true",
+        "B=1,H=2,S=139,D=128,causal=true",
         {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 48, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
-        | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
+        | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix", "COPY": "tma"},
     ),
     ("B=1,H=1,S=131,D=64,dtype=bfloat16", {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}),
 )
@@ -80,9 +80,11 @@ MEMORY_BOUND = (
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
 WARPGROUP = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 4, "BLOCK_K": 64}
+BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "CTAS_PER_SM": 1}
 PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
     ("gemm", "M=150,N=136,K=328", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 128, "WARPS_N": 2}),
+    ("gemm", "M=150,N=136,K=328,b_layout=nk", {**WARPGROUP, **BOXES}),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}
@@ -105,6 +107,11 @@ def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = 
     inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
+
+
+def declared(package: Package) -> Config:
+    """The tunables' own defaults, without building the space."""
+    return {each.name: each.values[each.default_index] for each in package.family.implementation("cuda").tunables}
 
 
 def ladder_config(name: str) -> Config:
@@ -164,11 +171,11 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
         assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
-@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["producers", "alone"])
+@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone"])
 def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
-    config = {**package.family.space(problem, DEVICE, Objective()).default(), **change, "PRODUCTS": "wgmma"}
+    config = {**declared(package), **change, "PRODUCTS": "wgmma"}
     assert not package.family.violations(config, problem, DEVICE, Objective())
     kernel = build(package, config, problem, DEVICE, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
@@ -188,14 +195,13 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("family", "text", "change"), PRODUCTS, ids=["split", "warpgroups", "stream"])
+@pytest.mark.parametrize(("family", "text", "change"), PRODUCTS, ids=["split", "warpgroups", "boxes", "stream"])
 def test_a_product_is_right_and_the_same_whoever_is_last(
     family: str, text: str, change: Config, tmp_path: Path
 ) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
-    tunables = package.family.implementation("cuda").tunables
-    config = {**{each.name: each.values[each.default_index] for each in tunables}, **PRODUCT, **change}
+    config = {**declared(package), **PRODUCT, **change}
     assert not package.family.violations(config, problem, FEW, Objective())
     kernel = build(package, config, problem, FEW, tmp_path)
     inputs = reference(package).inputs(problem, "unit", np.random.default_rng(5))

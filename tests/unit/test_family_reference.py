@@ -27,6 +27,7 @@ SECTIONS = {
     "`[[cpu.constraints]]`": "KIND.constraints[]",
     "`[[cpu.notes]]`": "KIND.notes[]",
     "`[cuda.launch]`": "KIND.launch",
+    "`[[cuda.launch.tensor_maps]]`": "KIND.launch.tensor_maps[]",
 }
 NAMED = re.compile(r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|cases\[\]\.problem)$")
 """Tables whose keys are the author's names."""

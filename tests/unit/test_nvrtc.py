@@ -163,20 +163,34 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
 
-def test_products_of_warpgroups_run_beside_each_other(compiler: NvrtcCompiler) -> None:
-    package, device = find("sdpa"), known("sm_90")
-    problem = package.family.problem("B=4,H=16,S=4096,D=128", "cuda")
-    wide = {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 96, "Q_IN_REGISTERS": False, "QK_AHEAD": True}
-    copied = {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PRODUCER_REGISTERS": 24}
-    config = {**package.family.space(problem, device, Objective()).default(), **wide, **copied}
+ATTENTION = {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 96, "Q_IN_REGISTERS": False, "QK_AHEAD": True}
+ATTENTION |= {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PRODUCER_REGISTERS": 24}
+PRODUCT = {"BLOCK_M": 128, "BLOCK_N": 256, "WARPS_M": 8, "WARPS_N": 1, "CTAS_PER_SM": 1}
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "change"),
+    [("sdpa", "B=4,H=16,S=4096,D=128", ATTENTION), ("gemm", "M=4096,N=4096,K=4096", PRODUCT)],
+)
+def test_products_of_warpgroups_run_beside_each_other_and_the_copy_engine(
+    compiler: NvrtcCompiler, family: str, text: str, change: Config
+) -> None:
+    package, device = find(family), known("sm_90")
+    problem = package.family.problem(text, "cuda")
+    tunables = package.family.implementation("cuda").tunables
+    config = {each.name: each.values[each.default_index] for each in tunables}
+    config |= {**change, "PRODUCTS": "wgmma", "COPY": "tma"}
     assert not package.family.violations(config, problem, device, Objective())
     candidate = package.family.candidate(config, problem, device, Objective())
     source = render(package, "cuda", config, problem, candidate.derived)
-    unit = Unit(source=source, architecture=candidate.target(device.architecture), entry="sdpa_forward")
+    entry = package.family.implementation("cuda").entry
+    unit = Unit(source=source, architecture=candidate.target(device.architecture), entry=entry)
     made = compiler.compile(unit, timeout_s=60)
     assert isinstance(made, Artefact), made
     assert "wgmma" not in made.log, "a remark of ptxas: the products are serialised"
+    assert "warning" not in made.log
     assert made.figures["spill_store_bytes"] == 0
+    assert b"cp.async.bulk.tensor" in made.ptx and b"cp.async.cg" not in (made.ptx if family == "gemm" else b"")
 
 
 LOG = """ptxas info    : (C7512) Potential Performance Loss: ... for the function 'f'

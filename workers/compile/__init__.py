@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from evo.device import Device
+from evo.family import TensorMap
 from evo.outcome import CompileFailed, OverResources
 
 
@@ -17,12 +18,14 @@ class Launch:
     Attributes:
         grid, block: blocks and threads, (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
+        tensor_maps: of arguments, passed behind them.
         programmatic: programmatic dependent launch (`Objective.launch == "pdl"`).
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_memory_bytes: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
     programmatic: bool = False
 
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from evo.export.loader.tensor_map import TensorMapError, encode
+from evo.family import TensorMap
 from workers.compile import Launch
 from workers.devices import DeviceLostError, LaunchError
 from workers.kernel import Argument
@@ -56,6 +58,9 @@ class BoundKernel:
     Args:
         function: CUfunction.
         pointers: device addresses by argument name; scalars carry their own value.
+
+    Raises:
+        LaunchError: an argument cannot be passed, or has no tensor map.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class BoundKernel:
     ) -> None:
         self._function = ctypes.c_void_p(function)
         self._values = [_value(argument, pointers) for argument in arguments]
+        self._values += [_encoded(each, pointers) for each in launch.tensor_maps]
         addresses = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in self._values]
         self._parameters = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
@@ -122,6 +128,13 @@ def _value(argument: Argument, pointers: dict[str, int]) -> Any:
     if argument.dtype not in _SCALARS:
         raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
     return _SCALARS[argument.dtype](argument.value)
+
+
+def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:
+    try:
+        return encode(pointers[tensor_map.of], **vars(tensor_map))
+    except TensorMapError as error:
+        raise LaunchError(str(error)) from None
 
 
 def driver_installed() -> bool:

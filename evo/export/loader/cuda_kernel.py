@@ -7,6 +7,7 @@
 ``python kernel.py`` lists the arguments and times the launch on random inputs. From PyTorch: torch_op.py.
 """
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,7 @@ class Kernel:
         self._function = self._module.get_function(described["entry"])
         if self._launch["shared_memory_bytes"] > PLAIN_SHARED_BYTES:
             self._function.max_dynamic_shared_size_bytes = self._launch["shared_memory_bytes"]
+        self._encode: Any = _encoder(Path(folder)) if self._launch["tensor_maps"] else None
         self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
 
     def __call__(self, **arrays: Any) -> dict[str, Any]:
@@ -75,6 +77,7 @@ class Kernel:
     def launch(self, addresses: Mapping[str, int]) -> None:
         """Launch on CuPy's current stream with unchecked device addresses of every input and output."""
         passed = tuple(self._passed(each, addresses) for each in self.arguments)
+        passed += tuple(self._mapped(each, addresses) for each in self._launch["tensor_maps"])
         grid, block = tuple(self._launch["grid"]), tuple(self._launch["block"])
         self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
 
@@ -108,8 +111,24 @@ class Kernel:
     def _passed(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
         if each["role"] == "scalar":
             return SCALARS[each["dtype"]](each["value"])
-        held = self._workspaces[each["name"]].data.ptr if each["role"] == "workspace" else addresses[each["name"]]
-        return np.uint64(held)
+        return np.uint64(self._address(each["name"], addresses))
+
+    def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
+        """CuPy passes NumPy arrays of one element by value."""
+        encoded = self._encode(self._address(each["of"], addresses), **each)
+        return np.frombuffer(encoded, dtype=f"V{len(encoded)}")
+
+    def _address(self, name: str, addresses: Mapping[str, int]) -> int:
+        return addresses[name] if name in addresses else self._workspaces[name].data.ptr
+
+
+def _encoder(folder: Path) -> Any:
+    """Of tensor maps, from the file beside this one."""
+    spec = importlib.util.spec_from_file_location(f"{__name__}_tensor_map", folder / "tensor_map.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.encode
 
 
 def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:

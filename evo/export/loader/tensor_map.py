@@ -1,0 +1,103 @@
+"""Tensor maps of the CUDA driver: what a kernel needs to have tiles copied by the GPU's own engine (sm_90 on).
+
+Needs this file and the driver, nothing else.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+BYTES = ALIGNMENT = 128
+"""Of a ``CUtensorMap``."""
+
+ADDRESSES = 16
+"""What an array's address must be a multiple of."""
+
+_DTYPES = {
+    "uint8": 0,
+    "int8": 0,
+    "float8_e4m3": 0,
+    "float8_e5m2": 0,
+    "int16": 1,
+    "int32": 3,
+    "int64": 5,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bfloat16": 9,
+}
+"""``CUtensorMapDataType`` by name; bytes are moved as they are."""
+
+_SIZES = {0: 1, 1: 2, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
+
+
+class TensorMapError(ValueError):
+    """There can be no such map, or this driver makes none."""
+
+
+def encode(
+    address: int,
+    *,
+    of: str,
+    dtype: str,
+    shape: Sequence[int],
+    box: Sequence[int],
+    swizzle: int = 0,
+    l2_promotion: int = 0,
+) -> "ctypes.Array[ctypes.c_char]":
+    """The map of a contiguous array in device memory, to be passed to a kernel by value.
+
+    Args:
+        of: its name, for errors.
+        shape: elements, outermost axis first.
+        box: elements of one copy along each axis; what lies outside of the array is copied as zeros.
+        swizzle: bytes within which 16-byte chunks change places in shared memory: 0, 32, 64 or 128.
+        l2_promotion: bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
+
+    Raises:
+        TensorMapError: the address is not aligned, or the driver refuses or lacks maps; says what to do.
+    """
+    if address % ADDRESSES:
+        raise TensorMapError(f"{of} lies at an address that is no multiple of {ADDRESSES} bytes: pass a copy of it")
+    kind, rank = _DTYPES[dtype], len(shape)
+    pitches, pitch = [], _SIZES[kind]
+    for extent in reversed(shape[1:]):
+        pitch *= extent
+        pitches.append(pitch)
+    made = _aligned()
+    status = _encoder()(
+        ctypes.byref(made),
+        kind,
+        ctypes.c_uint32(rank),
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * rank)(*reversed(shape)),
+        (ctypes.c_uint64 * max(1, rank - 1))(*pitches),
+        (ctypes.c_uint32 * rank)(*reversed(box)),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+        0,  # not interleaved
+        _SWIZZLES[swizzle],
+        _PROMOTIONS[l2_promotion],
+        0,  # zeros outside
+    )
+    if status:
+        raise TensorMapError(
+            f"the driver refuses a tensor map of {of} (error {status}): shape {tuple(shape)}, box {tuple(box)}, "
+            f"swizzle {swizzle}; it takes GPUs from sm_90 on"
+        )
+    return made
+
+
+def _aligned() -> "ctypes.Array[ctypes.c_char]":
+    whole = ctypes.create_string_buffer(BYTES + ALIGNMENT)
+    return (ctypes.c_char * BYTES).from_buffer(whole, -ctypes.addressof(whole) % ALIGNMENT)
+
+
+@lru_cache(maxsize=1)
+def _encoder() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError):
+        raise TensorMapError("there is no CUDA driver here that makes tensor maps: it takes CUDA 12 or later") from None

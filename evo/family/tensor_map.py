@@ -1,0 +1,123 @@
+"""Tensor maps: how the copy engine of GPUs from sm_90 on walks over an argument, declared with expressions."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from evo.encoding import stored
+from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.family.argument import IDENTIFIER, Operand
+from evo.family.table import Table
+from evo.suggestion import unknown
+from evo.trial import Value
+
+MOST_AXES, MOST_OF_A_BOX = 5, 256
+SWIZZLES, PROMOTIONS = (0, 32, 64, 128), (0, 64, 128, 256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMap:
+    """A map for one problem and config; what is outside of the view is copied as zeros.
+
+    Attributes:
+        of: the argument.
+        shape: of the view of all of it, contiguous, outermost axis first.
+        box: elements of one copy along each axis.
+        swizzle: bytes of a row within which 16-byte chunks change places in shared memory; 0: none.
+        l2_promotion: bytes that L2 fetches at a time; 0: as many as are asked for.
+    """
+
+    of: str
+    dtype: str
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    l2_promotion: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapFormula:
+    """A tensor map as a family declares it; `when`: it is passed at all."""
+
+    of: str
+    when: Expression
+    shape: tuple[Expression, ...]
+    box: tuple[Expression, ...]
+    swizzle: Expression
+    l2_promotion: Expression
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.when, *self.shape, *self.box, self.swizzle, self.l2_promotion)
+
+    def inline(self, definitions: Mapping[str, Expression]) -> "MapFormula":
+        return MapFormula(
+            of=self.of,
+            when=self.when.inline(definitions),
+            shape=tuple(each.inline(definitions) for each in self.shape),
+            box=tuple(each.inline(definitions) for each in self.box),
+            swizzle=self.swizzle.inline(definitions),
+            l2_promotion=self.l2_promotion.inline(definitions),
+        )
+
+    def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> TensorMap:
+        """The map, checked against what the driver takes (CUDA driver API, ``cuTensorMapEncodeTiled``).
+
+        Raises:
+            InvalidInput: names the expression, and what it should be.
+        """
+        operand = next(each for each in operands if each.name == self.of)
+        found = TensorMap(
+            of=self.of,
+            dtype=operand.dtype,
+            shape=tuple(each.whole(scope) for each in self.shape),
+            box=tuple(each.whole(scope) for each in self.box),
+            swizzle=self.swizzle.whole(scope),
+            l2_promotion=self.l2_promotion.whole(scope),
+        )
+        self._check(found, operand)
+        return found
+
+    def _check(self, found: TensorMap, operand: Operand) -> None:
+        size = stored(operand.dtype).itemsize
+        if math.prod(found.shape) != math.prod(operand.shape):
+            raise InvalidInput(self.shape[0].field, f"{found.shape} is no view of `{self.of}`, {operand.shape}")
+        row = found.shape[-1] * size
+        if len(found.shape) > 1 and row % 16:
+            raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, but must have a multiple of 16")
+        for expression, extent in zip(self.box, found.box, strict=True):
+            if not 1 <= extent <= MOST_OF_A_BOX:
+                raise InvalidInput(expression.field, f"`{expression.text}` is {extent} here, not 1 to {MOST_OF_A_BOX}")
+        across = found.box[-1] * size
+        if across % 16 or (found.swizzle and across > found.swizzle):
+            most = f", {found.swizzle} at most" if found.swizzle else ""
+            raise InvalidInput(self.box[-1].field, f"a box is {across} bytes across, not a multiple of 16{most}")
+        for one, value, values in (
+            (self.swizzle, found.swizzle, SWIZZLES),
+            (self.l2_promotion, found.l2_promotion, PROMOTIONS),
+        ):
+            if value not in values:
+                raise InvalidInput(one.field, f"`{one.text}` is {value} here, not one of {', '.join(map(str, values))}")
+
+
+def read_maps(tables: Sequence[Table], buffers: Collection[str]) -> tuple[MapFormula, ...]:
+    """The ``[[cuda.launch.tensor_maps]]`` of a document; `buffers`: arguments of the call that are no scalars."""
+    return tuple(_read_map(table, buffers) for table in tables)
+
+
+def _read_map(table: Table, buffers: Collection[str]) -> MapFormula:
+    made = MapFormula(
+        of=table.text("of", pattern=IDENTIFIER, what="the name of an argument"),
+        when=table.expression("when", "True"),
+        shape=tuple(table.expressions("shape")),
+        box=tuple(table.expressions("box")),
+        swizzle=table.expression("swizzle", "0"),
+        l2_promotion=table.expression("l2_promotion", "0"),
+    )
+    table.done()
+    if made.of not in buffers:
+        raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
+    if not 1 <= len(made.shape) <= MOST_AXES or len(made.box) != len(made.shape):
+        raise InvalidInput(table.field("box"), f"give one to {MOST_AXES} expressions, as many as shape has")
+    return made

@@ -1,0 +1,33 @@
+// Copies of whole tiles by the copy engine ("TMA", sm_90): one thread orders them, and a barrier counts their bytes. PTX
+// ISA, "cp.async.bulk.tensor" and "mbarrier".
+
+// What the driver's cuTensorMapEncodeTiled makes of an array; which ones a kernel takes is said in family.toml.
+struct alignas(128) TensorMap {
+    unsigned char opaque[128];
+};
+
+// Makes barriers just initialised known to the copy engine.
+__device__ __forceinline__ void publish_barriers() {
+    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives, and says how many bytes this phase of the barrier waits for besides. Boxes count whole, also outside the array.
+__device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+// The box at (x, y) or (x, y, z), x along the rows, to a place that is a multiple of 1024 bytes where rows are swizzled.
+__device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, { %3, %4 }], [%2];"
+                 :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, { %3, %4, %5 }], [%2];"
+                 :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+// Before its first use.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}

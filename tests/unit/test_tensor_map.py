@@ -1,0 +1,203 @@
+"""Tensor maps: declared by a family, encoded by the driver, passed by exports; what a box is on the host."""
+
+import ctypes
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.errors import InvalidInput
+from evo.export.compiled import Compiled
+from evo.export.loader import tensor_map
+from evo.family import Family, TensorMap
+from evo.objective import Objective
+from evo.target import known
+from templates.registry import find
+from tests.simt.host import HERE, compiler, described
+from tests.unit.family_document import edited
+from tests.unit.test_cuda_export import Array, loaded
+from tests.unit.views import view
+from workers.compile import Launch
+from workers.devices import LaunchError
+from workers.devices.cuda_launch import BoundKernel
+from workers.kernel import Argument
+
+DEVICE = known("sm_90")
+TILED = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N": 64, "BLOCK_M": 64}
+
+
+class Driver:
+    """The driver's encoder, as far as callers can tell."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.status = 0
+
+    def cuTensorMapEncodeTiled(self, made: Any, kind: int, rank: Any, address: Any, *rest: Any) -> int:
+        numbers = [tuple(each) if isinstance(each, ctypes.Array) else each for each in rest]
+        place = ctypes.addressof(made._obj)
+        self.calls.append((kind, rank.value, address.value, *numbers, place % 128))
+        made._obj[:] = bytes([len(self.calls)]) * 128
+        return self.status
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: made)
+    tensor_map._encoder.cache_clear()
+    return made
+
+
+def document(**changes: Any) -> Family:
+    declared = {"of": "x", "shape": ["ROWS", "COLS"], "box": ["8", "ITEMS * 32"], "swizzle": "128", **changes}
+    return Family.from_document(edited("cuda.launch.tensor_maps", [declared]))
+
+
+def launch(family: Family, **tunables: Any) -> Any:
+    problem = family.problem("ROWS=5,COLS=1000", "cuda")
+    return family.candidate({"BLOCK": 128, "ITEMS": 2, **tunables}, problem, DEVICE, Objective()).launch
+
+
+def test_a_map_follows_from_problem_and_config() -> None:
+    assert launch(document()).tensor_maps == (
+        TensorMap(of="x", dtype="float16", shape=(5, 1000), box=(8, 64), swizzle=128),
+    )
+    assert launch(document(when="ITEMS == 1")).tensor_maps == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "reason"),
+    [
+        ({"of": "factor"}, "of", "there is no `factor`"),
+        ({"box": ["8"]}, "box", "as many as shape has"),
+        ({"shape": ["ROWS", "TILE"]}, "shape[1]", "did you mean"),
+        ({"shape": ["ROWS", "ROWS"]}, "shape[0]", "is no view of `x`"),
+        ({"shape": ["ROWS * 250", "4"]}, "shape[1]", "8 bytes here, but must have a multiple of 16"),
+        ({"box": ["300", "64"]}, "box[0]", "`300` is 300 here, not 1 to 256"),
+        ({"box": ["8", "ITEMS * 64"]}, "box[1]", "256 bytes across, not a multiple of 16, 128 at most"),
+        ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "not one of 0, 32, 64, 128"),
+    ],
+)
+def test_what_the_driver_would_refuse_is_refused_by_name(change: Any, field: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        launch(document(**change))
+    assert raised.value.field.endswith(f"cuda.launch.tensor_maps[0].{field}")
+    assert reason in raised.value.reason
+
+
+def test_the_driver_is_told_the_innermost_axis_first(driver: Driver) -> None:
+    made = tensor_map.encode(
+        4096, of="k", dtype="bfloat16", shape=(6, 200, 128), box=(1, 48, 64), swizzle=128, l2_promotion=256
+    )
+    assert bytes(made) == b"\x01" * 128
+    assert driver.calls == [
+        (9, 3, 4096, (128, 200, 6), (256, 51200), (64, 48, 1), (1, 1, 1), 0, 3, 3, 0, 0),
+    ]
+    with pytest.raises(tensor_map.TensorMapError, match="k lies at an address that is no multiple of 16"):
+        tensor_map.encode(4100, of="k", dtype="bfloat16", shape=(6, 64), box=(1, 64))
+    driver.status = 1
+    x, one = Argument(name="x", role="input", dtype="float32", shape=(8, 32)), (1, 1, 1)
+    mapped = Launch(grid=one, block=one, tensor_maps=(TensorMap(of="x", dtype="float32", shape=(8, 32), box=(8, 32)),))
+    with pytest.raises(LaunchError, match=r"refuses a tensor map of x \(error 1\): shape \(8, 32\), box \(8, 32\)"):
+        BoundKernel(0, mapped, [x], {"x": 4096}, 0)
+    driver.status = 0
+    bound = BoundKernel(0, mapped, [x], {"x": 4096}, 0)
+    assert ctypes.string_at(bound._parameters[1], 128) == b"\x03" * 128, "behind the arguments"
+
+
+def test_exports_pass_the_maps(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = find("gemm").family
+    problem = family.problem("M=64,N=64,K=128", "cuda")
+    config = {
+        **{each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables},
+        **TILED,
+    }
+    search = view(family="gemm", problem=problem, device=replace(DEVICE, kind="cuda"))
+    made = Compiled(search=search, family=family, source=b"", library=b"cubin").working_files(config)
+    for name, content in made.items():
+        (tmp_path / name).write_bytes(content)
+    assert "tensor_map.py" in made
+    assert [each["of"] for each in json.loads(made["config.json"])["launch"]["tensor_maps"]] == ["a", "b"]
+    passed: list[Any] = []
+    monkeypatch.setitem(sys.modules, "cupy", stand_in(passed))  # type: ignore[arg-type]
+    loaded(tmp_path, "kernel").Kernel().launch({"a": 256, "b": 512, "bias": 768, "c": 1024})
+    assert [int(each) for each in passed[:4]] == [256, 512, 768, 1024]
+    assert [(each.size, each.tobytes()) for each in passed[4:]] == [(1, b"\x01" * 128), (1, b"\x02" * 128)]
+    assert [call[2] for call in driver.calls] == [256, 512]
+
+
+def stand_in(passed: list[Any]) -> Any:
+    class Function:
+        max_dynamic_shared_size_bytes = 0
+
+        def __call__(self, grid: Any, block: Any, arguments: Any, *, shared_mem: int) -> None:
+            passed.extend(arguments)
+
+    return SimpleNamespace(
+        ndarray=Array,
+        RawModule=lambda path: SimpleNamespace(get_function=lambda entry: Function()),
+        cuda=SimpleNamespace(Device=lambda *_: SimpleNamespace(compute_capability="90", id=0)),
+    )
+
+
+BOX = """
+__global__ void copy(const int* mistake, const u16* unused, u16* out, const TensorMap map) {
+    const u32 barrier = 2048, tile = *mistake == 4 ? 512 : 0;
+    if (threadIdx.x == 0) {
+        if (*mistake != 5) barrier_init(barrier, 1);
+        publish_barriers();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (*mistake == 1) barrier_arrive(barrier);
+        else barrier_expect(barrier, *mistake == 2 ? 2048 : 1024);
+        copy_box(tile, map, barrier, 64, 6, 1);
+    }
+    if (*mistake != 3) barrier_await(barrier, 0);
+    for (int i = threadIdx.x; i < 512; i += 32) out[i] = reinterpret_cast<const u16*>(memory)[i];
+}
+"""
+
+
+@pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
+def test_a_box_arrives_swizzled_with_zeros_outside_and_mistakes_have_names(tmp_path: Path) -> None:
+    """Eight rows of 64 elements at row 6 of 9, column 64 of 96: three rows and half of each are there."""
+    parts = [(HERE / name).read_text() for name in ("ptx.cuh", "tensor_map.cuh")]
+    entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, bool d, bool e) {'
+    parts += [BOX, entry + " return simt::run([] { simt::call(copy); }, a, g, b, n, d, e); }"]
+    (tmp_path / "box.cpp").write_text("\n".join(parts))
+    command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", "-o", f"{tmp_path}/box.so", f"{tmp_path}/box.cpp"]
+    subprocess.run(command, check=True, timeout=120)
+    run = ctypes.CDLL(f"{tmp_path}/box.so").run
+    run.restype = ctypes.c_char_p
+    array = np.arange(1, 2 * 9 * 96 + 1, dtype=np.uint16).reshape(2, 9, 96)
+    told = TensorMap(of="x", dtype="int16", shape=(2, 9, 96), box=(1, 8, 64), swizzle=128)
+    words = described(told, array.ctypes.data)
+    out = np.zeros((8, 64), np.uint16)
+
+    def found(mistake: int, eager: bool) -> str:
+        passed = (np.array([mistake], np.int32), array, out, words)
+        pointers = (ctypes.c_void_p * 4)(*(each.ctypes.data for each in passed))
+        grid, block = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(32, 1, 1)
+        return str(run(pointers, grid, block, 4096, False, eager).decode())
+
+    expected = np.zeros((8, 8, 8), np.uint16)
+    expected.reshape(8, 64)[:3, :32] = array[1, 6:, 64:]
+    for row in range(8):
+        expected[row] = expected[row][np.arange(8) ^ row]
+    for eager in (False, True):
+        assert found(0, eager) == ""
+        assert np.array_equal(out, expected.reshape(8, 64))
+        assert "more bytes arrive than their barrier expects" in found(1, eager)
+        assert "a barrier expects bytes that never come" in found(2, eager)
+        assert "a box at a place that is not aligned" in found(4, eager)
+        assert "a barrier that nobody made" in found(5, eager)
+    assert "ends before its boxes have arrived" in found(3, False)
+    assert (out == 0xFFFF).all(), "nobody waited"
