@@ -128,8 +128,15 @@ def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | N
         trial=None if job.trial is None else job.trial.number,
         since=None if attempt is None else attempt.granted_at,
         elapsed_s=None if attempt is None else (now - attempt.granted_at).total_seconds(),
-        detail=None if device is None else device.detail,
+        detail=None if device is None or attempt is None else _detail(device, attempt),
     )
+
+
+def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
+    """What a device is doing of this lease; its words may be about another search's, behind which it waits."""
+    if device.attempt_id in (None, attempt.id):
+        return None if device.attempt_id is None else device.detail
+    return "waits for other work on the device"
 
 
 def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:

@@ -13,6 +13,7 @@ from db.models import DeviceRow, WorkerRow, table
 from evo.device import Device
 from evo.errors import NotFound
 from evo.job import SlotReport
+from evo.limits import LARGEST_ID
 
 _WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
 _SLOT = (
@@ -137,7 +138,7 @@ class Fleet:
         row.left_at, row.note = now, None
         Events(self.session).worker_changed(worker_id)
         for device in self.devices_of(worker_id):
-            device.activity = device.detail = None
+            device.activity = device.detail = device.attempt_id = None
 
     def hear(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
         """What a worker says of its slots; the answer names the devices that are set aside."""
@@ -147,7 +148,7 @@ class Fleet:
             if (slot := told.get(row.uuid)) is not None:
                 if slot.activity == "working" and slot.detail not in (None, row.detail):
                     self._tell_of_progress(worker_id)
-                row.activity, row.detail = slot.activity, slot.detail
+                row.activity, row.detail, row.attempt_id = slot.activity, slot.detail, _held(slot.attempt_id)
                 if slot.fault is not None and row.quarantined_at is None:
                     quarantine(row, slot.fault, now)
                     Events(self.session).worker_changed(worker_id)
@@ -157,6 +158,11 @@ class Fleet:
         """Whoever looks at a search sees how far its confirmation is."""
         for search_id in Leases(self.session).proven_by(worker_id):
             Events(self.session).search_changed(search_id)
+
+
+def _held(attempt_id: int | None) -> int | None:
+    """What can be the number of a lease."""
+    return attempt_id if attempt_id is not None and 0 < attempt_id <= LARGEST_ID else None
 
 
 def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:

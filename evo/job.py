@@ -275,12 +275,14 @@ class SlotReport:
 
     Attributes:
         detail: more of it in words, e.g. which process holds the device.
+        attempt_id: the lease that it performs now, which alone the detail is about; others may wait behind it.
         fault: why the device is not to be trusted any more; said until the service has set it aside.
     """
 
     device_uuid: str
     activity: Activity
     detail: str | None = None
+    attempt_id: int | None = None
     fault: str | None = None
 
 

@@ -101,9 +101,13 @@ class Slot:
     def report(self) -> SlotReport:
         """What there is to say with a heartbeat."""
         activity, detail = self._doing
-        if activity == "working":
-            detail = self._status.words
-        return SlotReport(device_uuid=self.device.uuid, activity=activity, detail=detail, fault=self._fault)
+        with self._turn:
+            attempt_id = None if self._current is None else self._current.attempt_id
+            if activity == "working":
+                detail = self._status.words
+        return SlotReport(
+            device_uuid=self.device.uuid, activity=activity, detail=detail, attempt_id=attempt_id, fault=self._fault
+        )
 
     def told(self, report: SlotReport, *, set_aside: bool) -> None:
         """What the service answered to `report`: whether this device is set aside. It alone ends that."""
@@ -288,6 +292,6 @@ class Slot:
         try:
             yield
         finally:
-            self._status.say(None)
             with self._turn:
+                self._status.say(None)
                 self._current = None

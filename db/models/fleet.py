@@ -40,5 +40,6 @@ class DeviceRow(Base):
     device: Mapped[Device] = mapped_column(Document(Device))
     activity: Mapped[Activity | None] = mapped_column(String(16))
     detail: Mapped[str | None]
+    attempt_id: Mapped[int | None]
     quarantined_at: Mapped[datetime | None]
     quarantine_reason: Mapped[str | None]

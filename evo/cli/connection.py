@@ -59,6 +59,8 @@ class Connection:
 def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
     """A connection for one command; a service (and, if `measuring`, a worker) it had to start ends with it.
 
+    If all went well that waits until its worker has done what it confirms or ablates for another terminal.
+
     Args:
         beginning: a database that does not exist yet is made; without it, only the default one is.
 
@@ -82,6 +84,8 @@ def connect(where: Where, *, measuring: bool = False, beginning: bool = False) -
         if local is not None:
             local.prepare()
         yield connection
+        if local is not None:
+            local.let_finish()
     finally:
         connection.close()
         if local is not None:

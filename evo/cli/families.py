@@ -132,6 +132,11 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
         for constraint in (*implementation.requires, *implementation.constraints):
             rules.add_row(_bold(constraint.expression.text), _escape(constraint.because))
         out.print(rules, "")
+    if implementation.derived:
+        derived = table("derived", "is")
+        for name, expression in implementation.derived.items():
+            derived.add_row(_bold(name), _escape(expression.text))
+        out.print(derived, "")
     if implementation.notes:
         notes = table("where", "its times are shown with")
         for note in implementation.notes:

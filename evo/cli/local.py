@@ -1,6 +1,8 @@
 """The service and the worker of a local database: found running, or run as children of this process."""
 
+import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from db.key import local_key
@@ -10,6 +12,7 @@ from evo.cli.place import Place
 from evo.cli.post import Post
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
+from evo.lifecycle import State
 
 START_S = 60.0
 """What a service may take until it answers, or a worker until it has looked at its devices."""
@@ -18,6 +21,7 @@ WORKER = "local"
 CONNECTED_S = 45.0
 """A worker heard of this lately is taken to be there."""
 LOOK_S = 0.1
+PROVEN_S = 0.5
 ANY_PORT = "0"
 
 
@@ -76,6 +80,24 @@ class Local:
                 raise NotStarted(f"no worker has registered at {url} within {START_S:.0f} s")
             time.sleep(LOOK_S)
             url = self.tend()
+
+    def let_finish(self) -> None:
+        """Wait while the worker kept here confirms or ablates for another terminal, which would have to begin it again.
+
+        It gets no further work meanwhile. Ctrl-C, or any trouble with the service, ends the wait.
+        """
+        if self._worker is None or self.url is None:
+            return
+        with suppress(EvoError, KeyboardInterrupt), Client(self.url, token=self._key, attempts=1) as client:
+            if not (others := _proven(client)):
+                return
+            sys.stderr.write(
+                f"The worker of this command is still at {', '.join(others)}, begun in another terminal: waiting for "
+                "that. Ctrl-C leaves at once; it is then begun again.\n"
+            )
+            client.drain(WORKER)
+            while self._worker.exit_code is None and _proven(client):
+                time.sleep(PROVEN_S)
 
     def close(self) -> None:
         """End what this process started, the worker first so that it can report."""
@@ -151,6 +173,13 @@ class Local:
             return Child(name, arguments, log, token=self._key)
         except OSError as error:
             raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
+
+
+def _proven(client: Client) -> list[str]:
+    """The searches that a worker has a confirmation or an ablation of in hand."""
+    states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
+    views = [view for state in states for view in client.searches(state=state, limit=200).items]
+    return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]
 
 
 def _answers(url: str) -> bool:

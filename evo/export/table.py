@@ -1,6 +1,10 @@
 """Tables of Markdown."""
 
+import re
 from collections.abc import Sequence
+
+_CODE = re.compile(r"(`[^`\n]+`)")
+_MARKUP = re.compile(r"([<\[])")
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -9,5 +13,11 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 
 
+def plain(text: str) -> str:
+    """Text that nobody meant as HTML or as a link, which shows as it is; what stands between backticks does anyhow."""
+    parts = _CODE.split(text)
+    return "".join(part if place % 2 else _MARKUP.sub(r"\\\1", part) for place, part in enumerate(parts))
+
+
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    return " ".join(plain(text).replace("|", "\\|").split())

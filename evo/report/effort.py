@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from evo.job import Stages
 from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
+from evo.report.saving import Saving
 from evo.report.terms import Terms
 from evo.wording import count_text, duration_text, percent_text, significant, time_text
 
@@ -73,13 +74,24 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
     words = f"Each call saves {time_text(saved_us)} beside {baseline} ({saving.times})."
     if calls is not None:
         daily_s = saved_us * 1e-6 * calls * DAY_S
-        words += f" At {significant(calls)} calls a second that is {duration_text(daily_s)} of the device a day."
+        words += f" {_in_use(saving, calls)}"
         if cost is not None:
             words += f" The search cost {significant(cost / daily_s)} for each second saved in the first day"
             words += f"; after {_regained(material, saved_us * 1e-6 * calls)} it has saved as long as it ran."
     elif cost is not None:
         words += f" It has saved as long as it ran after {search.elapsed_s / (saved_us * 1e-6):,.0f} calls."
     yield Text(words)
+
+
+def _in_use(saving: Saving, calls: float) -> str:
+    """What is saved at this rate: time of one device, or devices where one cannot serve so many calls."""
+    own, beside, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
+    if beside <= 1.0:
+        return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."
+    return (
+        f"{significant(calls)} calls a second keep {significant(beside)} devices busy with {saving.baseline} and "
+        f"{significant(own)} with this kernel: {significant(saved)} fewer, day and night."
+    )
 
 
 def _regained(material: Material, saved_s_per_s: float) -> str:

@@ -89,13 +89,33 @@ def _next(material: Material, terms: Terms) -> str:
     known = [each for goal in terms.goals if (each := standing(goal, material)) is not None]
     if not known:
         return ""
-    nearest = min((each for each in known if each.missing > 1.0), key=lambda each: each.missing, default=None)
-    if nearest is None:
+    missed = sorted((each for each in known if each.missing > 1.0), key=lambda each: each.missing)
+    if not missed:
         in_all = all(each.everywhere for each in known)
         return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
-    if nearest.time_us < _floor_us(material):
-        return f" Target {nearest.goal.name} is below what this device can do: try another dtype or device, or drop it."
-    return f" Try next for {nearest.goal.name}: {factor_text(nearest.missing)} faster than this is wanted."
+    below = [each for each in missed if each.time_us < _floor_us(material)]
+    words = "".join(
+        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than this: {_try(material)}."
+        for each in missed[:1]
+        if each not in below
+    )
+    if rest := ", ".join(f"{each.goal.name} ({factor_text(each.missing)})" for each in missed[1:] if each not in below):
+        words += f" Missed by more: {rest}."
+    for each in below:
+        words += f" Target {each.goal.name} is below what this device can do: try another dtype or device, or drop it."
+    return words
+
+
+def _try(material: Material) -> str:
+    """What may find more than this search did."""
+    search = material.search
+    if search.reason == "exhausted":
+        return "every valid config was tried, so give the template more values or another way to work"
+    valid = search.space.valid_count
+    tried = (
+        f"{search.asked:,} configs were tried" if valid is None else f"{search.asked:,} of {valid:,} configs were tried"
+    )
+    return f"{tried}, so search longer; the next search begins with this champion"
 
 
 def _row(goal: Goal, material: Material) -> tuple[str, ...]:

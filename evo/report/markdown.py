@@ -1,6 +1,6 @@
 """A report as Markdown."""
 
-from evo.export.table import table
+from evo.export.table import plain, table
 from evo.report.document import Block, Code, Document, Listed, Picture, Text
 
 
@@ -15,10 +15,10 @@ def to_markdown(document: Document) -> str:
 def _block(block: Block) -> str:
     match block:
         case Text(words=words, strong=strong):
-            return f"**{words}**" if strong else words
+            return f"**{plain(words)}**" if strong else plain(words)
         case Listed(head=head, rows=rows):
             return table(head, rows)
         case Code(text=text):
             return f"```\n{text}\n```"
         case Picture(words=words):
-            return words
+            return plain(words)

@@ -60,7 +60,7 @@ class ProvingView:
         trial: the challenger's number; None for an ablation.
         since: when a worker took it up; None while it waits.
         elapsed_s: for how long it has had it.
-        detail: what that worker is doing of it, as it last said.
+        detail: what that worker is doing of it, as it last said; or that it is at something else.
     """
 
     job: Literal["confirm", "ablate"]

@@ -156,10 +156,16 @@ def test_while_it_lasts_a_search_says_what_of_its_confirmation_is_done(stage: St
     list(stage.play(2))
     lease = stage.one()
     assert isinstance(lease.job, Confirm)
-    report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail="timing, process 2 of 5 at most")
-    stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
-    proving = stage.view(search).proving
-    assert proving is not None
-    assert proving_text(proving) == "confirming trial 0 for 0 s: timing, process 2 of 5 at most"
+    words = "timing, process 2 of 5 at most"
+    for attempt_id, told in (
+        (lease.attempt_id, words),
+        (lease.attempt_id - 1, "waits for other work on the device"),  # the words are about that
+        (2**70, None),
+    ):
+        report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=attempt_id)
+        stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
+        proving = stage.view(search).proving
+        assert proving is not None
+        assert proving_text(proving) == "confirming trial 0 for 0 s" + ("" if told is None else f": {told}")
     stage.hand_in(lease)
     assert stage.view(search).proving is None

@@ -73,7 +73,7 @@ def test_the_report_says_what_was_found_and_what_follows(rest: httpx.Client) -> 
     assert "| factor | 3× the fastest baseline | 2.00× | missed: 1.50× faster than this is wanted |" in goals
     assert "Decision: keep champion 1; it saves 10 µs a call beside library: 2.000× (2.000 to 2.000) as fast" in goals
     assert (
-        "as fast as library in one process; 10 µs beside 20 µs in one fresh process. Try next for factor: 1.50×"
+        "as fast as library in one process; 10 µs beside 20 µs in one fresh process. Try next for factor, 1.50× faster"
         in goals
     )
     cost = section(text, "Time and cost")

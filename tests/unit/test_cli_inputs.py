@@ -1,12 +1,14 @@
 """What is typed: configs, policies, devices."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evo.cli.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.config import parse_config
 from evo.cli.devices import choose
+from evo.cli.local import Local
 from evo.cli.place import Place, Where
 from evo.cli.request import read_policy
 from evo.cli.search import search
@@ -15,7 +17,9 @@ from evo.device import Device
 from evo.errors import InvalidInput, NotFound
 from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
+from evo.view import Page, ProvingView, SearchView
 from templates import registry
+from tests.unit.views import NOW, view
 
 SPACE = Space(
     [
@@ -120,6 +124,35 @@ def test_the_default_place_is_the_users_data_directory(tmp_path: Path, monkeypat
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Place.of(None).database.name == "kernel-evo.db"
     assert "kernel-evo" in str(Place.of(None).database.parent)
+
+
+def test_a_command_that_ends_lets_its_worker_finish_what_it_proves_for_another_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))
+    looks, drained = [[proving], [proving], []], list[str]()
+
+    class Service:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def __enter__(self) -> "Service":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def searches(self, *, state: str, limit: int) -> Page[SearchView]:
+            return Page(items=tuple(looks.pop(0)) if state == "running" else ())
+
+        def drain(self, worker_id: str) -> None:
+            drained.append(worker_id)
+
+    monkeypatch.setattr("evo.cli.local.Client", Service)
+    monkeypatch.setattr("evo.cli.local.PROVEN_S", 0.0)
+    local = Local(Place.of(tmp_path / "my.db"), measuring=True)
+    local.let_finish()
+    assert len(looks) == 3, "a command without a worker of its own does not ask"
+    local.url, local._worker = "http://127.0.0.1:9", SimpleNamespace(exit_code=None)  # type: ignore[assignment]
+    local.let_finish()
+    assert (looks, drained) == ([], ["local"])
+    assert "still at search 3 (sdpa), begun in another terminal: waiting" in capsys.readouterr().err
 
 
 def test_further_commands_reach_the_same_service() -> None:

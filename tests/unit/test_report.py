@@ -150,6 +150,16 @@ def test_savings_are_of_times_measured_in_the_same_rounds() -> None:
     assert "as fast as numpy over 3 fresh processes; 810 µs beside 2 ms in the first of 3 fresh processes." in text
     assert "Each call saves 1.19 ms beside numpy (810 µs beside 2 ms in the first of" in text
     assert len(set(re.findall(r"saves ([\d.]+ \S+) ", text))) == 1
+    assert "1,000 calls a second keep 2 devices busy with numpy and 0.81 with this kernel: 1.19 fewer" in text
+    less = written(material, Terms(calls_per_second=100.0, goals=parse_goals("a=700us,b=500us,c=1us")))
+    assert "At 100 calls a second that is 2 h 51 min of the device a day." in less
+    assert "Try next for a, 1.16× faster than this: 43 of 4,608 configs were tried, so search longer" in less
+    assert "Missed by more: b (1.62×). Target c is below what this device can do" in less
+
+
+def test_what_a_person_wrote_is_text_and_no_markup() -> None:
+    noted = written(Material(search=finished(notes="<b>x</b> [y](z) `<kept>` a|b"), best=None))
+    assert r"| notes | \<b>x\</b> \[y](z) `<kept>` a\|b |" in noted
 
 
 def test_who_is_faster_is_decided_by_the_ratio_and_no_time_is_made_of_it() -> None:
