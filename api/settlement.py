@@ -111,7 +111,8 @@ def end_trial(
 
     Memory comes first, since it decides the order; should the commit fail, the roster drops this copy of it.
     """
-    search, most_pending = turn.active.search, turn.active.search.most_pending
+    search = turn.active.search
+    full, most_pending = search.full, search.most_pending
     ended = Ended(
         logged=search.tell(trial),
         at=now,
@@ -121,7 +122,7 @@ def end_trial(
     )
     Archive(turn.session).end_trial(row, ended)
     turn.ended.append(row.id)
-    if search.most_pending != most_pending:
+    if full and search.most_pending != most_pending:
         announce(turn.session, WORK)
 
 

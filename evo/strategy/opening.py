@@ -13,9 +13,9 @@ DESIGN = 6
 MIN_MEASURED = 2
 """Times without which there is nothing to conclude from, however many trials failed."""
 
-BLIND, INFORMED = 16, 8
-"""Trials under way at once, at most, while nothing is known, and results after which there may be any number: of 32
-workers that begin in step half wait for the first results, and all together need a fifth fewer trials."""
+FIRST = 12
+"""Trials under way at once, at most, until as many have ended; from then on no more are under way than have ended: of
+those that many workers try at once none knows what the others bring, so a search widens as it learns."""
 
 CANDIDATES = 16
 """Random configs of which the one farthest from all earlier ones is taken."""
@@ -51,9 +51,9 @@ class Opening:
         return Proposal(config=drawn[farthest], origin="design")
 
 
-def most_pending(history: History) -> int | None:
-    """How many trials may be under way at once for now; None: as many as there are workers for."""
-    return BLIND if len(history.finished) < INFORMED else None
+def most_pending(history: History) -> int:
+    """How many trials may be under way at once for now."""
+    return max(FIRST, len(history.finished))
 
 
 def learning(seen: Observations) -> bool:

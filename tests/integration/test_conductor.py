@@ -98,24 +98,26 @@ def test_while_a_confirmation_is_open_nobody_asks_for_it_anew(stage: Stage) -> N
 def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "BLIND", 3)
-    monkeypatch.setattr(opening, "INFORMED", 2)
+    monkeypatch.setattr(opening, "FIRST", 3)
     stage.submit(strategy="portfolio")
     leases = stage.claim(count=9)
     assert [lease.job.kind for lease in leases] == ["baseline", "evaluate", "evaluate", "evaluate"]
     assert stage.claim("w1", count=9) == []
     heard: list[str] = []
     stage.database.signals.subscribe(heard.append)
-    stage.hand_in(leases[1])
-    assert len(stage.claim(count=9)) == 1  # in place of the one that ended
-    assert WORK not in heard
-    stage.hand_in(leases[2])
+    under_way = leases[1:]
+    for _ in range(3):
+        stage.hand_in(under_way.pop())
+        assert WORK not in heard
+        under_way += stage.claim(count=9)
+        assert len(under_way) == 3  # another one in place of the one that ended
+    stage.hand_in(under_way.pop())
     assert WORK in heard
-    assert len(stage.claim(count=9)) == 9
+    assert len(stage.claim(count=9)) == 2  # two are under way, and four have ended
 
 
 def test_nobody_waits_long_for_first_results_that_never_come(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "BLIND", 3)
+    monkeypatch.setattr(opening, "FIRST", 3)
     stage.submit(strategy="portfolio")
     assert len(stage.claim(count=9)) == 4
     stage.wait(FIRST_RESULTS_S - 1)
