@@ -1,7 +1,7 @@
 """What may stand behind the question mark of an address; nothing stands there twice where one is taken."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, get_args, get_origin
 
 from fastapi import Request
@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from evo.errors import InvalidInput
+from evo.suggestion import unknown
 
 
 def refuse_repeated(request: Request) -> None:
@@ -23,6 +24,24 @@ def refuse_repeated(request: Request) -> None:
     for name, times in counted.items():
         if times > 1 and not (isinstance(route, APIRoute) and parameters(route).get(name, False)):
             raise InvalidInput(name[:80], f"is given {times} times: keep one")
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "parameters") -> None:
+    """Refuse a parameter that would be ignored, and the caller misled.
+
+    Raises:
+        InvalidInput: names the first that is not known, and those that are.
+    """
+    for name in given:
+        if name not in known:
+            raise InvalidInput(name[:80], unknown(name[:80], known, what))
+
+
+async def known_to_route(request: Request) -> None:
+    """The same for a request, whose route knows its parameters."""
+    route = request.scope["route"]
+    if request.query_params and isinstance(route, APIRoute):
+        refuse_unknown(request.query_params, parameters(route))
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from api import errors
 from api.access.rule import authorise
 from api.logs import bind_ids
 from api.metrics import note_route
-from api.query import refuse_repeated
+from api.query import known_to_route, refuse_repeated
 from api.web.parameters import known_parameters
 
 PREFIX = "/api/v1"
@@ -37,8 +37,10 @@ async def enter(request: Request) -> None:
 
 
 def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
-    """A router of the REST interface."""
-    return APIRouter(prefix=PREFIX + prefix, tags=[tag], **_common())
+    """A router of the REST interface: its routes refuse parameters they do not know."""
+    common = _common()
+    common["dependencies"].append(Depends(known_to_route))
+    return APIRouter(prefix=PREFIX + prefix, tags=[tag], **common)
 
 
 def bare_router() -> APIRouter:

@@ -85,9 +85,16 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
     with database.read() as session:
         if not Tokens(session).any():
             raise OpenNetwork(
-                f"other machines reach {settings.host}, and there is no access token yet: make one first "
-                f"(`kernel-evo token create NAME --role admin --db {settings.db}`), or serve on 127.0.0.1"
+                f"other machines reach {settings.host}, and there is no access token yet: {_first_token(settings)}"
             )
+
+
+def _first_token(settings: Settings) -> str:
+    """How to make one: of a PostgreSQL database only a service can be asked."""
+    create = "kernel-evo token create NAME --role admin"
+    if settings.db.file is not None:
+        return f"make one first (`{create} --db {settings.db}`), or serve on 127.0.0.1"
+    return f"serve on 127.0.0.1 first, make one there (`{create} --url http://127.0.0.1:{settings.port}`), then here"
 
 
 def listen(host: str, port: int) -> socket.socket:

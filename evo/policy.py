@@ -1,11 +1,11 @@
 """Gates and thresholds of a search in one frozen object, stored with it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from evo.errors import InvalidInput
+from evo.limits import LARGEST_FIGURE, MOST, figure
 from evo.suggestion import unknown
 
 
@@ -120,6 +120,8 @@ def _named(name: str) -> Policy:
     return POLICIES[name]
 
 
+DAY_S = 86_400.0
+
 _TYPES = get_type_hints(Policy)
 _LEAST = {
     "quick_samples": 5,
@@ -138,6 +140,21 @@ _LEAST = {
     "max_worker_losses": 1,
     "seeds": 1,
 }
+_MOST = {
+    "quick_samples": 100_000,
+    "confirm_samples": 100_000,
+    "confirm_processes": 1_000,
+    "process_samples": 100_000,
+    "challenge_every": MOST,
+    "compile_timeout_s": DAY_S,
+    "verify_timeout_s": DAY_S,
+    "measure_timeout_s": DAY_S,
+    "memory_limit_bytes": 1 << 50,
+    "max_candidate_faults": 1_000,
+    "max_worker_losses": 1_000,
+    "seeds": 1_000,
+}
+"""More than any search has use for, and few enough for clocks, memory and whoever waits; of all else 10^18."""
 _FRACTIONS = {
     "minimum_gain",
     "confidence",
@@ -158,10 +175,15 @@ def _check(field: str, value: object) -> None:
     if not _fits(value, _TYPES[field]):
         raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r}")
     if isinstance(value, (int, float)):
-        least, below = _LEAST.get(field, 0), 1.0 if field in _FRACTIONS else math.inf
-        if not least <= value < below:
-            upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else ""
+        least, most = _LEAST.get(field, 0), _MOST.get(field, LARGEST_FIGURE)
+        fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
+        if not fits:
+            upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
             raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r}")
+
+
+def _upper(most: float, value: float) -> str:
+    return f" and at most {figure(most)}" if value > most else ""
 
 
 def _fits(value: object, annotation: Any) -> bool:

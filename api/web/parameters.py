@@ -1,17 +1,16 @@
 """What may stand behind the question mark of a page's address: whatever the page does not know is refused by name."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from api.query import parameters
-from evo.errors import InvalidInput
-from evo.suggestion import unknown
+from api.query import parameters, refuse_unknown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PAGES = "parameters of this page"
 _MARK = "__knows_its_parameters__"
 
 
@@ -29,15 +28,4 @@ def known_parameters(request: Request) -> None:
     """
     route = request.scope["route"]
     if request.method == "GET" and isinstance(route, APIRoute) and not hasattr(route.endpoint, _MARK):
-        refuse_unknown(request.query_params, parameters(route))
-
-
-def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
-    """The same for a page that knows them by itself.
-
-    Raises:
-        InvalidInput: names the first parameter that this page has not, and those it has.
-    """
-    for name in given:
-        if name not in known:
-            raise InvalidInput(name[:80], unknown(name[:80], known, "parameters of this page"))
+        refuse_unknown(request.query_params, parameters(route), PAGES)

@@ -50,9 +50,11 @@ def run(
     Args:
         stay: until the search has ended; else only start it.
         then: what to do with the ended search while its service can still be reached.
-        announce: a file that is told the number and the page of the search, once they are known.
+        announce: a file that is told the number, the page and the view of the search, once they are known.
         as_json: progress goes to standard error, and the search as it stands at the end to `tell`.
     """
+    from pydantic_core import to_jsonable_python
+
     out, interrupts = progress(as_json), Interrupts()
     with (
         ended_by_signals(),
@@ -62,7 +64,8 @@ def run(
         view = _taken_up(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
         page = masked(f"{connection.client.url}/searches/{view.id}")
         if announce is not None:
-            announce.write_text(json.dumps({"search": view.id, "page": page}), encoding="utf-8")
+            news = {"search": view.id, "page": page, "view": to_jsonable_python(view)}
+            announce.write_text(json.dumps(news), encoding="utf-8")
         out.print(head(view, page))
         _mention_others(out, connection, view)
         told = cache_trouble() if where.url is None else None
@@ -70,6 +73,8 @@ def run(
             _mention_strangers(out, view.device)
             _mention_cache(out, told)
         if not stay:
+            if as_json:
+                tell(view)
             return Exit.DONE
         with screen(out) as shown:
             view = follow(connection, view.id, shown, interrupts)

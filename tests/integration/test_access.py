@@ -102,6 +102,19 @@ def test_every_route_lets_in_exactly_whom_its_rule_names(house: House) -> None:
     assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
+def test_no_request_is_misread(house: House) -> None:
+    """A parameter that a route does not have is named, whatever else is wrong."""
+    paths = [(method, path) for method, path, _ in rules(house.service.app) if path.startswith(API)]
+    assert len(paths) > 50
+    for method, path in paths:
+        client = house.clients["joiner" if path == f"{API}/join" else "admin"]
+        if (response := client.request(method, f"{path.format_map(_Places())}?unheard=1")).status_code == 403:
+            response = house.clients["worker"].request(method, f"{path.format_map(_Places())}?unheard=1")
+        assert (response.status_code, response.json().get("field")) in {(422, "unheard"), (403, None)}, (
+            f"{method} {path}"
+        )
+
+
 class _Places(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return PLACEHOLDERS.get(name, "987654")
@@ -420,6 +433,9 @@ def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> 
     database = Database.open(path)
     with pytest.raises(OpenNetwork, match="kernel-evo token create"):
         refuse_open_network(settings, database)
+    elsewhere = Settings(db="postgresql://evo@db.example.org/evo", host="0.0.0.0")  # type: ignore[arg-type]
+    with pytest.raises(OpenNetwork, match=r"serve on 127\.0\.0\.1 first.* --url http://127.0.0.1:8765"):
+        refuse_open_network(elsewhere, database)
     refuse_open_network(Settings(db=path, host="::1"), database)
     database.close()
     with serving(path, host="0.0.0.0") as service:

@@ -152,6 +152,7 @@ def test_searching_in_the_background(line: CommandLine) -> None:
     try:
         assert "paused" in line.run("pause", "1").out
         assert "running" in line.run("resume", "1").out
+        assert line.run(*LONG, "--detach", "--json", "--url", service.url).json["id"] == 2
         with running(line, "watch", "1") as watching:
             assert line.run("stop", "1", "--json").json["state"] in ("stopping", "finished")
             ended = watching.wait()

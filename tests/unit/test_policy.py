@@ -37,6 +37,9 @@ def test_a_whole_policy_survives_the_round_trip() -> None:
         ({"confirm_samples": 3}, "policy.confirm_samples: must be at least 10; not 3"),
         ({"minimum_effect": float("nan")}, "policy.minimum_effect: must be at least 0; not nan"),
         ({"compile_timeout_s": 0}, "policy.compile_timeout_s: must be at least 0.1; not 0"),
+        ({"verify_timeout_s": 1e308}, "policy.verify_timeout_s: must be at least 0.1 and at most 86,400; not 1e+308"),
+        ({"quick_samples": 10**12}, "policy.quick_samples: must be at least 5 and at most 100,000; not"),
+        ({"max_registers": 10**400}, "policy.max_registers: must be at least 0 and at most 1,000,000,000,000,000,000;"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_way_out(document: Any, message: str) -> None:

@@ -15,10 +15,11 @@ from api.access.rule import allow
 from api.access.typed import MOST_FIELDS
 from api.catalogue import parsed
 from api.deps import Service, ServiceDep
+from api.query import refuse_unknown
 from api.routing import page_router
 from api.schemas import SearchRequest
 from api.submission import Unavailable
-from api.web.parameters import knows_its_parameters, refuse_unknown
+from api.web.parameters import PAGES, knows_its_parameters
 from api.web.rendering import render
 from api.web.start.candidate import Candidate, candidate
 from api.web.start.entry import ENTRIES
@@ -44,7 +45,7 @@ def start_page(request: Request, service: ServiceDep) -> HTMLResponse:
     typed = dict(request.query_params)
     with service.database.read() as session:
         chosen = candidate(session, typed.get("family"))
-    refuse_unknown(typed, _fields(chosen, typed))
+    refuse_unknown(typed, _fields(chosen, typed), PAGES)
     wrong = {} if chosen is None or len(typed) == 1 else judged(service, chosen, typed).wrong
     return _form(request, service, typed, dict(wrong))
 
@@ -56,7 +57,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
         chosen = candidate(session, typed.get("family"))
     if chosen is None:
         return _again(request, service, typed, {"family": "is missing: choose one"})
-    refuse_unknown(typed, _fields(chosen, typed))
+    refuse_unknown(typed, _fields(chosen, typed), PAGES)
     typed = _unticked(chosen) | typed
     chosen.register(service)
     terms = judged(service, chosen, typed)
