@@ -301,6 +301,23 @@ __device__ __forceinline__ void meet_cluster() {
 #endif
 }
 
+__device__ __forceinline__ int rank_in_cluster() {
+    u32 rank = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+    return rank;
+}
+
+// At the barrier in the same place of a block of the cluster.
+__device__ __forceinline__ void barrier_arrive_in_block(u32 barrier, int block) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+                 :: "r"(barrier), "r"(block) : "memory");
+#endif
+}
+
 // The same place in the shared memory of another block of the cluster.
 template <class T>
 __device__ __forceinline__ const T* in_block(const T* place, int block) {

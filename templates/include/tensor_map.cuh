@@ -27,6 +27,14 @@ __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 b
                  :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+// To the same place of every block of the cluster, where it counts at the barrier in the same place.
+template <int BLOCKS>
+__device__ __forceinline__ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
+    constexpr u16 ALL = (1 << BLOCKS) - 1;
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, { %3, %4 }], [%2], %5;"
+                 :: "r"(shared), "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(ALL) : "memory");
+}
+
 // Before its first use.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");

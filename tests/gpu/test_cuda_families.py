@@ -81,6 +81,8 @@ MATRICES = [
     {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "STORE": "stmatrix"},
     {"BLOCK_M": 64, "WARPS_N": 1, "BLOCK_N": 64, "SPLIT_K": 3, "COPY": "tma"},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "CTAS_PER_SM": 1, "COPY": "tma"},
+    {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "CTAS_PER_SM": 1, "COPY": "tma", "CLUSTER": 2},
+    {"WARPS_M": 4, "WARPS_N": 1, "BLOCK_M": 64, "BLOCK_N": 64, "COPY": "tma", "CLUSTER": 2},
 ]
 WARPGROUPS = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <type_traits>
@@ -73,11 +74,11 @@ std::vector<Fiber> fibers;
 ucontext_t scheduler;
 int current, shared_bytes;
 bool eager;
+u32 patience;  // counts how often nobody could go on but those who had let others go first
 char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
-void (*deliver_to)(u32 barrier);  // copies that count at a barrier, where a kernel has such
-void (*end_copies)();
+std::map<u32, std::deque<std::function<void()>>> deliveries;  // put off until somebody waits for the barrier
 
 inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
@@ -192,16 +193,24 @@ inline bool advance(int warp, bool descending) {
     return moved;
 }
 
-// A block that waits for the others of its cluster, set aside with its shared memory.
-struct Parked { std::vector<Fiber> fibers; std::vector<unsigned char> memory; u32 block; };
+// A block of a cluster, set aside while others of it run.
+struct Parked {
+    std::vector<Fiber> fibers;
+    std::vector<unsigned char> memory;
+    Meeting warps[32], places[16];
+    decltype(simt::barriers) barriers;
+    decltype(simt::deliveries) deliveries;
+    u32 block;
+};
 
 std::vector<Parked> parked;                              // of one cluster, by rank
 std::vector<std::vector<unsigned char>> cluster_memory;  // of its blocks, as when they last met
-u32 cluster_meetings, cluster_size;
+u32 cluster_meetings, cluster_size, rank;
 
 inline void start_block() {
     std::memset(memory, 0xff, sizeof memory);
     barriers.clear();
+    deliveries.clear();
     for (Fiber& fiber : fibers) {
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -214,7 +223,11 @@ inline void start_block() {
 }
 
 inline void end_block() {
-    if (end_copies) end_copies();
+    for (const auto& [barrier, queue] : deliveries)
+        if (!queue.empty()) fault("ends before its boxes have arrived", barrier);
+    for (const auto& [barrier, state] : barriers)
+        if (state.bytes)
+            fault(state.bytes > 0 ? "a barrier expects bytes that never come" : "more bytes arrive than their barrier expects", barrier);
     for (Fiber& fiber : fibers) {
         if (!fiber.done) fault("waits for ever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
@@ -226,43 +239,71 @@ inline void end_block() {
         if (memory[shared_bytes + i] != 0xff) fault("writes behind the shared memory it asked for", i);
 }
 
-// Each warp runs as far ahead of the others as it may, the first one first or the last one first. False: all threads
-// wait for other blocks.
-inline bool run_block(bool descending) {
+// Each warp runs as far ahead of the others as it may, the first one first or the last one first. False: nobody could.
+inline bool progress(bool descending) {
     const int warp_count = (int(fibers.size()) + 31) / 32;
-    for (bool moved = true; moved;) {
+    bool any = false;
+    for (bool moved = true; moved; any |= moved) {
         moved = false;
         for (int i = 0; i < warp_count; ++i)
             while (advance(descending ? warp_count - 1 - i : i, descending)) moved = true;
+        const auto polite = [](const Fiber& each) { return !each.done && each.awaited == &patience && each.was == patience; };
+        if (!moved && std::any_of(fibers.begin(), fibers.end(), polite)) ++patience, moved = true;
     }
-    for (const Fiber& fiber : fibers)
-        if (fiber.done || fiber.awaited != &cluster_meetings) return end_block(), true;
-    return false;
+    return any;
+}
+
+// Whether these threads wait for their cluster, those that are left.
+inline bool waits(const std::vector<Fiber>& threads) {
+    bool any = false;
+    for (const Fiber& fiber : threads) {
+        if (!fiber.done && fiber.awaited != &cluster_meetings) return false;
+        any |= !fiber.done;
+    }
+    return any;
+}
+
+inline void exchange(Parked& block) {
+    std::swap(fibers, block.fibers);
+    std::swap_ranges(warps, warps + 32, block.warps);
+    std::swap_ranges(places, places + 16, block.places);
+    std::swap(barriers, block.barriers);
+    std::swap(deliveries, block.deliveries);
 }
 
 inline void park() {
-    Parked mine;
-    std::swap(mine.fibers, fibers);
+    parked.emplace_back();
+    Parked& mine = parked.back();
+    exchange(mine);
     mine.memory.assign(memory, memory + shared_bytes + 4096);
     mine.block = blockIdx.x;
-    parked.push_back(std::move(mine));
 }
 
-// All blocks of a cluster have met, and go on until they meet again.
+// `act` in the place of one of the blocks.
+template <class Act>
+void as_block(u32 index, Act act) {
+    rank = index;
+    exchange(parked[index]);
+    std::copy(parked[index].memory.begin(), parked[index].memory.end(), memory);
+    blockIdx.x = parked[index].block;
+    act();
+    std::copy(memory, memory + parked[index].memory.size(), parked[index].memory.begin());
+    exchange(parked[index]);
+}
+
+// The blocks of a cluster take turns, each until all its threads wait; they have met when nobody waits for anything else.
 inline void run_cluster(bool descending) {
-    while (parked.size() == cluster_size && cluster_size > 0) {
-        std::vector<Parked> blocks;
-        std::swap(blocks, parked);
-        cluster_memory.clear();
-        for (const Parked& each : blocks) cluster_memory.push_back(each.memory);
-        ++cluster_meetings;
-        for (Parked& each : blocks) {
-            std::swap(fibers, each.fibers);
-            std::copy(each.memory.begin(), each.memory.end(), memory);
-            blockIdx.x = each.block;
-            if (!run_block(descending)) park();
+    for (bool moved = true; moved;) {
+        moved = false;
+        if (std::all_of(parked.begin(), parked.end(), [](const Parked& each) { return waits(each.fibers); })) {
+            cluster_memory.clear();
+            for (const Parked& each : parked) cluster_memory.push_back(each.memory);
+            ++cluster_meetings;
         }
+        for (u32 i = 0; i < cluster_size; ++i) as_block(i, [&] { moved |= progress(descending); });
     }
+    for (u32 i = 0; i < cluster_size; ++i) as_block(i, end_block);
+    parked.clear();
 }
 
 void** pointers;
@@ -294,7 +335,7 @@ inline const char* run(
     gridDim = Index{grid[0], grid[1], grid[2]};
     blockDim = Index{block[0], block[1], block[2]};
     parked.clear();
-    cluster_size = 0;
+    cluster_size = rank = 0;
     for (Meeting& meeting : warps) meeting = Meeting();
     for (Meeting& meeting : places) meeting = Meeting();
     for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
@@ -302,9 +343,13 @@ inline const char* run(
             blockIdx.x = index;
             fibers.resize(block[0] * block[1]);
             start_block();
-            if (run_block(descending)) continue;
+            progress(descending);
+            if (!waits(fibers)) {
+                end_block();
+                continue;
+            }
             park();
-            run_cluster(descending);
+            if (parked.size() == cluster_size) run_cluster(descending);
         }
     if (!parked.empty()) fault("waits for its cluster for ever", parked[0].block);
     return fault_text;
@@ -564,13 +609,41 @@ inline void barrier_init(u32 barrier, int arrivals) {
     simt::barriers[barrier] = simt::Barrier{0, u32(arrivals), u32(arrivals)};
 }
 
-inline void barrier_arrive(u32 barrier) {
-    simt::Barrier& state = simt::barriers[barrier];
-    if (!state.expected) simt::fault("a barrier that nobody made", barrier);
-    if (--state.pending || state.bytes) return;
+namespace simt {
+
+inline Barrier& barrier_of(u32 block, u32 barrier) {
+    Barrier& state = (block == rank ? barriers : parked[block].barriers)[barrier];
+    if (!state.expected) fault("a barrier that nobody made", barrier);
+    return state;
+}
+
+// Nobody is missing, nor any byte: the next phase begins.
+inline void settle(Barrier& state) {
+    if (state.pending || state.bytes) return;
     state.pending = state.expected;
     ++state.past;
 }
+
+// Whoever is the last to arrive lets others go first: they may be too fast for what it still does.
+inline void arrive(Barrier& state) {
+    const u32 was = state.past;
+    if (!state.pending--) fault("more arrivals than a barrier expects", state.expected);
+    settle(state);
+    if (state.past != was) pause(patience, patience);
+}
+
+}  // namespace simt
+
+inline void barrier_arrive(u32 barrier) { simt::arrive(simt::barrier_of(simt::rank, barrier)); }
+
+inline void barrier_arrive_in_block(u32 barrier, int block) {
+    const auto& threads = simt::parked[block].fibers;
+    if (u32(block) != simt::rank && std::all_of(threads.begin(), threads.end(), [](const simt::Fiber& each) { return each.done; }))
+        simt::fault("arrives at a block that has ended", block);
+    simt::arrive(simt::barrier_of(block, barrier));
+}
+
+inline int rank_in_cluster() { return simt::rank; }
 
 inline void barrier_arrive_after_copies(u32 barrier) {
     simt::Fiber& fiber = simt::fibers[simt::current];
@@ -581,11 +654,10 @@ inline void barrier_arrive_after_copies(u32 barrier) {
 }
 
 inline void barrier_await(u32 barrier, u32 parity) {
-    simt::Barrier& state = simt::barriers[barrier];
-    if (!state.expected) simt::fault("a barrier that nobody made", barrier);
+    simt::Barrier& state = simt::barrier_of(simt::rank, barrier);
     while (state.past % 2 == parity) {
         const u32 was = state.past;
-        if (simt::deliver_to) simt::deliver_to(barrier);
+        for (auto& queue = simt::deliveries[barrier]; !queue.empty(); queue.pop_front()) queue.front()();
         if (state.past != was) continue;
         ++state.waiting;
         simt::pause(state.past, was);

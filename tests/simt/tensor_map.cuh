@@ -10,15 +10,7 @@ struct alignas(128) TensorMap {
 
 namespace simt {
 
-struct Box { u32 shared; TensorMap map; int corner[5]; };
-std::map<u32, std::deque<Box>> boxes;  // under way, by barrier
-
-inline void settle(u32 barrier) {
-    Barrier& state = barriers[barrier];
-    if (state.pending || state.bytes) return;
-    state.pending = state.expected;
-    ++state.past;
-}
+struct Box { u32 shared; TensorMap map; int corner[5]; u32 block; };
 
 inline void carry_out(const Box& box, u32 barrier) {
     const TensorMap& map = box.map;
@@ -40,7 +32,8 @@ inline void carry_out(const Box& box, u32 barrier) {
         for (u32 byte = 0; byte < row_bytes; byte += 16) {
             u32 to = box.shared + row * row_bytes + byte;
             if (swizzle) to ^= (to >> 7 & (swizzle / 16 - 1)) << 4;
-            unsigned char* const chunk = static_cast<unsigned char*>(at(to, 16, 16));
+            unsigned char* chunk = static_cast<unsigned char*>(at(to, 16, 16));
+            if (box.block != rank) chunk = parked[box.block].memory.data() + to;
             for (u32 within = 0; within < 16; within += map.element) {
                 const int x = box.corner[0] + int((byte + within) / map.element);
                 if (inside && x >= 0 && x < int(map.shape[0]))
@@ -50,35 +43,23 @@ inline void carry_out(const Box& box, u32 barrier) {
             }
         }
     }
-    Barrier& state = barriers[barrier];
+    Barrier& state = barrier_of(box.block, barrier);
     state.bytes -= rows * row_bytes;
-    if (state.bytes < 0) fault("more bytes arrive than their barrier expects", barrier);
-    settle(barrier);
+    settle(state);
 }
 
-inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int> corner) {
-    if (!barriers[barrier].expected) fault("a barrier that nobody made", barrier);
+// To the same place of a block of the cluster, and to its barrier.
+inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int> corner, u32 block) {
     if (corner.size() != map.rank) fault("a tensor map of another rank", map.rank);
-    Box box{shared, map, {}};
+    Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
-    if (eager || barriers[barrier].waiting) return carry_out(box, barrier);
-    boxes[barrier].push_back(box);
+    if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);
+    // whoever waits for it, has its turn then
+    (block == rank ? deliveries : parked[block].deliveries)[barrier].push_back([=]() mutable {
+        box.block = rank;
+        carry_out(box, barrier);
+    });
 }
-
-// Somebody waits: nothing is put off any longer.
-inline void deliver(u32 barrier) {
-    for (std::deque<Box>& queue = boxes[barrier]; !queue.empty(); queue.pop_front()) carry_out(queue.front(), barrier);
-}
-
-inline void end_boxes() {
-    for (const auto& [barrier, queue] : boxes)
-        if (!queue.empty()) fault("ends before its boxes have arrived", barrier);
-    for (const auto& [barrier, state] : barriers)
-        if (state.bytes > 0) fault("a barrier expects bytes that never come", barrier);
-    boxes.clear();
-}
-
-const bool registered = (deliver_to = deliver, end_copies = end_boxes, true);
 
 }  // namespace simt
 
@@ -90,10 +71,15 @@ inline void barrier_expect(u32 barrier, int bytes) {
 }
 
 inline void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
-    simt::order(shared, map, barrier, {x, y});
+    simt::order(shared, map, barrier, {x, y}, simt::rank);
 }
 inline void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z) {
-    simt::order(shared, map, barrier, {x, y, z});
+    simt::order(shared, map, barrier, {x, y, z}, simt::rank);
+}
+
+template <int BLOCKS>
+void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
+    for (u32 block = 0; block < BLOCKS; ++block) simt::order(shared, map, barrier, {x, y}, block);
 }
 
 inline void prefetch_map(const TensorMap&) {}

@@ -80,11 +80,11 @@ MEMORY_BOUND = (
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
 WARPGROUP = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 4, "BLOCK_K": 64}
-BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "CTAS_PER_SM": 1}
+BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "CLUSTER": 2, "CTAS_PER_SM": 1}
 PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
     ("gemm", "M=150,N=136,K=328", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 128, "WARPS_N": 2}),
-    ("gemm", "M=150,N=136,K=328,b_layout=nk", {**WARPGROUP, **BOXES}),
+    ("gemm", "M=150,N=264,K=328", {**WARPGROUP, **BOXES}),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}

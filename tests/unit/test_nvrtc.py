@@ -165,7 +165,7 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
 
 ATTENTION = {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 96, "Q_IN_REGISTERS": False, "QK_AHEAD": True}
 ATTENTION |= {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PRODUCER_REGISTERS": 24}
-PRODUCT = {"BLOCK_M": 128, "BLOCK_N": 256, "WARPS_M": 8, "WARPS_N": 1, "CTAS_PER_SM": 1}
+PRODUCT = {"BLOCK_M": 128, "BLOCK_N": 256, "WARPS_M": 8, "WARPS_N": 1, "CTAS_PER_SM": 1, "CLUSTER": 2}
 
 
 @pytest.mark.parametrize(
