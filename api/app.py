@@ -50,6 +50,7 @@ from db.artefacts import Artefacts
 from db.key import ensure_key
 from db.ownership import Ownership
 from db.session import Database
+from evo.errors import EvoError
 
 log = structlog.get_logger("service")
 
@@ -137,6 +138,15 @@ def open_database(settings: Settings) -> Opened:
         raise
 
 
+def _begin(app: FastAPI, conductor: Conductor) -> None:
+    """Take up what was left; whoever serves the application looks at `failed` for why it could not."""
+    try:
+        conductor.start()
+    except EvoError as error:
+        app.state.failed = error
+        raise
+
+
 @contextlib.asynccontextmanager
 async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> AsyncIterator[None]:
     ownership, database = opened if opened is not None else await run_in_threadpool(open_database, settings)
@@ -169,7 +179,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         metrics=metrics,
     )
     try:
-        await run_in_threadpool(conductor.start)
+        await run_in_threadpool(_begin, app, conductor)
         sweep_s = min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)
         chores = [
             Chore(name="sweep", every_s=sweep_s, work=conductor.sweep),

@@ -1,6 +1,6 @@
 """What a route may ask for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -10,6 +10,7 @@ from api.chores import Collector
 from api.conductor import Conductor
 from api.courier import Courier
 from api.feed import Feed
+from api.listeners import Listeners
 from api.metrics import Metrics
 from api.settings import Settings
 from api.wakeup import Wakeup
@@ -31,6 +32,7 @@ class Service:
     collector: Collector
     metrics: Metrics
     gate: Gate
+    listeners: Listeners = field(default_factory=Listeners)
 
     def end_waits(self) -> None:
         """Let nobody wait any longer, for work or for news: the service is about to end. From the event loop only."""

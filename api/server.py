@@ -5,8 +5,11 @@ from collections.abc import Callable
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
+from api.connections import Punctual, raise_limit
 from api.deps import Service
 from api.logs import configure
 from api.origin import is_loopback
@@ -44,6 +47,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         EvoError: the database cannot be used.
     """
     configure(settings.log_format, settings.log_level)
+    raise_limit()
     opened = open_database(settings)
     ownership, database = opened
     try:
@@ -61,6 +65,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         app = create_app(settings, opened=opened)
         config = uvicorn.Config(
             app,
+            http=Punctual,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
@@ -71,7 +76,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         server = _Server(config, lambda: _listening(ownership, url, announce))
         server.run(sockets=[listening])
     if not server.started:
-        raise EvoError("the service could not start: its log above says why")
+        raise getattr(app.state, "failed", None) or EvoError("the service could not start: its log above says why")
 
 
 def refuse_open_network(settings: Settings, database: Database) -> None:
@@ -128,10 +133,22 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
     announce(url)
 
 
+class _Brief(LifespanOn):
+    """Leaves it to whoever serves to say why the service could not start, where that is no bug."""
+
+    async def send(self, message: LifespanSendMessage) -> None:
+        app: FastAPI = self.config.app  # type: ignore[assignment]
+        if message["type"] == "lifespan.startup.failed" and hasattr(app.state, "failed"):
+            message["message"] = ""
+        await super().send(message)
+
+
 class _Server(uvicorn.Server):
     """Says when it listens, and lets nobody wait for work once it is to end."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+        config.load()
+        config.lifespan_class = _Brief
         super().__init__(config)
         self._on_listening = on_listening
 

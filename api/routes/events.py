@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from api.access.caller import caller
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.happenings import Happening, search_happenings
@@ -37,12 +38,21 @@ async def _place(
 PlaceDep = Annotated[Place | None, Depends(_place)]
 
 
+async def _counted(service: ServiceDep) -> AsyncIterator[None]:
+    """As long as the stream is open; 429 where its caller has too many."""
+    with service.listeners.one_more(caller().key):
+        yield
+
+
+Counted = Depends(_counted)
+
+
 async def _known(search_id: Id, service: ServiceDep) -> int:
     await run_in_threadpool(_look_up, service, search_id)
     return search_id
 
 
-@router.get("/events", response_class=EventSourceResponse)
+@router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
     """All that happens: `trial`, `search`, `worker`, `deleted`; first how the unfinished searches stand."""
@@ -50,7 +60,7 @@ async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[S
         yield event
 
 
-@router.get("/searches/{search_id}/events", response_class=EventSourceResponse)
+@router.get("/searches/{search_id}/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_search_events(
     search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep

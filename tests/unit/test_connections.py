@@ -1,0 +1,58 @@
+"""Who may hold a connection open, and for how long."""
+
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from starlette.exceptions import HTTPException
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from api.connections import HEADERS_S, Punctual
+from api.listeners import MOST, Listeners
+
+HEADERS = b"GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    pass
+
+
+def begun(task: Any, **_: Any) -> Mock:
+    task.close()
+    return Mock()
+
+
+def connection() -> tuple[Punctual, Mock, Mock]:
+    loop, transport = Mock(), Mock()
+    loop.create_task.side_effect = begun
+    transport.get_extra_info.return_value = None
+    made = Punctual(Config(nothing, log_config=None), ServerState(), {}, _loop=loop)  # type: ignore[arg-type]
+    made.connection_made(transport)
+    return made, loop, transport
+
+
+def test_a_request_that_never_comes_is_not_waited_for() -> None:
+    made, loop, transport = connection()
+    made.data_received(HEADERS)
+    loop.call_later.assert_called_once_with(HEADERS_S, transport.close)
+    assert not loop.call_later.return_value.cancel.called, "half of the headers are none"
+    made.data_received(b"\r\n")
+    loop.call_later.return_value.cancel.assert_called_once_with()
+    assert loop.call_later.call_count == 1, "what is answered may take as long as it takes"
+    made.cycle.response_complete = True
+    made.data_received(HEADERS[:5])
+    assert loop.call_later.call_count == 2, "the next request on the same connection has to come, too"
+    made.connection_lost(None)
+
+
+def test_one_token_holds_so_many_streams() -> None:
+    listeners, held = Listeners(), ExitStack()
+    with held:
+        for key in ["a"] * MOST + ["b"] + [None] * 2 * MOST:
+            held.enter_context(listeners.one_more(key))
+        with pytest.raises(HTTPException, match=r"429.*close some"), listeners.one_more("a"):
+            pass
+    with listeners.one_more("a"):
+        pass
