@@ -153,7 +153,10 @@ class _Server(uvicorn.Server):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # the application could not start; `serve` says why
+            self.should_exit = True
         if self.started:
             settle()
             self._on_listening()

@@ -33,7 +33,9 @@ class Settings(BaseSettings):
         log_format: ``console`` for people, ``json`` for machines; both on standard error.
     """
 
-    model_config = SettingsConfigDict(env_prefix="KERNEL_EVO_", frozen=True, extra="ignore", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix="KERNEL_EVO_", env_ignore_empty=True, frozen=True, extra="ignore", populate_by_name=True
+    )
 
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)

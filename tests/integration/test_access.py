@@ -18,11 +18,13 @@ from api.access.body import BodyLimit
 from api.access.door import COOKIE
 from api.access.rule import rules
 from api.app import create_app
-from api.server import OpenNetwork, refuse_open_network
+from api.conductor import Conductor
+from api.server import OpenNetwork, refuse_open_network, serve
 from api.settings import Settings
 from db.key import local_key
-from db.session import Database
+from db.session import Database, StoreUnavailable
 from evo.access import ROLES, effective
+from tests.integration.blank import prepared
 from tests.integration.inside import Serving, serving
 from tests.integration.stage import DIGEST, TOY
 
@@ -447,6 +449,18 @@ def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> 
     database = Database.open(path)
     refuse_open_network(settings, database)
     database.close()
+
+
+def test_a_start_that_fails_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def away(_: Conductor) -> None:
+        raise StoreUnavailable("the database does not answer")
+
+    monkeypatch.setattr(Conductor, "start", away)
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        serve(Settings(db=prepared(tmp_path / "evo.db"), port=0, log_level="error"))
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_the_key_of_the_database_is_its_owners(tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ def test_only_the_proxy_is_reached_from_outside(compose: Mapping[str, Any]) -> N
         for network in service["networks"]:
             on.setdefault(network, set()).add(name)
     assert on["outside"] == {"proxy"}
+    assert on["webhooks"] == {"service"}
+    assert compose["networks"]["webhooks"]["internal"] == "${WEBHOOKS_INTERNAL:-true}", "nobody gets out unasked"
     assert on["front"] == {"proxy", "service"}  # whose word is believed
     assert on["workers"] == {"service", "worker-cpu", "worker-cuda"}
     (front,) = compose["networks"]["front"]["ipam"]["config"]
