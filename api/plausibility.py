@@ -46,6 +46,8 @@ def check_kind(report: Report, kind: DeviceKind) -> None:
 
 def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
+    if report.answers is not None and not 0 <= report.answers.wrong <= report.answers.judged:
+        raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
     if report.witness is not None:
         _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
     for place, repeat in enumerate(report.repeats):

@@ -182,12 +182,28 @@ class Witness:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What the challenger's timed calls left in their outputs.
+
+    Attributes:
+        judged: calls whose outputs were looked at: the last one of each sample, and all those of `Witness`.
+        wrong: of these.
+        first: what was wrong with the first one.
+    """
+
+    judged: int
+    wrong: int = 0
+    first: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
     """Interleaved samples: entry i of every timing was taken in round i.
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
         witness: whether calls do less work where their outputs hold the answer already.
+        answers: whether the calls of all processes that were timed gave right answers.
         repeats: further fresh processes, where the challenger looked like a champion.
         repeated_against: what it was compared with there: ``incumbent``, a baseline's name, or None for nothing.
         profiles: by ``challenger`` and ``incumbent``; empty where this kind of device has no profiler.
@@ -202,6 +218,7 @@ class ConfirmReport:
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
     witness: Witness | None = None
+    answers: Answers | None = None
     sanitizers: tuple[Sanitized, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     repeated_against: str | None = None

@@ -10,8 +10,9 @@ from workers.build import Built
 from workers.child import Child
 from workers.confirmation import budget_s, compare
 from workers.families import Assignment
-from workers.protocol import Compare, Verified, Verify
+from workers.protocol import Compare, Compared, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.scrutiny import refusal
 from workers.status import Status
 from workers.stopwatch import Stopwatch
 
@@ -114,6 +115,7 @@ class Ablation:
             self._status.say(f"timing {count_text(len(places), 'change')} beside the champion")
             with self._watch.stage("measure_s"):
                 compared = compare(child, request, self._work)
+        self._require_right(compared, places)
         self._environment.update(compared.environment)
         champion, again = compared.series[CHAMPION], compared.series["again"]
         for place in places:
@@ -131,6 +133,14 @@ class Ablation:
                 self._proven(child, str(place))
             except CandidateFault as fault:
                 raise ChangeFault(fault.outcome, place) from None
+
+    def _require_right(self, compared: Compared, places: Sequence[int]) -> None:
+        """Nor is anything that was wrong while it was timed."""
+        if (wrong := refusal(compared.answers[CHAMPION])) is not None:
+            raise ChampionFault(wrong)
+        for place in places:
+            if (wrong := refusal(compared.answers[str(place)])) is not None:
+                raise ChangeFault(wrong, place)
 
     def _proven(self, child: Child, name: str) -> None:
         request = Verify(candidate=name, kernels=self._built[name].kernels)

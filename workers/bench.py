@@ -1,6 +1,6 @@
 """A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from workers.golden import Golden, Reference
 from workers.kernel import Argument, KernelFile
 from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
 from workers.rounds import fitting_rounds
+from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 from workers.witness import ring_sets, witness
@@ -37,6 +38,8 @@ class Candidate:
 
     kernel: Any
     arguments: tuple[Argument, ...]
+    right: Buffers
+    """Holds the answer that was verified."""
 
 
 @dataclass(kw_only=True)
@@ -98,19 +101,29 @@ class Bench:
         baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
         self.session.settle()  # a library's threads and helpers are not the candidates'
         rounds = fitting_rounds(timers, baselines, request)
-        samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot")
+        scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
+
+        def look(name: str) -> None:
+            if name in timers:
+                sets = self._sets(mode, chosen[name].arguments)
+                scrutinies[request.series[name]].look(sets[timers[name].last])
+
+        samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot", after=look)
         self._require_nothing_left("the timed launches")
         moment = self._beside.now()
         found = None
         if (name := request.witness) is not None:
-            found = self._witness(chosen[name], timers[name].calls, moment, request.budget_s / _WITNESS_SHARE)
-        for candidate in chosen.values():
+            look_on, budget_s = scrutinies[request.series[name]].look, request.budget_s / _WITNESS_SHARE
+            found = self._witness(chosen[name], timers[name].calls, look_on, moment, budget_s)
+        answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
+        for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
             self._judge_once_more(candidate)
         return Compared(
             series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
             baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
             unavailable=baselines.unavailable,
             witness=found,
+            answers=answers,
             environment=self.session.environment(),
         )
 
@@ -139,7 +152,10 @@ class Bench:
             deterministic = self.terms.objective.deterministic
             yield from verify(self.session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
         if name == self.terms.cases[0].name:
-            self.candidates[request.candidate] = Candidate(kernel=kernel, arguments=file.arguments)
+            accepted = self._case_buffers(name, 0, file.arguments)
+            right = accepted.sibling()
+            right.rewrite(accepted)
+            self.candidates[request.candidate] = Candidate(kernel=kernel, arguments=file.arguments, right=right)
 
     def _load(self, file: KernelFile) -> Any:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch)
@@ -151,8 +167,18 @@ class Bench:
         timer = self.session.timer(candidate.kernel, sets)
         # hot calls all write the same outputs, so the last timed one can be made to prove itself
         before_last = sets[0].poison if mode == "hot" else None
-        taken = take(timer, samples, prune_above_us=prune_above_us, before_last=before_last)
+        scrutiny = self._scrutiny(candidate)
+        taken = take(
+            timer,
+            samples,
+            prune_above_us=prune_above_us,
+            before_last=before_last,
+            after=lambda: scrutiny.look(sets[timer.last]),
+            warm=mode == "hot",
+        )
         self._require_nothing_left("the timed launches")
+        if (wrong := refusal(scrutiny.found)) is not None:
+            raise WrongAnswerError(wrong.reason)
         if mode == "hot" and len(taken) == samples:
             self._judge(sets[0], "the last timed launch")
         return moment.timing(taken, timer.calls)
@@ -162,19 +188,24 @@ class Bench:
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
-    def _witness(self, candidate: Candidate, calls: int, moment: Moment, budget_s: float) -> Witness:
+    def _scrutiny(self, candidate: Candidate) -> Scrutiny:
+        return Scrutiny(candidate.right, self._nominal, deterministic=self.terms.objective.deterministic)
+
+    def _witness(
+        self, candidate: Candidate, calls: int, look: Callable[[Buffers], None], moment: Moment, budget_s: float
+    ) -> Witness:
         """Cold calls go around the sets that they are timed on, hot ones around outputs beside the same inputs."""
         sets = self._sets(self.terms.objective.cache, candidate.arguments)
-        right, blank = sets[0].sibling(), sets[0].sibling()
-        self.session.call(candidate.kernel, right)
-        self._judge(right, "a launch after the timing")
+        sources = {"answered": candidate.right, "poisoned": candidate.right.sibling()}
         if self.terms.objective.cache == "hot":
-            wanted = ring_sets(candidate.arguments, calls, self.terms.memory_limit_bytes)
+            cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
+            wanted = ring_sets(candidate.arguments, calls, cache_bytes)
             sets = [sets[0].sibling() for _ in range(wanted)]
         turn = self.session.timer(candidate.kernel, sets, once=True)
-        found = witness(turn, sets, {"answered": right, "poisoned": blank}, moment=moment, budget_s=budget_s)
+        found = witness(turn, sets, sources, look=look, moment=moment, budget_s=budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
-        self._judge(sets[0], "a timed launch on outputs that were overwritten")
+        for each in (sets[0], sets[-1]):
+            self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
 
     def _judge_once_more(self, candidate: Candidate) -> None:
@@ -184,9 +215,13 @@ class Bench:
         self._judge(buffers, "a launch after the timing")
 
     def _judge(self, buffers: Buffers, where: str) -> None:
+        self._require_undamaged(buffers, where)
+        judge(buffers, self._nominal, where)
+
+    @staticmethod
+    def _require_undamaged(buffers: Buffers, where: str) -> None:
         if fault := buffers.damage():
             raise WrongAnswerError(f"{where}: {fault}")
-        judge(buffers, self._nominal, where)
 
     def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> list[Buffers]:
         hot = self._case_buffers(self.terms.cases[0].name, 0, arguments)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from evo.job import Confirm, ConfirmReport, Profiled, Repeat, Sanitized
+from evo.job import Answers, Confirm, ConfirmReport, Profiled, Repeat, Sanitized
 from evo.outcome import CaseError, LaunchFailed
 from evo.prediction import fastest_baseline
 from evo.promotion import promising
@@ -17,6 +17,7 @@ from workers.protocol import Compare, Compared, Save, Saved, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask
 from workers.sanitizers import Sanitizer, Subject
 from workers.scratch import scratch
+from workers.scrutiny import refusal, together
 from workers.status import Status
 from workers.stopwatch import Stopwatch
 
@@ -99,13 +100,15 @@ class Confirmation:
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         if policy.confirm_processes == 1 or not promising(report, policy):
             return report
-        repeats = tuple(self._repeat(against, process) for process in range(2, policy.confirm_processes + 1))
-        return replace(report, repeats=repeats, repeated_against=against)
+        found = [self._repeat(against, process) for process in range(2, policy.confirm_processes + 1)]
+        answers = together([each for each in (report.answers, *(answers for _, answers in found)) if each is not None])
+        repeats = tuple(repeat for repeat, _ in found)
+        return replace(report, repeats=repeats, repeated_against=against, answers=answers)
 
     def _say(self, process: int, stage: str) -> None:
         self._instruments.status.say(f"{stage}, process {process} of {self._terms.policy.confirm_processes} at most")
 
-    def _repeat(self, against: str | None, process: int) -> Repeat:
+    def _repeat(self, against: str | None, process: int) -> tuple[Repeat, Answers]:
         beside = against == "incumbent"
         request = Compare(
             series={side: side for side in self._sides},
@@ -122,7 +125,7 @@ class Confirmation:
         other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
         if other is None and against is not None:
             raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
-        return Repeat(challenger=compared.series["challenger"], other=other)
+        return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     @contextmanager
     def _fresh(self) -> Iterator[Child]:
@@ -142,7 +145,11 @@ class Confirmation:
     def _compare(self, child: Child, request: Compare) -> Compared:
         self._suspect = "challenger"
         with self._watch.stage("measure_s"):
-            return compare(child, request, self._work)
+            compared = compare(child, request, self._work)
+        if "incumbent" in compared.answers and (wrong := refusal(compared.answers["incumbent"])) is not None:
+            self._suspect = "incumbent"
+            raise CandidateFault(wrong)
+        return compared
 
     def _not_sanitized(self) -> tuple[Sanitized, ...]:
         return () if self._instruments.sanitizer is None else (Sanitized(tool="sanitizers", skipped=NOT_WON),)
@@ -205,6 +212,7 @@ def _report(cases: tuple[CaseError, ...], compared: Compared) -> ConfirmReport:
         baselines=compared.baselines,
         cases=cases,
         witness=compared.witness,
+        answers=compared.answers["challenger"],
         environment={**compared.environment, **left_out},
     )
 

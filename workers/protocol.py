@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.job import Witness
+from evo.job import Answers, Witness
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.timing import Timing
@@ -158,12 +158,17 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Interleaved samples by series and by baseline; baselines that could not run, with the reason."""
+    """Interleaved samples by series and by baseline; baselines that could not run, with the reason.
+
+    Attributes:
+        answers: by candidate; who was wrong at times was timed like the others.
+    """
 
     series: Mapping[str, Timing]
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     witness: Witness | None = None
+    answers: Mapping[str, Answers] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["compared"] = "compared"
 

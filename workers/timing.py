@@ -70,13 +70,21 @@ class Moment:
 
 
 def take(
-    timer: Timer, samples: int, *, prune_above_us: float | None = None, before_last: Callable[[], None] | None = None
+    timer: Timer,
+    samples: int,
+    *,
+    prune_above_us: float | None = None,
+    before_last: Callable[[], None] | None = None,
+    after: Callable[[], None] | None = None,
+    warm: bool = False,
 ) -> list[float]:
     """Microseconds per call, one entry a sample.
 
     Args:
         prune_above_us: stop after a fifth of the samples when their median is above it: one slow sample is noise.
         before_last: called before the last sample, e.g. to poison the outputs it has to write.
+        after: called after each sample, e.g. to judge what it left.
+        warm: let a sample that does not count follow, where samples are short: `after` may have taken caches.
     """
     early = max(1, math.ceil(samples / _EARLY_SHARE))
     taken: list[float] = []
@@ -87,15 +95,22 @@ def take(
             if position == samples - 1 and before_last is not None:
                 before_last()
             taken.append(timer.sample())
+            if after is not None:
+                after()
+                if warm and taken[-1] * timer.calls < WARM_US:
+                    timer.sample()
     return taken
 
 
-def interleave(timers: Mapping[str, Timer], rounds: int, *, warm: bool) -> dict[str, list[float]]:
+def interleave(
+    timers: Mapping[str, Timer], rounds: int, *, warm: bool, after: Callable[[str], None] | None = None
+) -> dict[str, list[float]]:
     """Sample every timer once a round, each round in another order, so that neither drift nor a neighbour spares one.
 
     Args:
         warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
             would look slow, always the same one. A sample that lasts that long itself is taken at once.
+        after: called after each sample with its timer's name, e.g. to judge what it left.
     """
     names = list(timers)
     shuffled = np.random.default_rng(rounds)
@@ -106,6 +121,8 @@ def interleave(timers: Mapping[str, Timer], rounds: int, *, warm: bool) -> dict[
                 if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
                     _warm_up(timers[name])
                 taken[name].append(undisturbed_sample(timers[name]))
+                if after is not None:
+                    after(name)
     return taken
 
 

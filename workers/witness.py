@@ -15,11 +15,10 @@ from workers.devices import Buffers, Timer
 from workers.kernel import Argument
 from workers.timing import Moment, undisturbed, undisturbed_sample
 
-MOST_SETS = 256
-MOST_BYTES = 256 << 20
-"""Of the outputs and workspaces of a hot ring."""
+MOST_SETS = 128
+CACHE_SHARE = 0.5
+"""Of the cache of one core, or of a GPU, what a hot ring takes: beyond it, neighbours decide what a call takes."""
 
-_MEMORY_SHARE = 4
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
 """Of 6 rounds the 95 % interval of a median is their range; more than usual are taken while it is too wide to tell."""
 
@@ -27,42 +26,59 @@ PATIENCE = 3
 """So many times as long as usual may be spent on what is too noisy to tell."""
 
 
-def ring_sets(arguments: Iterable[Argument], calls: int, memory_bytes: int) -> int:
-    """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2.
-
-    Args:
-        memory_bytes: what the runner may allocate, of which the ring takes a part.
-    """
+def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
+    """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2."""
     held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
-    affordable = min(MOST_BYTES, memory_bytes // _MEMORY_SHARE) // max(held, 1)
-    return max(2, min(calls, affordable, MOST_SETS))
+    return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
 
 class Filled:
-    """A timer of one turn of the ring, whose outputs and workspaces are overwritten with those of `source` before."""
+    """A timer of one turn of the ring, whose outputs and workspaces are overwritten before.
 
-    def __init__(self, turn: Timer, sets: Sequence[Buffers], source: Buffers) -> None:
-        self._turn, self._sets, self._source = turn, sets, source
-        self.calls = turn.calls
+    Args:
+        sources: with what: the last one's is what calls find. All of them go through the first set, from which the
+            others are filled: what was touched before a sample, and where it lies, then does not differ either.
+        look: at what each call left.
+    """
+
+    def __init__(
+        self, turn: Timer, sets: Sequence[Buffers], sources: Sequence[Buffers], look: Callable[[Buffers], None]
+    ) -> None:
+        self._turn, self._sets, self._sources, self._look = turn, sets, sources, look
+        self.calls, self.last = turn.calls, turn.last
 
     def sample(self) -> float:
+        for source in self._sources:
+            self._sets[0].rewrite(source)
+        for each in self._sets[1:]:
+            each.rewrite(self._sets[0])
+        taken_us = self._turn.sample()
         for each in self._sets:
-            each.rewrite(self._source)
-        return self._turn.sample()
+            self._look(each)
+        return taken_us
 
 
 def witness(
-    turn: Timer, sets: Sequence[Buffers], sources: Mapping[str, Buffers], *, moment: Moment, budget_s: float
+    turn: Timer,
+    sets: Sequence[Buffers],
+    sources: Mapping[str, Buffers],
+    *,
+    look: Callable[[Buffers], None],
+    moment: Moment,
+    budget_s: float,
 ) -> Witness:
     """Pairs of samples in turns, until their ratio is known well enough or the time is up.
 
     Args:
         turn: calls the kernel once on each of `sets`.
         sources: ``answered`` and ``poisoned``: further sets, whose outputs and workspaces hold what is to be found.
+        look: at each of `sets` after each sample.
         budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
             their ratio is not known well enough.
     """
-    timers = {name: Filled(turn, sets, source) for name, source in sources.items()}
+    right, blank = sources["answered"], sources["poisoned"]
+    orders = {"answered": [blank, right], "poisoned": [right, blank]}
+    timers = {name: Filled(turn, sets, order, look) for name, order in orders.items()}
     taken: dict[str, list[float]] = {name: [] for name in timers}
     for timer in timers.values():
         timer.sample()  # first touch

@@ -52,6 +52,9 @@ def _counted(what: str) -> Callable[[float], str]:
 
 READINGS: Mapping[str, Reading] = {
     "correct": Reading(unit=_counted("failure"), side="", figure="on fresh inputs", threshold="may fail"),
+    "answers": Reading(
+        unit=_counted("wrong answer"), side="", figure="of timed calls that were judged", threshold="may be wrong"
+    ),
     "rolled back": Reading(
         unit=_counted("time"), side="", figure="champion, and rolled back", threshold="may have been"
     ),
@@ -166,7 +169,7 @@ def _reading(rule: Rule) -> Reading | None:
 
 def _unsought(rule: Rule) -> bool:
     """Nothing looked for what it counts."""
-    return rule.name in ("sanitizers", "profile", "work") and not rule.passed and rule.figure == 0.0
+    return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 
 def _noiseless(rule: Rule) -> bool:

@@ -14,6 +14,9 @@ from evo.promotion.work import work_rule
 from evo.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.timing import Timing
 
+_WITHOUT_SPEED = ("rolled back", "correct", "answers", "work", "sanitizers", "profile")
+"""Rules that no speed makes up for: where one is not met, there is nothing else to say."""
+
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
     """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
@@ -63,6 +66,7 @@ def judge(
     rules = (
         *soundness.rolled_back_rule(rolled_back),
         *soundness.correctness_rule(report),
+        *soundness.answers_rule(report),
         *work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
@@ -117,7 +121,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
-    if failed and (speedup is None or failed[0].name in ("rolled back", "correct", "work", "sanitizers", "profile")):
+    if failed and (speedup is None or failed[0].name in _WITHOUT_SPEED):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."

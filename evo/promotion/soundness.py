@@ -27,6 +27,18 @@ def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
 
 
+def answers_rule(report: ConfirmReport) -> tuple[Rule, ...]:
+    """A kernel that is wrong now and then is wrong. A recording has no answers, and no cases."""
+    if report.answers is None:
+        text = "Whether timed calls gave right answers was not looked at."
+        return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
+    wrong, calls = report.answers.wrong, f"{report.answers.judged:,} timed calls that were judged gave"
+    text = f"All {calls} the right answer."
+    if wrong:
+        text = f"{wrong:,} of {calls} a wrong answer, first {report.answers.first}."
+    return (Rule(name="answers", passed=not wrong, figure=float(wrong), threshold=0.0, text=text),)
+
+
 def sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
     ran = [each for each in report.sanitizers if each.skipped is None]
     findings = [f"{each.tool}: {finding}" for each in report.sanitizers for finding in each.findings]

@@ -133,6 +133,14 @@ def test_what_leaves_every_result_right_is_found_by_a_sanitizer_and_never_promot
     assert verdict.summary.startswith("Not promoted. Sanitizers found")
 
 
+def test_a_kernel_that_is_wrong_now_and_then_is_never_promoted(workshop: Workshop) -> None:
+    report, verdict = workshop.confirmed("rare")
+    assert report.answers is not None
+    assert report.answers.wrong > 0
+    assert not verdict.promote
+    assert "timed calls that were judged gave a wrong answer" in verdict.summary
+
+
 def test_a_read_beyond_a_buffer_that_fills_its_granule_is_found(gpu: Device, tmp_path: Path) -> None:
     """1,024 bytes: what follows is no gap but, were it not for padding, the next buffer."""
     if find_tool("compute-sanitizer") is None:

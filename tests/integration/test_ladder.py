@@ -126,7 +126,7 @@ def test_a_good_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop
             marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt its offspring"),
         ),
         ("copy", "case nominal: starts 1 process and does not wait for the end"),
-        ("late", "the last timed launch: `y` is off the reference"),
+        ("late", "10 of 10 timed calls that were judged: call 1 of those judged: `y` is off the reference"),
         ("fork_late", "the timed launches: starts 1 process and does not wait for the end"),
     ],
 )
@@ -416,8 +416,9 @@ def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
     assert report.incumbent is None
     assert report.challenger is not None
     assert report.challenger_again is not None
-    (work_rule,) = (rule for rule in judge(report, QUICK, 1, np.random.default_rng(0)).rules if rule.name == "work")
-    assert work_rule.passed, work_rule.text
+    rules = {rule.name: rule for rule in judge(report, QUICK, 1, np.random.default_rng(0)).rules}
+    assert rules["work"].passed, rules["work"].text
+    assert rules["answers"].passed, rules["answers"].text
 
 
 @pytest.mark.parametrize("cache", ["hot", "cold"])
@@ -435,6 +436,22 @@ def test_a_kernel_that_skips_work_where_its_outputs_hold_the_answer_is_not_promo
     assert "does less work where its outputs hold the answer already" in verdict.summary
     (rule,) = (rule for rule in verdict.rules if rule.name == "work")
     assert rule.figure > 1.5 > rule.threshold
+
+
+def test_a_kernel_that_is_wrong_now_and_then_is_not_promoted(workshop: Workshop) -> None:
+    """Once in 97 calls, and never while it is verified."""
+    work, job = workshop.work(), Confirm(challenger=config("rare"), incumbent=None, seed=5)
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert report.failure is None and report.answers is not None
+    assert report.answers.wrong == pytest.approx(report.answers.judged / 97, rel=0.3)
+    verdict = judge(report, QUICK, 1, np.random.default_rng(0))
+    assert not verdict.promote
+    counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} timed calls that were judged gave"
+    assert verdict.summary.startswith(f"{counted} a wrong answer, first call ")
+    assert "`y` is off the reference" in verdict.summary
+    job = Confirm(challenger=config(unroll=2), incumbent=config("late"), seed=5)
+    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
 def test_changes_are_timed_beside_the_champion_and_a_bad_one_spoils_no_other(workshop: Workshop) -> None:

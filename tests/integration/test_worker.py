@@ -161,8 +161,9 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     }
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
+    assert len(outcomes) == 32
+    assert outcomes.pop("rare") in {"measured", "wrong_answer"}, "the quick gate judges too few calls to see it always"
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
-    assert len(outcomes) == 31
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}

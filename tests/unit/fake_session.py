@@ -36,6 +36,9 @@ class FakeBuffers:
     def rewrite(self, source: Buffers) -> None:
         raise NotImplementedError
 
+    def same_outputs(self, other: Buffers) -> bool:
+        return all(np.array_equal(values, other.read(name)) for name, values in self._outputs.items())
+
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()
 
@@ -95,7 +98,7 @@ class FakeSession:
 class ScriptedTimer:
     """Gives prepared samples in turn, and notes when it was asked."""
 
-    calls = 1
+    calls, last = 1, 0
 
     def __init__(self, samples_us: Sequence[float], name: str = "", asked: list[str] | None = None) -> None:
         self._samples_us = samples_us

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport, Repeat, Sanitized, Witness
+from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
 from evo.promotion import Rule, Verdict, judge, promising
@@ -63,6 +63,7 @@ def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_
             confirmation(rng, challenger_us=100, incumbent_us=None),
             cases=(right,),
             witness=Witness(answered=series[0], poisoned=series[1]),
+            answers=Answers(judged=500),
             environment={"load": "0.1", "baseline torch": "ImportError: no torch"},
             repeats=tuple(Repeat(challenger=each, other=None) for each in series[2:]),
         )
@@ -100,9 +101,19 @@ def test_calls_take_equally_long_whatever_their_outputs_hold(
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
+def test_a_wrong_answer_now_and_then_forbids_promotion_and_is_counted() -> None:
+    report = confirmation(np.random.default_rng(1), challenger_us=80)
+    result = verdict(replace(report, answers=Answers(judged=500, wrong=2, first="call 97 of those judged: NaN")))
+    said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first call 97 of those judged: NaN"
+    assert result.summary == f"{said}."
+    assert verdict(replace(report, answers=Answers(judged=500))).promote
+
+
 def test_a_confirmation_that_did_not_look_for_skipped_work_promotes_nothing() -> None:
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
-    result = verdict(replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,)))
+    report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
+    assert verdict(report).summary.startswith("Not promoted. Whether timed calls gave right answers")
+    result = verdict(replace(report, answers=Answers(judged=1)))
     assert result.summary.startswith("Not promoted. Whether calls do less work")
 
 

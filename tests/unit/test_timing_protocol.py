@@ -46,6 +46,16 @@ def test_the_hook_comes_right_before_the_last_sample() -> None:
     assert seen == [4]
 
 
+def test_each_sample_is_judged_and_a_short_one_is_warm_again_before_the_next() -> None:
+    for last_us, samples in ((WARM_US / 2, 10), (WARM_US, 5)):
+        timer, judged = ScriptedTimer([last_us]), list[int]()
+        take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]
+        assert (len(timer.asked), len(judged)) == (samples, 5)
+    asked: list[str] = []
+    interleave({"a": ScriptedTimer([ROUND_US])}, 3, warm=False, after=asked.append)
+    assert asked == ["a"] * 3
+
+
 def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -> None:
     asked: list[str] = []
     timers = {name: ScriptedTimer([ROUND_US], name, asked) for name in "abc"}
@@ -101,7 +111,7 @@ class Turn:
     """One call on each set, with noise of its own."""
 
     def __init__(self, sets: Sequence[Telling], noise: Sequence[float]) -> None:
-        self.calls, self._sets, self._noise = len(sets), sets, cycle(noise)
+        self.calls, self.last, self._sets, self._noise = len(sets), len(sets) - 1, sets, cycle(noise)
 
     def sample(self) -> float:
         return float(np.mean([each.read("y") for each in self._sets])) * next(self._noise)
@@ -115,20 +125,22 @@ def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
 ) -> None:
     sets = [Telling() for _ in range(3)]
     sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
-    found = witness(Turn(sets, noise), sets, sources, moment=Beside(FakeSession()).now(), budget_s=60.0)
+    seen: list[Buffers] = []
+    now = Beside(FakeSession()).now()
+    found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0)
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3
     ratios = np.divide(found.poisoned.samples_us, found.answered.samples_us)
     assert set(ratios.round(6)) == ({3.0} if rounds == USUAL_ROUNDS else {3.0, 0.9})
     assert straddles(found) is (rounds == MOST_ROUNDS)
+    assert seen == sets * (2 * rounds + 2), "each call is looked at"
 
 
 def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
     y = Argument(name="y", role="output", dtype="float32", shape=(1 << 20,))
     x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
-    assert [ring_sets([x, y], calls, 4 << 30) for calls in (1, 30, 500)] == [2, 30, 64]
-    assert ring_sets([x, y], 500, 64 << 20) == 4
-    assert ring_sets([], 500, 4 << 30) == 256
+    assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 5, 8]
+    assert ring_sets([], 500, 1 << 20) == 128
 
 
 def test_anchor_and_floor_stand_beside_the_samples() -> None:

@@ -54,6 +54,10 @@ class Buffers(Protocol):
         """Overwrite outputs and workspaces with those of a set of the same arguments, and wait for it."""
         ...
 
+    def same_outputs(self, other: "Buffers") -> bool:
+        """Whether all outputs hold the very bytes of another set of the same arguments, found where they lie."""
+        ...
+
     def read(self, name: str) -> NDArray[Any]:
         """A host copy of an output, in its shape and dtype."""
         ...
@@ -77,6 +81,11 @@ class Timer(Protocol):
     @property
     def calls(self) -> int:
         """Calls each sample averages over."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """Which of those that it calls in turn it called last."""
         ...
 
     def sample(self) -> float:

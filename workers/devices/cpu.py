@@ -43,7 +43,7 @@ class CallTimer:
     """
 
     def __init__(self, calls: Sequence[Callable[[], object]], *, once: bool = False) -> None:
-        self._turn = cycle(calls)
+        self._turn, self._turns, self._made = cycle(calls), len(calls), 0
         if once:
             self.calls = len(calls)
             return
@@ -55,8 +55,13 @@ class CallTimer:
     def sample(self) -> float:
         return self._take(self.calls) / self.calls * 1e6
 
+    @property
+    def last(self) -> int:
+        return (self._made - 1) % self._turns
+
     def _take(self, calls: int) -> float:
         due = list(islice(self._turn, calls))
+        self._made += calls
         start = time.perf_counter()
         for call in due:
             call()

@@ -33,7 +33,7 @@ class GraphTimer:
     ) -> None:
         self._cuda, self._stream, self._keep = cuda, stream, keep
         self._events = cuda.Event(), cuda.Event()
-        self._turn = cycle(calls)
+        self._turn, self.last = cycle(calls), len(calls) - 1
         self.calls = len(calls) if once else self._rounded(20, len(calls))
         self._capture()
         if once:
