@@ -9,7 +9,10 @@ from evo.family import Work
 from evo.objective import Objective
 
 CLOCK_TOLERANCE = 0.2
-"""A ceiling is taken at one moment; turbo and a quiet neighbour may later lift the clock by about this fraction."""
+"""Of a datasheet's ceiling: turbo may lift the clock by about this fraction."""
+
+MEASURED_TOLERANCE = 0.4
+"""Of a measured ceiling, which other work on the machine may have lowered: 1.4 times as much was seen minutes later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,20 +22,22 @@ class Roofline:
     Attributes:
         floor_us: the larger of arithmetic time and memory time; 0.0 where neither is known to bind.
         bound: which of the two it is.
+        tolerance: by which fraction of it the floor may be too high.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
 
     floor_us: float
     bound: Literal["compute", "memory"]
+    tolerance: float = CLOCK_TOLERANCE
 
     def share(self, time_us: float) -> float:
         """Fraction of the limit a kernel of this time reaches: 1.0 is the floor itself."""
         return self.floor_us / time_us
 
-    def impossible(self, time_us: float, tolerance: float = CLOCK_TOLERANCE) -> bool:
-        """Faster than the device can do the work, by more than its clock may vary."""
-        return time_us < self.floor_us * (1.0 - tolerance)
+    def impossible(self, time_us: float) -> bool:
+        """Faster than the device can do the work, by more than its ceilings may be wrong."""
+        return time_us < self.floor_us * (1.0 - self.tolerance)
 
 
 def roofline(work: Work, ceilings: Ceilings, *, threads: int = 1, cached_bytes: float = 0.0) -> Roofline:
@@ -48,7 +53,9 @@ def roofline(work: Work, ceilings: Ceilings, *, threads: int = 1, cached_bytes: 
     compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6
     memory_us = max(0.0, work.bytes - cached_bytes) / (ceilings.bytes_per_s * threads) * 1e6
     bound: Literal["compute", "memory"] = "compute" if compute_us >= memory_us else "memory"
-    return Roofline(floor_us=max(compute_us, memory_us), bound=bound)
+    source = ceilings.source if bound == "compute" else ceilings.bytes_source or ceilings.source
+    tolerance = MEASURED_TOLERANCE if source == "measured" else CLOCK_TOLERANCE
+    return Roofline(floor_us=max(compute_us, memory_us), bound=bound, tolerance=tolerance)
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:

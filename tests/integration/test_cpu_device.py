@@ -1,4 +1,4 @@
-"""The CPU as a device: found with its limits, and its ceilings measured once."""
+"""The CPU as a device: found with its limits, and the best ceilings that were measured."""
 
 import os
 import threading
@@ -44,6 +44,19 @@ def test_ceilings_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     before = cpu(folder)
     monkeypatch.setattr("workers.devices.support._measure", lambda *_: pytest.fail("measured again"))
     assert cpu(folder) == before
+
+
+def test_ceilings_only_ever_rise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy moment lowers what is measured; an hour later it is measured again, and the better figure stays."""
+    before = cpu(folder).ceilings
+    assert before is not None
+    later = {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"], "bytes_per_s": 1.0}
+    monkeypatch.setattr("workers.devices.support._FRESH_S", -1.0)
+    monkeypatch.setattr("workers.devices.support._measure", lambda *_: later)
+    after = cpu(folder).ceilings
+    assert after is not None
+    assert after.flops_per_s == {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"]}
+    assert after.bytes_per_s == before.bytes_per_s
 
 
 def test_without_a_compiler_there_is_no_cpu_to_offer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,7 +141,9 @@ def edited(folder: Path, **tunables: list[object]) -> Package:
 
 
 def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_path: Path) -> None:
-    package = edited(tmp_path, UNROLL=[1])
+    document = tomllib.loads((FAMILIES / "faulty" / "family.toml").read_text())
+    faults = [each for each in document["cpu"]["tunables"]["FAULT"]["values"] if each != "rare"]  # seen by luck alone
+    package = edited(tmp_path, UNROLL=[1], FAULT=faults)
     with bench.working():
         search = bench.ended(bench.search(package, problem="N=16384"))
     assert search.state == "finished"
@@ -161,9 +164,8 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     }
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
-    assert len(outcomes) == 32
-    assert outcomes.pop("rare") in {"measured", "wrong_answer"}, "the quick gate judges too few calls to see it always"
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
+    assert len(outcomes) == 31
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}
