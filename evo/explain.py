@@ -19,7 +19,7 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.wording import duration_text, percent_text, significant, time_text
+from evo.wording import count_text, duration_text, percent_text, significant, time_text
 
 LOG_LINES = 12
 
@@ -34,7 +34,8 @@ def detail_text(outcome: Outcome) -> str:
             text = _estimate(outcome)
         case Pruned():
             seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
-            text = f"stopped early at {seen}, hopeless beside {limit}"
+            samples = count_text(len(outcome.timing.samples_us), "sample")
+            text = f"stopped after {samples} at {seen}: above {limit}, the slowest elite's time × the prune_ratio"
         case CompileFailed():
             text = first_lines(outcome.log)
         case OverResources():

@@ -88,6 +88,11 @@ class Sheet:
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
+    def shown_us(self) -> float | None:
+        """The time that ranks; without one, the median of the samples that were taken."""
+        return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
+
+    @property
     def cases(self) -> tuple[CaseError, ...]:
         """Every correctness check, as it was done."""
         outcome = self.trial.outcome

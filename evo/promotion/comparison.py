@@ -29,6 +29,11 @@ def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule
     effect = hedges_g(challenger, incumbent, trim=TRIM)
     needed = policy.minimum_effect
     text = f"The effect size (Hedges' g, {TRIM:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
+    ahead = float(np.median(incumbent)) - float(np.median(challenger))
+    if effect * ahead < 0:
+        where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
+        text += f" By its trimmed means the challenger is {where}, in the median of rounds, which gains are, {other}: "
+        text += "their ratios are lopsided."
     return Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text)
 
 
@@ -100,4 +105,4 @@ def change_text(gain: float) -> str:
 
 
 def _span(interval: Interval) -> str:
-    return f"{interval.low:.4g} to {interval.high:.4g} µs"
+    return f"{interval.estimate:.4g} µs ({interval.low:.4g} to {interval.high:.4g})"

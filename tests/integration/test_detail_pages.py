@@ -16,7 +16,7 @@ from api.schemas import SearchRequest
 from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
 from db.artefacts import Artefacts
 from evo.job import ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled
-from evo.outcome import CaseError, CompileFailed, Measured, WrongAnswer
+from evo.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.promotion import Rule
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
@@ -70,7 +70,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     while claimed := stage.claim():
         hand_in_with_files(stage, claimed[0])
     hostile = type(DEVICE)(kind="cpu", model=HOSTILE, architecture=HOSTILE, uuid="cpu-0", limits={"cores": 1.0})
-    tunables = {"BLOCK": {"values": [HOSTILE, "b", "c"]}}
+    tunables = {"BLOCK": {"values": [HOSTILE, "b", "c", "d"]}}
     document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
     stage.register_worker("w1", hostile)
     stage.register_family(document, OTHER_DIGEST)
@@ -84,6 +84,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         timing=timing(12.0), other=timing(30.0), cases=(CASE,), resources={"registers": 96.0, HOSTILE: 1.0}
     )
     stage.hand_in(stage.one(), other)
+    stage.hand_in(stage.one(), Pruned(timing=timing(40.0), threshold_us=25.0))
     yield stage
     stage.database.close()
 
@@ -133,6 +134,14 @@ def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> 
     assert HOSTILE not in html
 
 
+def test_a_pruned_trial_shows_the_median_of_what_was_seen_and_why_that_was_enough(
+    stage: Stage, page: httpx.Client
+) -> None:
+    text = text_of(shown(page, f"/trials/{trials(stage, 2)[-1]}"))
+    assert re.search(r"Median 40\S* µs of what was seen, does not rank;", text), text
+    assert "above 25 µs, the slowest elite's time × the prune_ratio" in text.replace("&#39;", "'")
+
+
 def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: httpx.Client) -> None:
     champion = stage.champions()[0].trial_number
     other = next(each for each in stage.trials(1) if each.number != champion)
@@ -152,7 +161,7 @@ def test_changes_are_shown_against_whatever_is_asked_for(stage: Stage, page: htt
 
 
 def test_outcomes_that_failed_say_what_and_where(stage: Stage, page: httpx.Client) -> None:
-    failed, wrong, both = trials(stage, 2)
+    failed, wrong, both, _ = trials(stage, 2)
     assert "No source was stored" in text_of(shown(page, f"/trials/{failed}"))
     for trial in (failed, wrong, both):
         html = shown(page, f"/trials/{trial}")

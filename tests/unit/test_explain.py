@@ -26,7 +26,10 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
     ("outcome", "text"),
     [
         (Measured(timing=TIMING), "10 µs (interquartile range 1 µs)"),
-        (Pruned(timing=TIMING, threshold_us=5.0), "stopped early at 10 µs, hopeless beside 5 µs"),
+        (
+            Pruned(timing=TIMING, threshold_us=5.0),
+            "stopped after 3 samples at 10 µs: above 5 µs, the slowest elite's time × the prune_ratio",
+        ),
         (CompileFailed(log="kernel.c:1: error: no\n"), "kernel.c:1: error: no"),
         (OverResources(resource="registers", used=300, limit=255), "registers: 300 of at most 255"),
         (WrongAnswer(reason="leaves outputs unwritten"), "leaves outputs unwritten"),

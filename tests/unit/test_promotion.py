@@ -167,6 +167,20 @@ def test_the_effect_must_be_large_enough() -> None:
     assert not rule(verdict(report, policy=Policy(minimum_effect=50.0)), "effect").passed
 
 
+def test_where_means_and_medians_point_apart_the_verdict_says_so() -> None:
+    """Of ten rounds, six are a little slower and four much faster: the gain is that of the median."""
+    incumbent = Timing(samples_us=(100.0,) * 100)
+    challenger = Timing(samples_us=(*(101.0,) * 6, *(80.0,) * 4) * 10)
+    result = verdict(ConfirmReport(challenger=challenger, challenger_again=challenger, incumbent=incumbent))
+    assert rule(result, "effect").figure > 0 > rule(result, "gain").figure
+    assert "By its trimmed means the challenger is ahead, in the median of rounds, which gains are, behind" in (
+        rule(result, "effect").text
+    )
+    assert "challenger 101 µs (" in rule(result, "intervals").text
+    assert "incumbent 100 µs (" in rule(result, "intervals").text
+    assert "lopsided" not in rule(verdict(confirmation(np.random.default_rng(4), challenger_us=95)), "effect").text
+
+
 def test_p_is_corrected_for_the_number_of_challengers() -> None:
     report = confirmation(np.random.default_rng(5), challenger_us=99.5)
     alone, tenth = rule(verdict(report), "significance"), rule(verdict(report, challengers=10), "significance")
