@@ -18,6 +18,7 @@ from db.models import SearchRow
 from evo.challenge import Bar, Incumbent, bar
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL, Command, transition
+from evo.outcome import ReferenceFailed
 from evo.search import CHALLENGERS
 from evo.trial import Trial
 from evo.wording import outcome_text
@@ -27,6 +28,9 @@ log = structlog.get_logger("conductor")
 CONFIRMING_SHARE = 0.1
 """Of the time a search has been running, what confirmations may take before it ends: a GPU's takes most of a minute, in
 which hundreds of configs could be tried."""
+
+UNJUDGED = 3
+"""Trials in a row, from the first one on, that reference.py has failed when a search ends by it."""
 
 STOPPED = "stopped"
 """Reason of a search that someone stopped before its budget was used up."""
@@ -38,7 +42,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
         return True
     if active.state == "stopping":
         return not active.search.history.pending
-    stops = active.search.stop_reason(active.elapsed_s(now)) is not None
+    stops = active.search.stop_reason(active.elapsed_s(now)) is not None or _unjudgeable(active) is not None
     return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
 
 
@@ -59,7 +63,9 @@ def advance(turn: Turn, now: datetime) -> None:
     active = turn.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
         change_state(turn, "stop", now, reason=reason)
-    if active.state == "running":
+    if active.state == "running" and (fault := _unjudgeable(active)) is not None:
+        change_state(turn, "fail", now, reason=f"nothing can be judged, whatever the config: {fault}")
+    elif active.state == "running":
         challenge(turn, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
         in_flight = Leases(turn.session).open_jobs(active.id)
@@ -67,6 +73,15 @@ def advance(turn: Turn, now: datetime) -> None:
             finish(turn, now)
     elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
         change_state(turn, "finish", now)
+
+
+def _unjudgeable(active: ActiveSearch) -> str | None:
+    """Why no trial will be measured, once the family's own reference.py has failed each of the first few."""
+    ended = active.search.history.finished
+    if len(ended) < UNJUDGED or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
+        return None
+    outcome = ended[0].outcome
+    return outcome.reason if isinstance(outcome, ReferenceFailed) else None
 
 
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:

@@ -54,6 +54,7 @@ TrialState: TypeAlias = Literal[
     "over_resources",
     "wrong_answer",
     "launch_failed",
+    "reference_failed",
     "timed_out",
     "crashed",
     "impossible",

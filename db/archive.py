@@ -28,7 +28,7 @@ _AT_WORK = (
     .order_by(_SEARCHES.priority.desc(), _SEARCHES.id)
 )
 
-NO_FAILURE = ("measured", "estimated", "pruned", "abandoned", "cancelled")
+NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned", "cancelled")
 """Outcomes that blame nothing on the config."""
 
 

@@ -16,6 +16,7 @@ from evo.outcome import (
     Outcome,
     OverResources,
     Pruned,
+    ReferenceFailed,
     TimedOut,
     WrongAnswer,
 )
@@ -40,7 +41,7 @@ def detail_text(outcome: Outcome) -> str:
             text = first_lines(outcome.log)
         case OverResources():
             text = f"{outcome.resource}: {significant(outcome.used)} of at most {significant(outcome.limit)}"
-        case InvalidConfig() | LaunchFailed() | WrongAnswer():
+        case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer():
             text = outcome.reason
         case TimedOut():
             text = f"the {outcome.stage} stage ran past {duration_text(outcome.limit_s)}"

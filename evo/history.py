@@ -3,7 +3,7 @@
 from bisect import insort
 from collections.abc import Collection
 
-from evo.outcome import Abandoned, Cancelled
+from evo.outcome import Abandoned, Cancelled, ReferenceFailed
 from evo.trial import Proposal, Trial
 
 ELITES = 8
@@ -75,5 +75,5 @@ class History:
 
 
 def informative(trial: Trial) -> bool:
-    """Whether the outcome says anything about the config: a lost worker or a cancelled search does not."""
-    return not isinstance(trial.outcome, Abandoned | Cancelled | None)
+    """Whether the outcome says anything about the config: a lost worker or a broken reference does not."""
+    return not isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed | None)

@@ -114,6 +114,14 @@ class LaunchFailed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReferenceFailed:
+    """The family's reference.py could not be run, so nothing was judged; says nothing about the config."""
+
+    reason: str
+    kind: Literal["reference_failed"] = "reference_failed"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimedOut:
     """A stage ran past its hard limit and its process was killed."""
 
@@ -164,6 +172,7 @@ Outcome: TypeAlias = (
     | OverResources
     | WrongAnswer
     | LaunchFailed
+    | ReferenceFailed
     | TimedOut
     | Crashed
     | Impossible

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from evo.job import Ablate, Ablated, AblateReport
-from evo.outcome import LaunchFailed, Outcome
+from evo.outcome import Outcome
 from evo.wording import count_text
 from workers.build import Built
 from workers.child import Child
 from workers.confirmation import budget_s, compare
 from workers.families import Assignment
 from workers.protocol import Compare, Compared, Verified, Verify
-from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.scrutiny import refusal
 from workers.status import Status
 from workers.stopwatch import Stopwatch
@@ -64,7 +64,7 @@ class Ablation:
                 raise ChampionFault(refusal)
             self._measure(places)
         except (ChampionFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, ChampionFault) else LaunchFailed(reason=str(error))
+            failure = error.outcome if isinstance(error, ChampionFault) else trouble(error)
             return AblateReport(failure=failure, stages=self._watch.stages)
         return AblateReport(
             changes=tuple(self._found[place] for place in range(len(self._job.changed))),

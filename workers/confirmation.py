@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evo.job import Answers, Confirm, ConfirmReport, Profiled, Repeat, Sanitized
-from evo.outcome import CaseError, LaunchFailed
+from evo.outcome import CaseError
 from evo.prediction import fastest_baseline
 from evo.promotion import promising
 from workers.build import Built
@@ -14,7 +14,7 @@ from workers.child import Child
 from workers.families import Assignment
 from workers.profilers import Profiler
 from workers.protocol import Compare, Compared, Save, Saved, Verified, Verify
-from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.sanitizers import Sanitizer, Subject
 from workers.scratch import scratch
 from workers.scrutiny import refusal, together
@@ -66,7 +66,7 @@ class Confirmation:
         try:
             report = self._repeated(self._first())
         except (CandidateFault, TroubleError) as error:
-            failure = error.outcome if isinstance(error, CandidateFault) else LaunchFailed(reason=str(error))
+            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
             report = ConfirmReport(failure=failure, failed=self._suspect)
         return replace(report, stages=self._watch.stages)
 

@@ -22,7 +22,7 @@ from evo.job import (
     Report,
     SearchTerms,
 )
-from evo.outcome import Impossible, LaunchFailed, Measured, Outcome, Pruned
+from evo.outcome import Impossible, Measured, Outcome, Pruned
 from evo.roofline import device_roofline
 from evo.timing import Timing
 from evo.trial import Config
@@ -34,7 +34,7 @@ from workers.confirmation import Confirmation, Instruments, Side, budget_s, comp
 from workers.devices import driver
 from workers.families import Assignment
 from workers.protocol import Compare, Measure, Sampled, Verified, Verify
-from workers.runners import CandidateFault, Runners, TroubleError, ask
+from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.status import Status
 from workers.stopwatch import Stopwatch
 
@@ -206,7 +206,7 @@ class Ladder:
         except TroubleError as error:
             if self._raise_trouble:
                 raise
-            return LaunchFailed(reason=str(error))
+            return trouble(error)
         environment.update(sampled.environment)
         if sampled.pruned:
             return Pruned(timing=sampled.timing, threshold_us=job.prune_above_us or 0.0)

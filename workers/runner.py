@@ -47,7 +47,10 @@ class Runner:
         except DeviceUnfitError as error:
             return Unfit(reason=str(error))
         except MemoryError:
-            return Trouble(reason=f"the {request.kind} step ran out of memory; a smaller problem may fit")
+            spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
+            if isinstance(request, Verify | Measure):  # one candidate is in this process, and what it allocated
+                return Refused(outcome=Crashed(stage=request.kind, reason=spent))
+            return Trouble(reason=spent)
         except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
             step = f"the {request.kind} step failed: {type(error).__name__}: {error}"
             return Trouble(reason=str(error) if isinstance(error, EvoError) else step)

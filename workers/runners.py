@@ -11,7 +11,7 @@ from typing import TypeVar
 import structlog
 
 from evo.errors import EvoError
-from evo.outcome import Crashed, Outcome, TimedOut
+from evo.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from evo.policy import Policy
 from workers.child import Child, ChildDiedError, ChildTimeoutError
 from workers.families import Assignment
@@ -58,6 +58,10 @@ class TroubleError(EvoError, RuntimeError):
     """The family or the machine is at fault: nothing can be judged until it is mended."""
 
 
+class ReferenceTroubleError(TroubleError):
+    """The family's inputs() and reference() do not come to an end, whatever the candidate."""
+
+
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
     """A runner's reply.
 
@@ -82,6 +86,12 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
         case _ if isinstance(reply, expected):
             return reply
     raise TroubleError(f"the runner answered {reply.kind} where {expected.__name__.lower()} was due")
+
+
+def trouble(error: TroubleError) -> Outcome:
+    """What a trial ends in where nothing could be judged."""
+    reason = str(error)
+    return ReferenceFailed(reason=reason) if isinstance(error, ReferenceTroubleError) else LaunchFailed(reason=reason)
 
 
 def open_limit_s(policy: Policy) -> float:
@@ -187,8 +197,11 @@ class Runners:
         except CandidateFault as fault:  # there is no candidate yet
             self.interruption.check()
             if not again or not isinstance(fault.outcome, Crashed):
-                raise TroubleError(_not_opened(fault.outcome)) from None
-        except (TroubleError, UnfitError, GaveUp):
+                raise ReferenceTroubleError(_not_opened(fault.outcome)) from None
+        except TroubleError as error:
+            child.kill()
+            raise ReferenceTroubleError(str(error)) from None
+        except (UnfitError, GaveUp):
             child.kill()
             raise
         else:

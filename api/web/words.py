@@ -17,6 +17,7 @@ SIGNS: Mapping[str, str] = {
     "pruned": "↘",
     "pending": "…",
     "abandoned": "?",
+    "reference_failed": "?",
     "cancelled": "–",
 }
 """What an outcome's badge shows beside its word, so that nobody needs the colour; any other is a failure."""
@@ -27,6 +28,7 @@ TONES: Mapping[str, str] = {
     "pruned": "warn",
     "pending": "accent",
     "abandoned": "quiet",
+    "reference_failed": "warn",
     "cancelled": "quiet",
 }
 

@@ -190,7 +190,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     from rich.text import Text
 
     from evo.cli.output import console, table
-    from evo.wording import factor_text, time_text
+    from evo.wording import factor_text, spaced_text, time_text
 
     rows = table(
         ">champion", "family", "problem", "device", ">time, first process", "over the fastest baseline", "promoted"
@@ -200,7 +200,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
         if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
             over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
             over += "; slower than every baseline" if verdict.behind_every_baseline else ""
-        cells = (each.family, each.problem_key, each.place, time_text(each.time_us), over)
+        cells = (each.family, spaced_text(each.problem), each.place, time_text(each.time_us), over)
         rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
     console().print(rows if rows.row_count else none)
 

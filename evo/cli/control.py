@@ -32,7 +32,7 @@ def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
 
 
 def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Go on with a paused search; ``search --resume`` also runs a service and a worker for it."""
+    """Go on with a paused search; `search --resume` also runs a service and a worker for it."""
     _command(search_id, "resume", Where(url=url, token=token, database=db), as_json)
 
 

@@ -26,6 +26,8 @@ from evo.wording import (
 )
 
 LINE_EVERY_S = 5.0
+SHORT = 20
+"""Letters that fit behind the bar on any terminal; what is longer has a line of its own."""
 _GOOD = ("measured", "estimated")
 
 
@@ -158,8 +160,11 @@ class LiveScreen:
         status = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=1.0, completed=share_done(view), width=32)
         running = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
-        status.add_row(self._spinner, Text(running, "bold"), bar, Text(left_text(view), "cyan"))
-        grid = facts()
+        left, grid = Text(left_text(view), "cyan"), facts()
+        beside = [] if len(left) > SHORT else [left]
+        status.add_row(self._spinner, Text(running, "bold"), bar, *beside)
+        if not beside:
+            grid.add_row("now", left)
         grid.add_row("best", Text(best_text(view), "bold green" if view.best else ""))
         grid.add_row("speed-up", Text(speedup_text(view)))
         grid.add_row("outcomes", Text(outcomes_text(view)))

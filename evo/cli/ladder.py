@@ -48,7 +48,7 @@ def measure(
 ) -> None:
     """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
     from evo.cli.climb import print_climb
-    from evo.cli.devices import cache_folder
+    from evo.cli.devices import cache_folder, cache_trouble
     from evo.cli.exits import Exit
     from evo.cli.output import console, print_json
     from evo.cli.request import read_policy
@@ -64,6 +64,8 @@ def measure(
     package, chosen, candidate = resolve(family, config, problem, device, objective)
     out = console()
     _tell_shared(chosen)
+    if (trouble := cache_trouble()) is not None:
+        sys.stderr.write(f"{trouble}\n")
     if not as_json:
         out.print(f"[bold cyan]{package.family.name}[/] {spaced_text(candidate.problem)} on {chosen.model}")
         out.print(f"{spaced_text(candidate.config)}\n")

@@ -77,7 +77,10 @@ LaunchMode = Annotated[
 ]
 Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
 PolicyName = Annotated[
-    str, typer.Option(help="Gates and thresholds: default, l4-notes, or a .toml or .json file.", metavar="NAME|FILE")
+    str,
+    typer.Option(
+        help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
+    ),
 ]
 
 

@@ -130,12 +130,12 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
 def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
     """What the trials of a search say of its space; those that were never evaluated say nothing."""
     from evo.job import Stages
-    from evo.outcome import Abandoned, Cancelled
+    from evo.outcome import Abandoned, Cancelled, ReferenceFailed
     from evo.recording import Costs, Entry, Recording
 
     entries = {}
     for trial in trials:
-        if trial.outcome is None or isinstance(trial.outcome, Abandoned | Cancelled):
+        if trial.outcome is None or isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed):
             continue
         stages = trial.stages or Stages()
         costs = Costs(

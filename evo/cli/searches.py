@@ -100,12 +100,12 @@ def trials(
 def _print_searches(views: "Iterable[SearchView]") -> None:
     from evo.cli.display import best_time_text
     from evo.cli.output import console, table
-    from evo.wording import factor_text
+    from evo.wording import factor_text, spaced_text
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
     for view in views:
         best = best_time_text(view)
-        cells = (view.state, view.family, view.problem_key, view.place, f"{view.finished:,}", best)
+        cells = (view.state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)
         rows.add_row(str(view.id), *cells, factor_text(view.speedup))
     out = console()
     if rows.row_count:
@@ -120,7 +120,7 @@ def _print_trials(found: "Iterable[TrialView]") -> None:
     from evo.cli.display import twin_text
     from evo.cli.output import console, table
     from evo.view.trial import same_binary
-    from evo.wording import outcome_text, settings_text, time_text
+    from evo.wording import outcome_text, spaced_text, time_text
 
     rows = table(">trial", "outcome", ">time", "origin", "config")
     found = list(found)
@@ -133,6 +133,6 @@ def _print_trials(found: "Iterable[TrialView]") -> None:
             outcome,
             time,
             trial.origin,
-            Text(f"{settings_text(trial.config)}{twin_text(trial, twins)}"),
+            Text(f"{spaced_text(trial.config)}{twin_text(trial, twins)}"),
         )
     console().print(rows if rows.row_count else "No such trials.")

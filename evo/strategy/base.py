@@ -31,8 +31,8 @@ class Strategy(Protocol):
       * every proposal is valid and was never asked before; `propose` returns None only when no such config is left;
       * same context, same history and same generator state give the same proposal, also from a fresh instance that
         sees the history for the first time (caches are allowed, memory is not);
-      * an outcome that is not a measurement is information about the config, never a time; Abandoned and Cancelled
-        are no information at all;
+      * an outcome that is not a measurement is information about the config, never a time; Abandoned, Cancelled
+        and ReferenceFailed are no information at all;
       * not thread-safe; never keeps or changes the history it is handed.
     """
 

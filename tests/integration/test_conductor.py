@@ -13,7 +13,7 @@ from db.leases import StaleLease
 from db.signals import WORK
 from evo.errors import Conflict, InvalidInput
 from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Stages
-from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, TimedOut
+from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
 from evo.strategy import opening
 from evo.trial import Config
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
@@ -249,6 +249,19 @@ def test_a_failing_family_fails_the_search_with_its_reason(stage: Stage) -> None
     assert view.state == "failed"
     assert view.reason == "not one of 3 trials could be measured: 3 compile failed. The first: no such file"
     assert view.champion is None
+
+
+def test_a_reference_that_fails_ends_the_search_and_spends_no_budget(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 9})
+    served = 0
+    while leases := stage.claim():
+        served += isinstance(leases[0].job, Evaluate)
+        stage.hand_in(leases[0], ReferenceFailed(reason="reference.py, reference() (line 18): ValueError: boom"))
+    view = stage.view(search)
+    assert (served, view.state, view.counts) == (3, "failed", {"reference_failed": 3})
+    assert view.reason == (
+        "nothing can be judged, whatever the config: reference.py, reference() (line 18): ValueError: boom"
+    )
 
 
 def test_faster_than_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:

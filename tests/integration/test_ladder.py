@@ -22,9 +22,9 @@ from evo.outcome import (
     Crashed,
     Impossible,
     InvalidConfig,
-    LaunchFailed,
     Measured,
     Pruned,
+    ReferenceFailed,
     TimedOut,
     WrongAnswer,
 )
@@ -250,7 +250,7 @@ def test_without_a_cache_measuring_goes_on_with_a_warning(workshop: Workshop, tm
 def test_a_broken_family_is_nobodys_crash(workshop: Workshop, tmp_path: Path) -> None:
     (workshop.copy.folder / "reference.py").write_text("import no_such_library")
     outcome = workshop.report(search_id=99).outcome
-    assert isinstance(outcome, LaunchFailed)
+    assert isinstance(outcome, ReferenceFailed)
     assert "reference.py, import (line 1): ModuleNotFoundError: No module named 'no_such_library'" in outcome.reason
 
 

@@ -35,6 +35,7 @@ def test_every_command_explains_itself_with_examples(command: list[str], capsys:
     assert entry.main([*command, "--help"]) == Exit.DONE
     shown = capsys.readouterr().out
     assert f"kernel-evo {' '.join(command)}" in shown.partition("Examples:")[2]
+    assert "``" not in shown
 
 
 def test_every_example_is_a_command_line_that_can_be_typed() -> None:

@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from evo.outcome import Crashed
 from evo.policy import Policy
 from workers import runners
 from workers.child import ChildDiedError
 from workers.families import Assignment
 from workers.lock import GaveUp
-from workers.protocol import Ready, Reply
+from workers.protocol import Compare, Ready, Refused, Reply, Trouble, Verify
+from workers.runner import Runner
 from workers.runners import Runners, TroubleError
 
 WORK = cast(
@@ -76,3 +78,15 @@ def test_one_that_was_interrupted_is_not_opened_again_and_its_family_not_blamed(
         with pytest.raises(GaveUp):
             runners.fresh(WORK)
     assert waiting == [killed]
+
+
+def test_a_candidate_that_eats_all_memory_crashed_whatever_the_runner_was_at() -> None:
+    def full(_request: object) -> None:
+        raise MemoryError
+
+    runner = Runner()
+    runner._bench = SimpleNamespace(verify=full, compare=full)  # type: ignore[assignment]
+    reply = runner.answer(Verify(candidate="candidate", kernels={}))
+    assert isinstance(reply, Refused)
+    assert isinstance(reply.outcome, Crashed)
+    assert isinstance(runner.answer(Compare(series={}, rounds=1, baselines=False, budget_s=1.0)), Trouble)
