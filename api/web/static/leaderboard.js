@@ -2,28 +2,39 @@
 // shown. Without this script the same links and the same form load the page.
 
 import { parts } from "./live.js";
+import { Refused, tell } from "./plight.js";
 
 const rows = parts.find((part) => part.element.id === "rows");
 const form = document.getElementById("filters");
 const USUAL = "rank"; // the order that an address leaves out
 
-async function go(address, { remember = true, back = false } = {}) {
+let latest = 0;
+
+async function go(address, { remember = true, back = false, top = false } = {}) {
+  const turn = ++latest;
   const url = new URL(address, location.href);
   const source = new URL(rows.element.dataset.liveFrom, location.href);
   source.search = url.search;
-  const html = await rows.fetch(source.pathname + source.search);
-  if (html === null) {
-    location.assign(address);
+  const from = source.pathname + source.search;
+  try {
+    const html = await rows.fetch(from);
+    if (turn !== latest) return; // something else was asked for meanwhile
+    rows.element.dataset.liveFrom = from;
+    rows.show(html);
+  } catch (error) {
+    if (error instanceof Refused && error.status < 500 && !error.wait_s) location.assign(address); // a page that says what is wrong
+    else tell(error);
     return;
   }
-  rows.element.dataset.liveFrom = source.pathname + source.search;
-  rows.show(html);
   if (remember) history.pushState(null, "", url.pathname + url.search);
+  if (top) document.getElementById("leaderboard").scrollIntoView();
   describe(url.searchParams, back);
 }
 
-// The form and the export links speak of the same trials as the rows; what is being typed is left alone, unless the
-// reader went back or forth.
+// The form and the export links speak of the same trials as the rows; what was typed and not sent yet is left alone, unless
+// the reader went back or forth.
+const described = { where: form.elements.where.defaultValue, q: form.elements.q.defaultValue };
+
 function describe(given, back) {
   form.querySelectorAll("[data-view]").forEach((field) => field.remove());
   for (const value of given.getAll("outcome")) {
@@ -32,9 +43,10 @@ function describe(given, back) {
     form.append(field);
   }
   form.elements.sort.value = given.get("sort") ?? USUAL;
-  if (back || document.activeElement?.form !== form) {
-    form.elements.where.value = given.get("where") ?? "";
-    form.elements.q.value = given.get("q") ?? "";
+  for (const name of ["where", "q"]) {
+    const field = form.elements[name], wanted = given.get(name) ?? "";
+    if (back || field.value === described[name]) field.value = wanted;
+    described[name] = wanted;
   }
   exported(given);
 }
@@ -54,7 +66,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-rows]");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  go(link.getAttribute("href"));
+  go(link.getAttribute("href"), { top: link.rel !== "" });
 });
 
 form.addEventListener("submit", (event) => {
@@ -92,8 +104,13 @@ document.addEventListener("submit", (event) => {
   location.assign(`/compare?${new URLSearchParams({ left: ticked[0], right: ticked[1] })}`);
 });
 
-new MutationObserver(showTicks).observe(rows.element, { childList: true });
+rows.element.addEventListener("shown", showTicks);
 showTicks();
+window.addEventListener("pageshow", () => { // by now the browser has ticked again what was ticked when the page was left
+  const boxes = [...rows.element.querySelectorAll(".tick :checked")].map((box) => box.value);
+  ticked = [...new Set([...ticked, ...boxes])].slice(-2);
+  showTicks();
+});
 
 window.addEventListener("popstate", () => go(location.href, { remember: false, back: true }));
 
@@ -123,6 +140,10 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && event.target.form === form) {
+    event.preventDefault(); // a browser would wipe what was typed
+    event.target.blur();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea")) return;
   const act = KEYS[event.key];
   if (!act) return;

@@ -1,5 +1,8 @@
 // Parallel coordinates in SVG of our own. Dragging along an axis keeps the trials with those values; the arrow keys do
 // the same. What is kept stands in the page's address as the filter that the leaderboard understands.
+import { Brushes, runs } from "./brush.js";
+import { ask, tell } from "./plight.js";
+
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 360, TOP = 44, BOTTOM = 330, SIDE = 64, LEAST = 92;
 
@@ -10,43 +13,18 @@ const make = (name, attributes, text) => {
   return made;
 };
 
-let brushes = null; // axis name -> [first place, last place]
-let latest = null; // the table that was asked for last
+let brushes = null;
+let latest = null; // the filter that the table was asked for last
 
-// Plain values alone can stand in a filter, which is split at commas and bars.
-const plain = (value) => !/[,|]/.test(value);
-const inside = (axis) => axis.values.slice(brushes.get(axis.name)[0], brushes.get(axis.name)[1] + 1);
-
-function where(plot) {
-  const brushed = plot.axes.filter((axis) => brushes.has(axis.name) && inside(axis).every(plain));
-  return brushed.map((axis) => `${axis.name}=${inside(axis).join("|")}`).join(",");
-}
-
-function fromAddress(plot) {
-  const found = new Map();
-  for (const part of (new URLSearchParams(location.search).get("where") ?? "").split(",")) {
-    const [name, given] = part.split("=");
-    const axis = plot.axes.find((each) => each.name === name.trim());
-    const places = (given ?? "").split("|").map((value) => axis?.values.indexOf(value.trim()) ?? -1);
-    if (axis && places.length && !places.includes(-1)) found.set(axis.name, [Math.min(...places), Math.max(...places)]);
-  }
-  return found;
-}
-
-const kept = (plot, line) => plot.axes.every((axis, at) => {
-  const brush = brushes.get(axis.name);
-  return !brush || (line.places[at] >= brush[0] && line.places[at] <= brush[1]);
-});
+const kept = (plot, line) => plot.axes.every((axis, at) => brushes.keeps(axis.name, axis.values[line.places[at]]));
 
 export function drawParallel(section, plot) {
-  brushes ??= fromAddress(plot);
+  brushes ??= new Brushes(new URLSearchParams(location.search).get("where") ?? "");
   const figures = section.querySelector(".figures");
   if (!plot.axes.length) {
     figures.replaceChildren();
     return;
   }
-  const names = new Set(plot.axes.map((axis) => axis.name));
-  for (const name of brushes.keys()) if (!names.has(name)) brushes.delete(name);
   const width = Math.max(figures.clientWidth, SIDE * 2 + LEAST * (plot.axes.length - 1));
   const svg = make("svg", { class: "parallel", viewBox: `0 0 ${width} ${HEIGHT}`, role: "group", "aria-label": plot.summary });
   svg.style.minWidth = `${width}px`;
@@ -86,22 +64,22 @@ function column(section, plot, axis, at, { x, y, svg, lines }) {
   axis.values.forEach((value, place) => {
     if (place % every === 0) group.append(make("text", { x: x(at) + 7, y: y(axis, place) + 4 }, value.length > 12 ? `${value.slice(0, 11)}…` : value));
   });
-  const brush = make("rect", { class: "brush", width: 16, x: x(at) - 8, rx: 4, visibility: "hidden" });
+  const brush = make("g", {});
   const grip = make("rect", { class: "grip", x: x(at) - 22, width: 44, y: TOP - 14, height: BOTTOM - TOP + 28, tabindex: 0, role: "slider", "aria-label": axis.name, "aria-orientation": "vertical", "aria-valuemin": 0, "aria-valuemax": axis.values.length - 1 });
   const show = () => {
-    const range = brushes.get(axis.name);
-    brush.setAttribute("visibility", range ? "visible" : "hidden");
-    if (range) {
-      const [top, bottom] = [y(axis, range[1]) - 9, y(axis, range[0]) + 9];
-      brush.setAttribute("y", top);
-      brush.setAttribute("height", bottom - top);
-    }
-    grip.setAttribute("aria-valuenow", range ? range[1] : 0);
-    grip.setAttribute("aria-valuetext", range ? inside(axis).join(", ") : "all values");
+    const places = brushes.places(axis);
+    const marked = brushes.touches(axis.name) ? runs(places) : [];
+    brush.replaceChildren(...marked.map(([first, last]) => {
+      const [top, bottom] = [y(axis, last) - 9, y(axis, first) + 9];
+      return make("rect", { class: "brush", width: 16, x: x(at) - 8, rx: 4, y: top, height: bottom - top });
+    }));
+    grip.setAttribute("aria-valuenow", marked.length ? marked.at(-1)[1] : 0);
+    const kept = places.map((place) => axis.values[place]).join(", ");
+    grip.setAttribute("aria-valuetext", brushes.touches(axis.name) ? kept || "no value" : "all values");
   };
   const set = (range, done) => {
-    if (range) brushes.set(axis.name, range);
-    else brushes.delete(axis.name);
+    if (range) brushes.drag(axis, range);
+    else brushes.clear(axis.name);
     show();
     apply(section, plot, lines, done);
   };
@@ -129,7 +107,8 @@ function column(section, plot, axis, at, { x, y, svg, lines }) {
     if (!step) return;
     event.preventDefault();
     const last = axis.values.length - 1;
-    const [low, high] = brushes.get(axis.name) ?? (step > 0 ? [-1, -1] : [last + 1, last + 1]);
+    const places = brushes.touches(axis.name) ? brushes.places(axis) : [];
+    const [low, high] = places.length ? [places[0], places.at(-1)] : step > 0 ? [-1, -1] : [last + 1, last + 1];
     const next = Math.min(last, Math.max(0, (step > 0 ? high : low) + step));
     set(event.shiftKey ? [Math.max(0, Math.min(low, next)), Math.min(last, Math.max(high, next))] : [next, next], true);
   });
@@ -143,7 +122,7 @@ function controls(section, plot, lines) {
   const clear = document.createElement("button");
   clear.type = "button";
   clear.textContent = "Keep all";
-  clear.addEventListener("click", () => { brushes.clear(); drawParallel(section, plot); apply(section, plot, lines, true); });
+  clear.addEventListener("click", () => { brushes.clearAll(); drawParallel(section, plot); apply(section, plot, lines, true); });
   const link = document.createElement("a");
   link.className = "to-leaderboard";
   const ramp = document.createElement("span");
@@ -160,13 +139,15 @@ function apply(section, plot, lines, done) {
     path.style.setProperty("stroke", stays ? shade(plot.lines[at].rank) : "var(--line)");
     count += stays;
   });
-  const filter = where(plot);
+  const filter = brushes.filter;
   const search = document.getElementById("plots").dataset.search;
   const link = section.querySelector(".to-leaderboard");
   link.href = `/searches/${search}${filter ? `?where=${encodeURIComponent(filter)}` : ""}`;
   link.textContent = "Open this filter in the leaderboard";
   const said = document.getElementById("chosen-said");
-  said.textContent = `${count} of the ${plot.lines.length} trials drawn${filter ? ` with ${filter}` : ""}. The table has the fastest of all that match.`;
+  const beside = brushes.beside(plot.axes);
+  const alone = beside.length ? ` (${beside.join(", ")} holds in the table alone: no axis has it)` : "";
+  said.textContent = `${count} of the ${plot.lines.length} trials drawn${filter ? ` with ${filter}${alone}` : ""}. The table has the fastest of all that match.`;
   if (done || filter !== latest) showTable(search, filter, done);
 }
 
@@ -184,9 +165,13 @@ function showTable(search, filter, done) {
 async function fetchTable(search, filter) {
   const part = document.getElementById("chosen");
   const where = filter ? `?where=${encodeURIComponent(filter)}` : "";
-  const answer = await fetch(`/searches/${search}/leaderboard${where}`, { headers: { Accept: "text/html" } });
-  const html = await answer.text();
-  if (filter !== latest || !answer.ok) return;
-  document.getElementById("chosen-rows").innerHTML = html; // our own page's part: the service escapes what others wrote
+  try {
+    const html = await ask(`/searches/${search}/leaderboard${where}`, "text/html");
+    if (filter !== latest) return;
+    document.getElementById("chosen-rows").innerHTML = html; // our own page's part: the service escapes what others wrote
+  } catch (error) {
+    tell(error);
+    return;
+  }
   part.hidden = false;
 }

@@ -1,5 +1,6 @@
 // Draws the plots of a search: asks for each when it comes into view, and again while the search goes on.
-import { drawParallel } from "/static/parallel.js";
+import { drawParallel } from "./parallel.js";
+import { ask, tell } from "./plight.js";
 
 const EVERY_MS = 8000;
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -162,21 +163,23 @@ async function refresh(section) {
     section.querySelector(".said").textContent = "Drawing…";
   }
   try {
-    const answer = await fetch(section.dataset.from + (asked.get(section) ?? ""), { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`the service answered ${answer.status}`);
-    const text = await answer.text();
+    const text = await ask(section.dataset.from + (asked.get(section) ?? ""), "application/json");
+    tell(null);
+    section.classList.remove("stale");
     if (text === drawn.get(section)?.text) return;
     const plot = JSON.parse(text);
     drawn.set(section, { text, plot });
     await draw(section, plot);
-    section.classList.remove("stale");
   } catch (error) {
+    over ||= error.final;
+    tell(error);
     section.classList.add("stale");
     section.setAttribute("aria-busy", "false");
     if (!drawn.has(section)) section.querySelector(".said").textContent = `It could not be drawn (${error.message}); reload the page to try again.`;
   }
 }
 
+let over = false; // asking again would not help
 const seen = new Set();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
@@ -195,6 +198,6 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 
 if (plots.dataset.live === "yes") {
   setInterval(() => {
-    if (!document.hidden) seen.forEach(refresh);
+    if (!document.hidden && !over) seen.forEach(refresh);
   }, EVERY_MS);
 }

@@ -49,27 +49,66 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         expect(rows).to_have_count(4)
         assert page.locator(f"#{name}").evaluate(TOP) == pytest.approx(top, abs=2.0)
 
+        plots = page.locator(".plots-link")
+        plots.focus()
+        page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
+        ended = page.locator(".tile").filter(has_text="Trials").locator("dd").first
+        plots.scroll_into_view_if_needed()
+        plots.hover()
+        page.mouse.down()
+        page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
+        with page.expect_response("**/live"):
+            puppet.serve(1, faster(2))
+        expect(ended).to_have_text("4")  # what is under a pressed pointer waits
+        page.mouse.move(0, 0)
+        page.mouse.up()
+        expect(ended).to_have_text("5")
+        assert plots.evaluate("link => link === document.activeElement"), "the focus stays"
+        assert page.evaluate("String(getSelection())") == "Best so far", "so does what was marked"
+
+        page.evaluate("getSelection().removeAllRanges()")
         rows.first.focus()
         leader = rows.first.text_content()
-        puppet.serve(2, faster(2))
+        expect(rows).to_have_count(5)
+        puppet.serve(2, faster(3))
         news = page.get_by_role("button", name="2 new trials")
         expect(news).to_be_visible()
-        expect(rows).to_have_count(4)
+        expect(rows).to_have_count(5)
         assert page.evaluate("document.activeElement.textContent") == leader
         assert_accessible(page)
         page.keyboard.press("r")
-        expect(rows).to_have_count(6)
+        expect(rows).to_have_count(7)
         expect(news).to_be_hidden()
 
 
-def test_the_page_goes_on_by_itself_after_it_was_cut_off(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_the_page_says_what_keeps_it_from_news_and_goes_on_by_itself(puppet: Puppet, url: str, browser: Browser) -> None:
     with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser notes what it cannot load
         page.goto(f"/searches/{puppet.search_id}")
         puppet.serve(1, faster(0))
         expect(page.locator("a.trial")).to_have_count(1)
         wire.cut()
         expect(page.locator("#rows")).to_have_class("stale")
+        plight = page.get_by_role("status").and_(page.locator("#plight"))
+        expect(plight).to_contain_text("cannot be reached")
+        page.locator("#by-number").click()  # no uncaught error
+        page.locator("h1").click()
         puppet.serve(1, faster(1))
         wire.mend()
         expect(page.locator("a.trial")).to_have_count(2)
         expect(page.locator("#rows")).not_to_have_class("stale")
+        expect(plight).to_be_empty()
+
+        page.clock.install()
+        page.goto(f"/searches/{puppet.search_id}")
+        page.route("**/live", lambda route: None)  # it hangs
+        puppet.serve(1, faster(2))
+        page.clock.run_for(8000)
+        expect(plight).to_contain_text("does not answer")
+        page.unroute("**/live")
+        page.goto(f"/searches/{puppet.search_id}")
+        page.route("**/live", lambda route: route.fulfill(status=401))
+        puppet.serve(1, faster(3))
+        page.clock.run_for(8000)
+        expect(plight).to_contain_text("signed out")
+        way = plight.get_by_role("link", name="Sign in")
+        expect(way).to_have_attribute("href", f"/sign-in?next=%2Fsearches%2F{puppet.search_id}")
