@@ -17,6 +17,7 @@ from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
 from api.access.throttle import Rate
 from api.chores import Chore, Collector, regularly
+from api.compression import Compressed
 from api.conductor import Conductor
 from api.courier import Courier
 from api.deps import Service
@@ -110,6 +111,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
     )
+    app.add_middleware(Compressed)
     app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))

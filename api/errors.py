@@ -146,7 +146,8 @@ def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
     cause = error.get("ctx", {}).get("error")
-    path = [str(part) for part in error["loc"] if part not in {"body", "query", "path"}]
+    given = error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
+    path = [str(part) for part in given if part not in {"body", "query", "path"}]
     if isinstance(cause, InvalidInput):
         own = cause.field if "." in cause.field else ".".join([*path, cause.field])
         return {"field": own, "reason": cause.reason}

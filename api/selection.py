@@ -16,6 +16,7 @@ from evo.space import Tunable
 from evo.suggestion import unknown
 from evo.target import aimed_at
 from evo.trial import Value
+from evo.wording import value_text
 
 FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
 """One condition, e.g. ``BLOCK_M>=32``."""
@@ -83,15 +84,30 @@ def _order(sort: str, known: dict[str, Tunable]) -> Order:
 def _condition(piece: str, known: dict[str, Tunable]) -> Condition:
     match = FORM.fullmatch(piece)
     if match is None:
-        raise InvalidInput("where", f"`{piece.strip()}` is not of the form NAME=VALUE; write e.g. `BLOCK_M>=32`")
+        raise InvalidInput("where", f"`{piece.strip()}` is not of the form NAME=VALUE; write e.g. `{_example(known)}`")
     name, operator, given = match.groups()
     if name not in known:
         raise InvalidInput("where", unknown(name, known, "tunables"))
     tunable, sign = known[name], cast(Operator, "=" if operator == "==" else operator)
     if sign in ("=", "!="):
-        ranks = [tunable.parse(text, "where") for text in given.split("|")]
-        return Condition(tunable=name, operator=sign, values=tuple(tunable.values[rank] for rank in ranks))
+        values = tuple(_value(tunable, text) for text in given.split("|"))
+        return Condition(tunable=name, operator=sign, values=values)
     return Condition(tunable=name, operator=sign, values=(_number(tunable, given),))
+
+
+def _example(known: dict[str, Tunable]) -> str:
+    """A condition that would be understood."""
+    for name, tunable in known.items():
+        if not isinstance(value := tunable.values[len(tunable.values) // 4], bool | str):
+            return f"{name}>={value_text(value)}"
+    return next((f"{name}={value_text(tunable.values[0])}" for name, tunable in known.items()), "NAME=VALUE")
+
+
+def _value(tunable: Tunable, given: str) -> Value:
+    try:
+        return tunable.values[tunable.parse(given, "where")]
+    except InvalidInput as error:
+        raise InvalidInput("where", f"{tunable.name}: {error.reason}") from error
 
 
 def _number(tunable: Tunable, given: str) -> Value:

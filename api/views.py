@@ -181,9 +181,9 @@ def _roofline_view(roofline: Roofline, best_us: float | None) -> RooflineView:
     return RooflineView(floor_us=roofline.floor_us, bound=roofline.bound, share_of_best=share)
 
 
-def trial_views(session: Session, rows: Sequence[TrialRow]) -> tuple[TrialView, ...]:
-    """Trials in the order given, each with what its deciding attempt left behind."""
-    reports = Leases(session).evaluations([row.id for row in rows])
+def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
+    """Trials in the order given, each with what its deciding attempt left behind, unless nobody looks at that."""
+    reports = Leases(session).evaluations([row.id for row in rows]) if reported else {}
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
 
 

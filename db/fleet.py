@@ -102,11 +102,12 @@ class Fleet:
         return self.session.scalars(query.order_by(WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Devices that may be counted on, in a stable order: their workers were heard of since then."""
+        """Devices that get work, in a stable order: their workers were heard of since then and are not draining."""
         query = (
             select(DeviceRow)
             .join(WorkerRow)
-            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), DeviceRow.quarantined_at.is_(None))
+            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), WorkerRow.drain.is_(False))
+            .where(DeviceRow.quarantined_at.is_(None))
         )
         return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
 

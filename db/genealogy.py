@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from db.models import TrialRow
+from db.models import SearchRow, TrialRow
 from evo.errors import NotFound
 
 
@@ -23,6 +23,8 @@ class Genealogy:
             NotFound: the search has no such trial.
         """
         if (row := self.every([number]).get(number)) is None:
+            if self.session.get(SearchRow, self.search_id) is None:
+                raise NotFound(f"there is no search {self.search_id}: GET /searches lists them")
             raise NotFound(f"search {self.search_id} has no trial {number}: GET /searches/{self.search_id}/trials")
         return row
 

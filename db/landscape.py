@@ -1,14 +1,14 @@
 """What plots of a search need, in as few rows as a drawing has room for, whatever the length of the search."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, case, func, select, type_coerce
+from sqlalchemy import JSON, ColumnElement, Integer, Select, case, func, literal_column, select, type_coerce
 from sqlalchemy.orm import Session
 
-from db.models import AttemptRow, JobRow, TrialRow
+from db.models import AttemptRow, JobRow, TrialRow, WorkerRow
 from evo.job import Stages
 from evo.limits import LONGEST_S
 from evo.trial import Config
@@ -67,6 +67,7 @@ class Work:
     """One attempt that handed in a result: who did what, when, and in which stages."""
 
     worker_id: str
+    worker: str
     device_uuid: str
     job: str
     trial: int | None
@@ -137,15 +138,16 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Trials by how they ended, in parts of the search by the order asked.
+        """Trials by how they ended, in equal parts of the search by the order asked.
 
-        Parts are cut by row id, which an index holds beside the outcome; numbers would need every trial to be read.
+        Where a part begins is looked up by number; trials are then told apart by their row id, which grows with the
+        number and stands beside the outcome in an index: the numbers of all would need every trial to be read.
         """
-        ends = self.session.execute(
-            select(func.min(TrialRow.id), func.max(TrialRow.id)).where(TrialRow.search_id == self.search_id)
-        ).one()
-        first, last = (end or 0 for end in ends)
-        part = ((TrialRow.id - first) * parts // (last - first + 1)).label("part")
+        asked = self.extent()
+        begins = [-(-place * asked // parts) for place in range(1, parts)]
+        ids = select(TrialRow.id).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(begins))
+        bounds = list(self.session.scalars(ids.order_by(TrialRow.number)))
+        part = _part(bounds, 0).label("part")
         each = select(part, TrialRow.outcome_kind).where(TrialRow.search_id == self.search_id).subquery()
         query = select(each.c.part, each.c.outcome_kind, func.count()).group_by(each.c.part, each.c.outcome_kind)
         rows = self.session.execute(query.order_by(each.c.part))
@@ -171,16 +173,25 @@ class Landscape:
         """The latest jobs that were done, by the attempts that handed in their results, oldest first."""
         latest = select(JobRow.id).where(JobRow.search_id == self.search_id, JobRow.state == "done")
         stages = type_coerce(AttemptRow.result, JSON)["stages"].label("stages")
-        columns = (AttemptRow.worker_id, AttemptRow.device_uuid, AttemptRow.granted_at, AttemptRow.ended_at, stages)
+        columns = (
+            AttemptRow.worker_id,
+            WorkerRow.name,
+            AttemptRow.device_uuid,
+            AttemptRow.granted_at,
+            AttemptRow.ended_at,
+            stages,
+        )
         query = (
             select(*columns, JobRow.kind, TrialRow.number)
             .join(AttemptRow.job)
+            .outerjoin(WorkerRow, WorkerRow.id == AttemptRow.worker_id)
             .outerjoin(TrialRow, TrialRow.id == JobRow.trial_id)
             .where(JobRow.id.in_(latest.order_by(JobRow.id.desc()).limit(most)), AttemptRow.state == "done")
         )
         found = [
             Work(
                 worker_id=row.worker_id,
+                worker=row.name or row.worker_id,
                 device_uuid=row.device_uuid,
                 job=row.kind,
                 trial=row.number,
@@ -227,3 +238,12 @@ class Landscape:
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
     """Of what was stored before reports were held to limits, sums may have no end."""
     return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)
+
+
+def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
+    """Between which of the row ids a trial stands, found by halves; `first` of them were ruled out before."""
+    if not bounds:
+        return literal_column(str(first), Integer)
+    middle = len(bounds) // 2
+    below, above = _part(bounds[:middle], first), _part(bounds[middle + 1 :], first + middle + 1)
+    return case((TrialRow.id < bounds[middle], below), else_=above)

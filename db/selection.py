@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import JSON, ColumnElement, String, and_, case, cast, func, or_, type_coerce
+from sqlalchemy import JSON, ColumnElement, and_, or_, type_coerce
 
-from db.matching import occurs
+from db.mention import mentions
 from db.models import TrialRow
 from evo.trial import Value
 
@@ -15,8 +15,6 @@ Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhe
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
 """Outcomes that have a time to rank by; no search has both."""
-WORDLESS = (*RANKED, "pruned", "impossible")
-"""Outcomes that hold samples and no words: a search for words leaves them out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class Selection:
 
     Attributes:
         outcomes: kinds, or ``pending``; none of them means all.
-        text: must occur in the proposal (config, origin) or the words of the outcome, whatever its case.
+        text: must occur in what is shown of a trial (`db.mention`), whatever its case.
     """
 
     searches: tuple[int, ...]
@@ -110,7 +108,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]
     if selection.text:
-        found.append(_mentions(selection.text))
+        found.append(mentions(selection.text))
     return found
 
 
@@ -141,17 +139,6 @@ def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
     value = _proposal()[("config", tunable)]
     typed: ColumnElement[Any] = value.as_string() if isinstance(sample, str) else value.as_float()
     return value.as_boolean() if isinstance(sample, bool) else typed
-
-
-def _mentions(text: str) -> ColumnElement[bool]:
-    words = case((TrialRow.outcome_kind.in_(WORDLESS), ""), else_=func.coalesce(_stored(TrialRow.outcome), ""))
-    places = (_stored(TrialRow.proposal), TrialRow.outcome_kind.expression, words)
-    return or_(*(occurs(text, place) for place in places))
-
-
-def _stored(column: Any) -> ColumnElement[str]:
-    """A document as the text it is stored as: looking for words in it needs no reading of it."""
-    return cast(type_coerce(column, JSON), String)
 
 
 def _proposal() -> Any:

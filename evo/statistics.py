@@ -70,8 +70,9 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
     values = np.sort(np.asarray(samples, dtype=np.float64))
-    cut = _outside(len(values), confidence)
-    return Interval(low=float(values[cut]), estimate=float(np.median(values)), high=float(values[-1 - cut]))
+    count = len(values)
+    cut, median = _outside(count, confidence), (values[(count - 1) // 2] + values[count // 2]) / 2
+    return Interval(low=float(values[cut]), estimate=float(median), high=float(values[-1 - cut]))
 
 
 @cache

@@ -1,6 +1,6 @@
 """The workers as their page shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
@@ -18,6 +18,9 @@ MINUTES = 5
 LOSSES = timedelta(hours=24)
 
 Standing: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
+
+LAST: Mapping[Standing, int] = {"silent": 1, "left": 2}
+"""Whom to show behind the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Member:
 
 
 def crew_of(session: Session, now: datetime, *, connected_since: datetime) -> tuple[Member, ...]:
-    """Every worker, the one heard of last first."""
+    """Every worker, those that are gone last, else by name: none moves under the reader's hand."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)
@@ -71,7 +74,11 @@ def crew_of(session: Session, now: datetime, *, connected_since: datetime) -> tu
                 lost=lost.get(row.id, 0),
             )
         )
-    return tuple(members)
+    return tuple(sorted(members, key=_place))
+
+
+def _place(member: Member) -> tuple[int, str, str]:
+    return LAST.get(member.standing, 0), member.worker.name, member.worker.id
 
 
 def _standing(worker: WorkerView, connected_since: datetime, *, busy: bool) -> Standing:

@@ -9,7 +9,7 @@ from api.selection import selection_of
 from api.views import trial_views
 from api.web.address import ORDERS, Address
 from db.leaderboard import Leaderboard, Measurer
-from db.selection import KEYS
+from db.selection import KEYS, Selection
 from evo.errors import InvalidInput
 from evo.explain import detail_text, first_lines
 from evo.outcome import Estimated, Measured
@@ -84,7 +84,7 @@ class Listing:
 
     Attributes:
         device: the model that all of them are measured on.
-        found: trials that match, counted up to `COUNTED`.
+        found: trials that match, counted up to `COUNTED` unless `exact`.
         shared: settings that all rows have in common, so the rows need not repeat them.
         wrong: what the reader typed that cannot be understood, by field; then there are no rows.
     """
@@ -95,6 +95,7 @@ class Listing:
     rows: tuple[Row, ...] = ()
     shared: tuple[Chip, ...] = ()
     found: int = 0
+    exact: bool = False
     wrong: Mapping[str, str]
 
     @property
@@ -141,7 +142,7 @@ class Listing:
     @property
     def counted_out(self) -> bool:
         """Whether there are even more than were counted."""
-        return self.found >= COUNTED
+        return not self.exact and self.found >= COUNTED
 
 
 def listing_of(
@@ -168,6 +169,7 @@ def listing_of(
         return Listing(address=address, tunables=tunables, device=model, wrong={error.field: error.reason})
     board, offset = Leaderboard(session), (address.page - 1) * PAGE
     found, counted = board.look(selection, offset=offset, limit=PAGE, most=COUNTED)
+    known = None if searches else _known(search, selection)
     trials = trial_views(session, found)
     places = {row.id: offset + place for place, row in enumerate(found, 1) if row.time_us is not None}
     ranks = places if selection.plain else board.ranks(ids, list(places)) if places else {}
@@ -191,9 +193,18 @@ def listing_of(
         device=search.device.model,
         rows=tuple(rows),
         shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
-        found=counted,
+        found=counted if known is None else known,
+        exact=known is not None,
         wrong={},
     )
+
+
+def _known(search: SearchView, selection: Selection) -> int | None:
+    """How many trials match, where the counts of the search say it."""
+    if selection.conditions or selection.text:
+        return None
+    counts = {**search.counts, "pending": search.asked - search.finished}
+    return sum(counts.get(kind, 0) for kind in selection.outcomes or counts)
 
 
 def _shared(configs: Sequence[Config]) -> Config:

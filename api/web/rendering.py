@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.access.caller import caller
+from api.access.csrf import masked
 from api.web import words
 from api.web.plotly import EMPTY_STYLE, MAP_STYLE
 
@@ -23,7 +24,7 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
         plotting: allow what the plotting library does to styles and images; scripts stay strict.
     """
     who = caller()
-    known = {"request": request, "who": who, "csrf": who.csrf}
+    known = {"request": request, "who": who, "csrf": who.csrf and masked(who.csrf)}
     html = environment().get_template(template).render(known | content)
     return HTMLResponse(html, code, headers=security(plotting=plotting))
 

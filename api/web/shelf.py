@@ -14,6 +14,16 @@ from evo.job import ConfirmReport, EvaluateReport
 from evo.view import TrialView
 
 SOURCE, LOG = "source", "compiler.log"
+ENDINGS: Mapping[tuple[str, str], str] = {
+    (SOURCE, "cpu"): "c",
+    (SOURCE, "cuda"): "cu",
+    (SOURCE, "estimate"): "cu",
+    ("binary", "cpu"): "so",
+    ("binary", "cuda"): "cubin",
+    ("binary", "estimate"): "cubin",
+}
+"""Of files whose names have none, by the kind of device."""
+
 MOST_BYTES = 4 << 20
 """Of a larger file nothing is shown: it is a download."""
 
@@ -32,6 +42,7 @@ class File:
     size: int = 0
     text: str | None = None
     language: str = "text"
+    ending: str = ""
     missing: bool = False
 
     @property
@@ -41,7 +52,8 @@ class File:
     @property
     def filename(self) -> str:
         """Under which name it is downloaded."""
-        return self.name if "." in self.name else f"{self.name}.{'txt' if self.text is not None else 'bin'}"
+        ending = self.ending or ("bin" if self.text is None else "txt")
+        return self.name if "." in self.name else f"{self.name}.{ending}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +111,8 @@ class Shelves:
         except NotFound:
             return File(name=name, digest=digest, missing=True)
         language = LANGUAGES[kind] if name == SOURCE else "text"
-        return File(name=name, digest=digest, size=row.size, text=text_of(content), language=language)
+        ending = ENDINGS.get((name, kind), "")
+        return File(name=name, digest=digest, size=row.size, text=text_of(content), language=language, ending=ending)
 
 
 def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:

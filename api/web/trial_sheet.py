@@ -13,6 +13,7 @@ from api.web.place import FORM, Place
 from api.web.samples import Drawing, drawing
 from api.web.shelf import Shelf, Shelves
 from db.artefacts import Artefacts
+from db.fleet import Fleet
 from db.genealogy import Genealogy
 from evo.errors import InvalidInput, NotFound
 from evo.job import ConfirmReport
@@ -64,6 +65,7 @@ class Sheet:
         rank: among `measured` trials that have a time.
         drawings: its samples by the state of the caches, the ranking one first.
         challenges: verdicts on this trial, oldest first.
+        workers: names of those that attempted it, by id.
         reachable: what the sources can be compared with besides a number: ``parent``, ``champion``.
     """
 
@@ -77,6 +79,7 @@ class Sheet:
     challenges: tuple[Verdict, ...]
     reachable: tuple[str, ...]
     changes: Changes | None
+    workers: Mapping[str, str]
 
     @property
     def timings(self) -> Mapping[str, Timing]:
@@ -151,6 +154,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
         challenges=tuple(each.verdict for each in search.challenges if each.trial == trial.number),
         reachable=reachable,
         changes=changes,
+        workers={row.id: row.name for row in Fleet(session).some({each.worker_id for each in trial.attempts})},
     )
 
 

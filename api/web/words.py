@@ -53,8 +53,8 @@ def tone(kind: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """``2026-03-01 12:30:05``, in UTC."""
-    return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
+    """``2026-03-01 12:30:05 UTC``."""
+    return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def count(number: int) -> str:

@@ -274,7 +274,7 @@ def test_only_people_sign_in(house: House, role: str) -> None:
     assert 'name="next" value="/workers"' in refused.text
     assert [each.status_code for each in refused.history] == [303], "a page of its own, which can be gone back to"
     assert secret not in str(refused.url)
-    assert "not valid here" in refused.text
+    assert "is valid, but a worker&#39;s" in refused.text
     assert secret not in refused.text
 
 
@@ -282,7 +282,11 @@ def test_writes_with_a_cookie_need_the_sessions_own_token(house: House) -> None:
     browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
     other = house.signed_in(house.token("submitter"), address="10.1.0.3")
     mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
-    assert len(mine) == len(theirs) == 64
+    assert len(mine) == len(theirs) == 128
+    page = browser.get("/workers", headers={"Accept-Encoding": "gzip"})
+    assert page.headers["content-encoding"] == "gzip"
+    assert csrf_in(page.text) != mine, "what is compressed beside what others wrote is never twice the same"
+    assert "content-encoding" not in browser.post(f"{API}/searches", headers={"Accept-Encoding": "gzip"}).headers
     path = f"{API}/searches/987654/stop"
     assert browser.post(path).status_code == 403
     assert browser.post(path, headers={"X-CSRF-Token": theirs}).status_code == 403

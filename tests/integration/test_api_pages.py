@@ -111,7 +111,9 @@ def test_a_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage
     search = stage.submit(budget={"trials": 4})
     live = page.get(f"/searches/{search}/live").text
     assert 'data-live="yes"' in live
-    assert "No worker with Toy CPU is connected" in text_of(live), "the stage's worker was heard of long ago"
+    assert "No worker with Toy CPU is connected and takes work" in text_of(live), (
+        "the stage's worker was heard of long ago"
+    )
     assert "silent" in page.get("/workers").text
     assert "No connected worker has a device in use" in page.get("/start?family=toy").text, "one limit for all three"
     confirmations = [lease for lease in stage.play() if isinstance(lease.job, Confirm)]

@@ -17,7 +17,7 @@ from db.leaderboard import Leaderboard
 from db.selection import KEYS, Selection
 from evo.errors import InvalidInput
 from evo.job import Evaluate, Lease
-from evo.outcome import CompileFailed, Measured, Outcome, WrongAnswer
+from evo.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
 from evo.timing import Timing
 from evo.view import TrialView
 from tests.integration.conftest import ENGINES
@@ -57,6 +57,8 @@ def ending(lease: Lease) -> Outcome:
         case 3:
             return WrongAnswer(reason="case tail: =100% off")
     time_us = float(lease.job.config["BLOCK"])
+    if lease.job.number == 10:
+        return Pruned(timing=Timing(samples_us=(time_us,)), threshold_us=1.0)
     return Measured(timing=Timing(samples_us=(time_us,) * 7), resources={"registers": 32.0})
 
 
@@ -154,6 +156,12 @@ def rowed(trial: TrialView) -> bool:
         ({"text": "a", "sort": "-rank"}, lambda trial: True),
         ({"text": "wrong_"}, lambda trial: trial.number % 5 == 3 and trial.outcome is not None),
         ({"text": "samples_us"}, lambda trial: False),
+        ({"text": "parents"}, lambda trial: False),
+        ({"text": '"'}, lambda trial: False),
+        ({"text": "hopeless beside"}, lambda trial: trial.number == 10),
+        ({"text": "12"}, lambda trial: trial.number == 12),
+        ({"text": "block 4"}, lambda trial: trial.config["BLOCK"] == 4),
+        ({"text": "LAYOUT=col, wide"}, lambda trial: trial.config["LAYOUT"] == "col"),
     ],
 )
 def test_filters_keep_what_meets_them(stage: Stage, words: dict[str, Any], meets: Callable[[TrialView], bool]) -> None:
@@ -165,10 +173,10 @@ def test_filters_keep_what_meets_them(stage: Stage, words: dict[str, Any], meets
     ("words", "field", "reason"),
     [
         ({"where": "BLOKC=4"}, "where", "did you mean `BLOCK`"),
-        ({"where": "BLOCK=3"}, "where", "not one of 1, 2, 4, 8"),
+        ({"where": "BLOCK=3"}, "where", "BLOCK: .*not one of 1, 2, 4, 8"),
         ({"where": "BLOCK>x"}, "where", "not a number"),
         ({"where": "LAYOUT<row"}, "where", "compare it with = or !="),
-        ({"where": "BLOCK"}, "where", "NAME=VALUE"),
+        ({"where": "BLOCK"}, "where", "NAME=VALUE; write e.g. `BLOCK>=2`"),
         ({"sort": "tempo"}, "sort", "there is no `tempo`"),
     ],
 )

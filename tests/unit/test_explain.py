@@ -2,6 +2,7 @@
 
 import pytest
 
+from db.mention import SAID
 from evo.explain import detail_text, first_lines, worst_cases
 from evo.outcome import (
     Abandoned,
@@ -41,6 +42,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
     ],
 )
 def test_every_outcome_has_its_detail(outcome: Outcome, text: str) -> None:
+    assert all(words in text for words in SAID.get(outcome.kind, ())), "what a search for words looks through"
     assert detail_text(outcome) == text
 
 

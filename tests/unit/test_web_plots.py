@@ -67,6 +67,7 @@ def test_the_device_worked_until_the_result_came() -> None:
     stages = Stages(render_s=0.5, compile_s=1.5, verify_s=1.0, measure_s=2.0, total_s=9.0)
     work = Work(
         worker_id="w",
+        worker="laptop",
         device_uuid="d",
         job="evaluate",
         trial=1,
@@ -83,9 +84,11 @@ def test_the_device_worked_until_the_result_came() -> None:
 
 
 def test_slots_are_told_apart_by_as_little_as_possible() -> None:
-    assert short_names(["w GPU-12345678-a", "v GPU-12345678-a"])["w GPU-12345678-a"] == "w · GPU-1234"
-    long = ["w GPU-12345678-aaaa", "w GPU-12345678-bbbb"]
-    assert len(set(short_names(long).values())) == 2
+    mine, other = ("id-1", "GPU-12345678-aaaa"), ("id-2", "GPU-12345678-bbbb")
+    assert short_names({mine: "laptop", other: "desk"})[mine] == "laptop · GPU-1234"
+    assert len(set(short_names({mine: "laptop", other: "laptop"}).values())) == 2
+    same = ("id-2", "GPU-12345678-aaaa")
+    assert short_names({mine: "laptop", same: "laptop"})[same] == "id-2 · GPU-12345678-aaaa"
 
 
 class Told:

@@ -20,15 +20,23 @@ router = page_router()
 
 SESSION = timedelta(hours=12)
 HOME = "/"
+KIND = f"{SIGN_IN}?wrong=kind"
+"""Where a token leads that is valid, and not for people; it is no wrong one, and not counted as such."""
+
+REASONS = {
+    "token": "This token is not valid here: it may be mistyped, expired or revoked.",
+    "kind": "This token is valid, but a worker's, or one to join with: such a token sees no pages. Sign in with one "
+    "that has the role viewer, submitter or admin.",
+}
 
 
 @router.get(SIGN_IN)
 @public
-def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token"] | None = None) -> Response:
-    """The form; `wrong` after a token that is not valid."""
+def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
+    """The form; `wrong` after a token that is not valid, or one of a kind that sees no pages."""
     if caller().roles:
         return RedirectResponse(own_path(next), 303)
-    reason = "This token is not valid here: it may be mistyped, expired or revoked." if wrong else ""
+    reason = "" if wrong is None else REASONS[wrong]
     return render(request, "sign_in.html", code=401 if wrong else 200, next=own_path(next), reason=reason)
 
 
@@ -44,9 +52,11 @@ def sign_in(
 
     What is refused leads to an address of its own, which can be gone back to; `api.access.door` counts these.
     """
-    session = _begin(service, token.strip())
-    if session is None:
-        return RedirectResponse(f"{WRONG}&{urlencode({'next': own_path(next)})}", 303)
+    who = service.gate.by_token(token.strip())
+    if who is None or who.token_id is None or not who.can("viewer"):
+        way = WRONG if who is None or who.token_id is None else KIND
+        return RedirectResponse(f"{way}&{urlencode({'next': own_path(next)})}", 303)
+    session = _begin(service, who.token_id)
     answer = RedirectResponse(own_path(next), 303)
     answer.set_cookie(
         COOKIE,
@@ -78,10 +88,7 @@ def own_path(wanted: str) -> str:
     return wanted if own else HOME
 
 
-def _begin(service: Service, secret: str) -> str | None:
+def _begin(service: Service, token_id: str) -> str:
     now = service.conductor.clock()
-    who = service.gate.by_token(secret)
-    if who is None or who.token_id is None or not who.can("viewer"):
-        return None
     with service.database.write() as session:
-        return Tokens(session).begin_session(who.token_id, until=now + SESSION, now=now)
+        return Tokens(session).begin_session(token_id, until=now + SESSION, now=now)

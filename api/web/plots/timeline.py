@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing
 from db.landscape import Landscape, Work
@@ -12,6 +13,9 @@ from evo.wording import duration_text
 
 JOBS = 300
 """The latest that are drawn; what lies before them is past helping."""
+
+Slot: TypeAlias = tuple[str, str]
+"""The ids of a worker and of one of its devices."""
 
 STAGES = {
     "compile": ("@warn", "/"),
@@ -35,10 +39,10 @@ def timeline(landscape: Landscape) -> Plot:
     done = landscape.work(JOBS)
     if not done:
         return nothing("No job has been done yet.")
-    slots: dict[str, list[Work]] = defaultdict(list)
+    slots: dict[Slot, list[Work]] = defaultdict(list)
     for each in done:
-        slots[f"{each.worker_id} {each.device_uuid}"].append(each)
-    names = short_names(list(slots))
+        slots[each.worker_id, each.device_uuid].append(each)
+    names = short_names({slot: work[-1].worker for slot, work in slots.items()})
     rows = tuple(_shares(names[slot], work) for slot, work in slots.items())
     traces = tuple(_trace(stage, slots, names) for stage in STAGES)
     layout = {
@@ -73,21 +77,19 @@ def bars(work: Work) -> tuple[Bar, ...]:
     return tuple(bar for bar in found if bar.seconds > 0)
 
 
-def short_names(slots: Sequence[str]) -> dict[str, str]:
-    """A readable name for each slot: of the device no more than tells it from the others."""
+def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
+    """A readable name for each slot, by its worker's: of the device no more than tells it from the others.
+
+    Workers that have one name are told apart by their ids.
+    """
     for length in (8, 16, 200):
-        names = {slot: _short(slot, length) for slot in slots}
+        names = {slot: f"{worker[:24]} · {slot[1][:length]}" for slot, worker in slots.items()}
         if len(set(names.values())) == len(slots):
-            break
-    return names
+            return names
+    return {slot: f"{slot[0]} · {slot[1]}" for slot in slots}
 
 
-def _short(slot: str, length: int) -> str:
-    worker, _, device = slot.partition(" ")
-    return f"{worker[:24]} · {device[:length]}"
-
-
-def _trace(stage: str, slots: Mapping[str, Sequence[Work]], names: Mapping[str, str]) -> Trace:
+def _trace(stage: str, slots: Mapping[Slot, Sequence[Work]], names: Mapping[Slot, str]) -> Trace:
     colour, pattern = STAGES[stage]
     found = [(slot, bar) for slot, work in slots.items() for each in work for bar in bars(each) if bar.stage == stage]
     row = "compilers" if stage == "compile" else "device"

@@ -81,7 +81,7 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         expect(news).to_be_hidden()
 
 
-def test_the_page_says_what_keeps_it_from_news_and_goes_on_by_itself(puppet: Puppet, url: str, browser: Browser) -> None:
+def test_the_page_says_why_it_is_old_and_goes_on_by_itself(puppet: Puppet, url: str, browser: Browser) -> None:
     with wire_to(url) as wire, reading(browser, wire.url, strict=False) as page:  # a browser notes what it cannot load
         page.goto(f"/searches/{puppet.search_id}")
         puppet.serve(1, faster(0))
