@@ -46,7 +46,7 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
         spent=[Spent(job=job, count=count, stages=stages) for job, count, stages in landscape.spent()],
         work=catalogue.family(row.family).work(row.problem),
         ablations=_ablations(session, board.search),
-        progress="" if board.chart is None else board.chart.summary,
+        progress=board.charts[0].summary if board.charts else "",
     )
     return Reading(material=material, board=board)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view, search_views, trial_views
-from api.web.chart import Chart, best_so_far
+from api.web.chart import NARROW, WIDTH, Chart, best_so_far
 from api.web.spark import SPARK_POINTS, Spark, spark_of
 from db.archive import Archive
 from db.champions import Champions, Retired
@@ -53,12 +53,13 @@ class Board:
     Attributes:
         fallen: the last champion of its own, where that is one no more.
         since: what became of its promotions that no longer stand, by trial: ``rolled back``, ``retired``.
+        charts: the best time so far, drawn for wide windows and for phones.
         attended: whether a connected worker has a device for it.
     """
 
     search: SearchView
     failures: tuple[Failure, ...] = ()
-    chart: Chart | None = None
+    charts: tuple[Chart, ...] = ()
     spark: Spark | None = None
     fallen: ChampionView | None = None
     since: Mapping[int, str] = field(default_factory=dict)
@@ -110,11 +111,17 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
     return Board(
         search=search,
         failures=tuple(map(_failure, failed)),
-        chart=best_so_far(progress, search.finished, _levels(search)),
+        charts=_charts(search, progress),
         fallen=_fallen(session, search, retired),
         since={each.trial: "rolled back" if each.rolled_back else "retired" for each in reversed(retired)},
         attended=connected_since is None or search.state in TERMINAL or _attended(session, search, connected_since),
     )
+
+
+def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
+    """The same for wide windows and for phones; none while nothing is measured."""
+    drawn = [best_so_far(progress, search.finished, _levels(search), width=width) for width in (WIDTH, NARROW)]
+    return tuple(chart for chart in drawn if chart is not None)
 
 
 def _fallen(session: Session, search: SearchView, retired: Sequence[Retired]) -> ChampionView | None:

@@ -9,8 +9,13 @@ from evo.limits import LONGEST_US, SHORTEST_US
 from evo.wording import time_text
 
 WIDTH, HEIGHT = 760.0, 330.0
+NARROW = 340.0
+"""For a phone: as wide as its window, so that nothing of it has to be scrolled to."""
 RIGHT, TOP, BOTTOM = 12.0, 16.0, 24.0
 LABEL_HEIGHT = 15.0
+LABEL_WIDTH = 180.0
+"""How far a label reaches from the right end of its line."""
+
 MAX_DOTS = 500
 """More dots than this only make a page heavy: of a long search every n-th is drawn, the best line from all."""
 
@@ -42,15 +47,19 @@ class Chart:
     levels: tuple[Level, ...]
     summary: str
     left: float
+    right: float
     width: float = WIDTH
     height: float = HEIGHT
-    right: float = WIDTH - RIGHT
     top: float = TOP
     bottom: float = HEIGHT - BOTTOM
 
 
 def best_so_far(
-    progress: Sequence[tuple[int, float]], ended: int, levels_us: Mapping[tuple[str, str], float]
+    progress: Sequence[tuple[int, float]],
+    ended: int,
+    levels_us: Mapping[tuple[str, str], float],
+    *,
+    width: float = WIDTH,
 ) -> Chart | None:
     """The chart of a search, or None while nothing was measured.
 
@@ -58,6 +67,7 @@ def best_so_far(
         progress: (place among the ended trials, time in µs) of each measured trial, in that order.
         ended: trials that ended, measured or not: the length of the axis.
         levels_us: (kind, label) of each horizontal line → its time; those of 0 µs are left out.
+        width: of the drawing; a narrow one has fewer dots and ticks.
     """
     if not progress:
         return None
@@ -65,29 +75,40 @@ def best_so_far(
     y = _Logarithmic([time_us for _, time_us in progress] + list(lines.values()))
     y_ticks = y.ticks()
     left = margin(tick.label for tick in y_ticks)
-    x = _Linear(0, max(ended, 2), left)
+    x = _Linear(0, max(ended, 2), left, width - RIGHT)
     best = _running_best(progress)
     last_x = f" H{x.at(ended):.1f}"
     steps = [f"{'M' if place == 0 else 'H'}{x.at(seq + 1):.1f}" for place, (seq, _) in enumerate(best)]
     drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
     return Chart(
-        dots=tuple((round(x.at(seq + 1), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress)),
+        dots=tuple((round(x.at(seq + 1), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress, width)),
         best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
         x_ticks=x.ticks(),
         y_ticks=y_ticks,
-        levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}),
+        levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}, _beside_labels(best, x, y)),
         left=left,
+        right=width - RIGHT,
+        width=width,
         summary=f"Best time by ended trials: from {time_text(progress[0][1])} to {time_text(best[-1][1])} "
         f"in {ended} trials.",
     )
 
 
-def _levels(heights: Mapping[tuple[str, str], float]) -> tuple[Level, ...]:
+def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
+    """Labels stand above their lines; below where the best line would run through them, `drawn` from there to there."""
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
         above = levels[-1].label_y + LABEL_HEIGHT if levels else TOP
-        levels.append(Level(y=y, label_y=max(y - 4, above), label=label, kind=kind))
+        crossed = drawn[0] < y and drawn[1] > y - LABEL_HEIGHT - 2
+        levels.append(Level(y=y, label_y=max(y + 13 if crossed else y - 4, above), label=label, kind=kind))
     return tuple(levels)
+
+
+def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: "_Logarithmic") -> tuple[float, float]:
+    """From which height to which the best line runs where labels are."""
+    before = [time_us for seq, time_us in best if x.at(seq + 1) < x.right - LABEL_WIDTH]
+    heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
+    return min(heights), max(heights)
 
 
 def _running_best(progress: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -98,21 +119,21 @@ def _running_best(progress: Sequence[tuple[int, float]]) -> list[tuple[int, floa
     return best
 
 
-def _thinned(progress: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
-    return progress[:: math.ceil(len(progress) / MAX_DOTS)]
+def _thinned(progress: Sequence[tuple[int, float]], width: float) -> Sequence[tuple[int, float]]:
+    return progress[:: math.ceil(len(progress) / (MAX_DOTS * width / WIDTH))]
 
 
 class _Linear:
     """Ended trials → horizontal position."""
 
-    def __init__(self, low: float, high: float, left: float) -> None:
-        self.low, self.high, self.left = low, high, left
+    def __init__(self, low: float, high: float, left: float, right: float) -> None:
+        self.low, self.high, self.left, self.right = low, high, left, right
 
     def at(self, value: float) -> float:
-        return self.left + (WIDTH - self.left - RIGHT) * (value - self.low) / (self.high - self.low)
+        return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> tuple[Tick, ...]:
-        step = _round_step((self.high - self.low) / 6)
+        step = _round_step((self.high - self.low) / (6 if self.right > WIDTH / 2 else 3))
         count = math.floor(self.high / step)
         return tuple(Tick(at=self.at(place * step), label=f"{place * step:,}") for place in range(count + 1))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.web.axis import margin
-from api.web.chart import BOTTOM, HEIGHT, MAX_DOTS, RIGHT, TOP, WIDTH, best_so_far
+from api.web.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
 """Also such as no report may say any more, and the database may hold."""
@@ -52,6 +52,18 @@ def test_labels_of_near_levels_keep_clear() -> None:
     assert chart is not None
     heights = [level.label_y for level in chart.levels]
     assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
+
+
+def test_the_best_line_runs_through_no_label() -> None:
+    for width in (WIDTH, NARROW):
+        chart = best_so_far(
+            [(0, 300.0), (1, 100.0)], 40, {("roofline", "limit"): 97.0, ("baseline", "b"): 250.0}, width=width
+        )
+        assert chart is not None
+        baseline, limit = chart.levels
+        assert baseline.label_y < baseline.y, "nothing is near: above its line"
+        assert limit.label_y > limit.y, "the best stands just above the limit"
+        assert chart.width == chart.right + RIGHT == width
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 99_999])

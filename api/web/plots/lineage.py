@@ -98,7 +98,8 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
         "y": [height[each.number] for each in nodes],
         "customdata": [each.number for each in nodes],
         "text": [label(each.origin) for each in nodes],
-        "textposition": "top center",
+        "textposition": [_beside(each.number, family) for each in nodes],
+        "cliponaxis": False,
         "hovertext": [_hover(each) for each in nodes],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {
@@ -110,6 +111,15 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
     few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no trial stands between two
     layout = {"xaxis": {"title": "Trial", **few}, "yaxis": time_axis(list(height.values())), "showlegend": False}
     return Figure(data=(between, thick, dots), layout=layout, height=360)
+
+
+def _beside(number: int, family: Mapping[int, Relative]) -> str:
+    """Where a label stands that is not to be cut at either end."""
+    return (
+        {min(family): "top right", max(family): "top left"}.get(number, "top center")
+        if len(family) > 1
+        else "top center"
+    )
 
 
 def _hover(each: Relative) -> str:

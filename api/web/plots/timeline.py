@@ -48,12 +48,12 @@ def timeline(landscape: Landscape) -> Plot:
     layout = {
         "barmode": "overlay",
         "bargap": 0.25,
-        "xaxis": {"type": "date", "title": "Time (UTC)"},
+        "xaxis": {"type": "date", "title": "Time (UTC)", "nticks": 5, "tickangle": 0},
         "yaxis": {"title": "", "automargin": True, "autorange": "reversed", "type": "category"},
     }
     return Plot(
         summary="; ".join(f"{row[0]}: measuring {row[3]}, verifying {row[2]}, idle {row[4]}" for row in rows) + ".",
-        figures=(Figure(data=traces, layout=layout, height=110 + 76 * len(slots)),),
+        figures=(Figure(data=traces, layout=layout, height=170 + 76 * len(slots)),),
         table=Table(head=("Slot", "Compile", "Verify", "Measure", "Device idle", "Jobs", "Over"), rows=rows),
         note=f"The latest {len(done)} jobs. Devices verify and measure up to the moment a result arrived; compiling is "
         "drawn from the moment the job was granted, and several compilers may run at once.",

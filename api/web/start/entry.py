@@ -56,7 +56,7 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
 
 _COUNT = whole("100", most=MOST)
 _LAUNCHES = {"plain": "plain", "pdl": "pdl: begins while the one before ends"}
-_CACHES = {"hot": "hot: the same buffers again and again", "cold": "cold: past the last-level cache"}
+_CACHES = {"hot": "hot: the same buffers", "cold": "cold: past the last-level cache"}
 
 GROUPS: Mapping[str, tuple[Entry, ...]] = {
     "Where, and for how long": (
