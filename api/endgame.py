@@ -125,12 +125,16 @@ def _bar(turn: Turn, search: SearchRow) -> Bar | None:
 
 
 def _why_none(turn: Turn, to_beat: Bar) -> str | None:
-    """Nothing, where a trial did challenge, or none but the champion itself was measured."""
+    """Nothing, where the best trial did challenge, or none but the champion itself was measured; where another one did
+    challenge, only a trial that looks faster than the champion leaves a question open."""
     search = turn.active.search
     _, _, challenged = search.events
     others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
-    best = None if challenged else next(others, None)
-    return None if best is None else to_beat.missed_by(best)
+    best = next(others, None)
+    if best is None or search.has_challenged(best):
+        return None
+    looks_faster = best.time_us is not None and best.time_us < to_beat.incumbent.time_us
+    return to_beat.missed_by(best) if looks_faster or not challenged else None
 
 
 def _affordable(turn: Turn, now: datetime) -> bool:

@@ -222,11 +222,11 @@ class Search:
             return None
         for trial in self.history.kernels(CHALLENGERS, besides=besides):
             faster = incumbent_us is None or (trial.time_us or 0.0) < incumbent_us
-            if faster and not self._has_challenged(trial):
+            if faster and not self.has_challenged(trial):
                 return trial
         return None
 
-    def _has_challenged(self, trial: Trial) -> bool:
+    def has_challenged(self, trial: Trial) -> bool:
         """It did, or its very binary under another number."""
         finished, place = self.history.finished, self.history.position
         earlier = (finished[place[number]].binary_digest for number in self._challenged)

@@ -75,13 +75,13 @@ def best_so_far(
     y = _Logarithmic([time_us for _, time_us in progress] + list(lines.values()))
     y_ticks = y.ticks()
     left = margin(tick.label for tick in y_ticks)
-    x = _Linear(0, max(ended, 2), left, width - RIGHT)
+    x = _Linear(0, max(ended - 1, 1), left, width - RIGHT)
     best = _running_best(progress)
-    last_x = f" H{x.at(ended):.1f}"
-    steps = [f"{'M' if place == 0 else 'H'}{x.at(seq + 1):.1f}" for place, (seq, _) in enumerate(best)]
+    last_x = f" H{x.at(max(ended - 1, 1)):.1f}"
+    steps = [f"{'M' if place == 0 else 'H'}{x.at(seq):.1f}" for place, (seq, _) in enumerate(best)]
     drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
     return Chart(
-        dots=tuple((round(x.at(seq + 1), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress, width)),
+        dots=tuple((round(x.at(seq), 1), round(y.at(time_us), 1)) for seq, time_us in _thinned(progress, width)),
         best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
         x_ticks=x.ticks(),
         y_ticks=y_ticks,
@@ -106,7 +106,7 @@ def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]
 
 def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: "_Logarithmic") -> tuple[float, float]:
     """From which height to which the best line runs where labels are."""
-    before = [time_us for seq, time_us in best if x.at(seq + 1) < x.right - LABEL_WIDTH]
+    before = [time_us for seq, time_us in best if x.at(seq) < x.right - LABEL_WIDTH]
     heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
     return min(heights), max(heights)
 

@@ -66,6 +66,8 @@ def verdict_blocks(material: Material) -> Iterator[Block]:
         if each is not decisive and each.verdict.unmet:
             yield Text(f"The rules that trial {each.trial} did not meet:")
             yield _ruled(each.verdict.unmet)
+    if material.search.unchallenged:
+        yield Text(material.search.unchallenged)
 
 
 def _ruled(rules: Sequence[Rule]) -> Listed:

@@ -126,6 +126,17 @@ def test_all_that_is_wrong_is_told_at_once_and_its_address_survives_going_back(
         assert kept == {"budget.stagnation": "17", "problem.N": given["problem.N"], "seed": given.get("seed", "0")}
 
 
+def test_another_family_keeps_what_was_typed(page: httpx.Client) -> None:
+    other = page.post("/start/family", data=typed(chosen="sdpa", seed="7", notes="a\nb", problem__N="48"))
+    assert other.headers["location"] == "/start?family=sdpa&budget.minutes=&budget.trials=4&seed=7&notes=a%0Ab"
+    assert page.post("/start/family", data=typed(chosen="none")).headers["location"].startswith("/start?family=toy")
+    assert (
+        page.post("/start", data=typed(chosen="sdpa", problem__N="0"))
+        .headers["location"]
+        .startswith("/start?family=toy&")
+    )
+
+
 def test_an_address_fills_in_the_form(page: httpx.Client) -> None:
     shown = page.get("/start?family=toy&problem.N=48&requirements.toolkit=gcc>%3D12&notes=a%0Ab&device_uuid=cpu-0")
     assert shown.status_code == 200

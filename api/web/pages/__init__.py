@@ -26,7 +26,7 @@ from api.web.pages import (
 )
 from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
-from api.web.start.kept import cut_address_of
+from api.web.start.kept import CHOSEN, cut_address_of
 
 PAGES = (searches, start, search, plots, trial, compare, champions, contest, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
@@ -46,7 +46,7 @@ def install(app: FastAPI) -> None:
 
 def _again(request: Request) -> str | None:
     """The form as it was filled in when its sending was refused; other pages hold too little to be lost."""
-    typed = {name: text for name, text in typed_of(request).items() if name != FIELD}
+    typed = {name: text for name, text in typed_of(request).items() if name not in (FIELD, CHOSEN)}
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
 
 

@@ -24,7 +24,7 @@ from api.web.rendering import render
 from api.web.start.candidate import Candidate, candidate
 from api.web.start.entry import ENTRIES
 from api.web.start.form import form_of
-from api.web.start.kept import LONGEST_ADDRESS, address_of
+from api.web.start.kept import CHOSEN, LONGEST_ADDRESS, address_of, cut_address_of
 from api.web.start.terms import PROBLEM, judged
 from evo.errors import InvalidInput
 from evo.suggestion import unknown
@@ -32,9 +32,13 @@ from evo.suggestion import unknown
 router = page_router("/start")
 
 
-async def _typed(request: Request) -> dict[str, str]:
+async def _sent(request: Request) -> dict[str, str]:
     form = await request.form(max_fields=MOST_FIELDS)
     return {name: value for name, value in form.items() if isinstance(value, str) and name != FIELD}
+
+
+async def _typed(request: Request) -> dict[str, str]:
+    return {name: value for name, value in (await _sent(request)).items() if name != CHOSEN}
 
 
 @router.get("")
@@ -68,6 +72,18 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
     except (InvalidInput, Unavailable) as error:  # the last worker left a moment ago
         return _again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
+
+
+@router.post("/family")
+@allow("submitter")
+def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[str, str], Depends(_sent)]) -> Response:
+    """The form of another family, with all that was typed and that this one has, too."""
+    with service.database.read() as session:
+        before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
+    if after is None:
+        return _again(request, service, typed, {"family": "is missing: choose one"})
+    typed = ({} if before is None else _unticked(before)) | typed | {"family": after.name}
+    return RedirectResponse(cut_address_of({name: typed[name] for name in typed if name in _fields(after, typed)}), 303)
 
 
 def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:

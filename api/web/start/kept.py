@@ -5,6 +5,9 @@ from urllib.parse import quote, urlencode
 
 from api.web.start.entry import ENTRIES
 
+CHOSEN = "chosen"
+"""The field with the family whose form is wanted instead; no part of what a search is."""
+
 LONGEST_ADDRESS = 7000
 """Characters: what proxies pass on in any case."""
 
