@@ -1,5 +1,7 @@
 """Plots, a trial, two trials and the evidence of a champion, as a reader uses them."""
 
+from urllib.parse import parse_qs, urlencode, urlsplit
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -58,7 +60,13 @@ def test_the_brush_filters_the_table_and_stands_in_the_address(site: Site, page:
     expect(axis).to_have_attribute("aria-valuetext", ", ".join(all_values(page)))
     page.reload()
     drawn(page, "parallel")
-    expect(page.locator("#parallel .brush").first).to_have_attribute("visibility", "visible")
+    expect(page.locator("#parallel .brush")).to_have_count(1)
+    written = "tile_m!=64,layout=row"
+    page.goto(f"/searches/{site.recorded}/plots?{urlencode({'where': written})}#parallel")
+    drawn(page, "parallel")
+    expect(page.locator("#chosen-said")).to_contain_text(written)
+    assert parse_qs(urlsplit(page.url).query)["where"] == [written], "what was written is not lost"
+    assert 0 < page.locator("#parallel path:not(.out)").count() < page.locator("#parallel path").count()
 
 
 def all_values(page: Page) -> list[str]:
