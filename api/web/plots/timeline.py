@@ -48,7 +48,7 @@ def timeline(landscape: Landscape) -> Plot:
     layout = {
         "barmode": "overlay",
         "bargap": 0.25,
-        "xaxis": {"type": "date", "title": "Time (UTC)", "nticks": 5, "tickangle": 0},
+        "xaxis": {"type": "date", "title": "Time (UTC)", "nticks": 4, "tickangle": 0},
         "yaxis": {"title": "", "automargin": True, "autorange": "reversed", "type": "category"},
     }
     return Plot(
