@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import shlex
 import subprocess
 import sys
@@ -298,23 +297,12 @@ def test_every_exit_code_is_documented() -> None:
     assert set(MEANING) == set(Exit)
 
 
-def test_help_comes_at_once() -> None:
-    """The budget is half a second of processor time, which a busy machine does not lengthen much."""
-    assert min(_seconds_to_help() for _ in range(3)) < 0.5
-
-
 def test_help_loads_nothing_heavy() -> None:
-    heavy = {"numpy", "scipy", "httpx", "pydantic", "sqlalchemy", "fastapi"}
+    """So it comes at once."""
+    heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
     program = (
         "import sys; from evo.cli import main; main.main(['--help']);"
         f"print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stderr.strip() == "[]"
-
-
-def _seconds_to_help() -> float:
-    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "evo", "--help"], check=True, capture_output=True)
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime
