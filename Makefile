@@ -14,7 +14,7 @@ search: .venv/.installed    ## search attention on the best device of this machi
 	$(BIN)/kernel-evo search sdpa --minutes 1.5 $(ARGS)
 
 test: .venv/.test           ## every test tier but gpu
-	$(BIN)/python -m pytest -m "not gpu" -n 3 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 4 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
 test-gpu: .venv/.test       ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)

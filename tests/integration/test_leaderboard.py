@@ -158,7 +158,7 @@ def rowed(trial: TrialView) -> bool:
         ({"text": "samples_us"}, lambda trial: False),
         ({"text": "parents"}, lambda trial: False),
         ({"text": '"'}, lambda trial: False),
-        ({"text": "hopeless beside"}, lambda trial: trial.number == 10),
+        ({"text": "slowest elite"}, lambda trial: trial.number == 10),
         ({"text": "12"}, lambda trial: trial.number == 12),
         ({"text": "block 4"}, lambda trial: trial.config["BLOCK"] == 4),
         ({"text": "LAYOUT=col, wide"}, lambda trial: trial.config["LAYOUT"] == "col"),

@@ -29,8 +29,8 @@ LEASE_S = 3.0
 PATIENT = {
     "quick_samples": 5,
     "confirm_samples": 10,
-    "max_worker_losses": 10**6,
-    "max_candidate_faults": 10**6,
+    "max_worker_losses": 1_000,
+    "max_candidate_faults": 1_000,
     "challenge_every": 200,
 }
 """Whoever dies, its job is done again: no trial may end otherwise than by its own merit."""
