@@ -40,7 +40,7 @@ NOTE = """
 window.shown = [];
 const rows = document.getElementById("rows");
 const note = () => window.shown.push([Date.now() / 1000, Number(rows.firstElementChild.dataset.ended)]);
-new MutationObserver(note).observe(rows, { childList: true });
+new MutationObserver(note).observe(rows, { childList: true, subtree: true, attributeFilter: ["data-ended"] });
 window.longTasks.length = 0;
 """
 

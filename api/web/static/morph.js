@@ -7,10 +7,11 @@ function name(node) {
   return node.id || node.getAttribute("aria-labelledby") || (node.localName === "a" ? node.getAttribute("href") : "") || "";
 }
 
+let marked = null; // the reader's selection, asked for once: while nodes change, each question would lay the page out anew
+
 // The reader is at it: marked text stays as long as it is marked, and an item that has the focus until that moves on.
 function used(node) {
-  const selection = document.getSelection();
-  if (selection && !selection.isCollapsed && selection.containsNode(node, true)) return true;
+  if (marked?.containsNode(node, true)) return true;
   return node.localName === "li" && node.contains(document.activeElement);
 }
 
@@ -18,6 +19,8 @@ function used(node) {
 export function morph(element, html) {
   const template = document.createElement("template");
   template.innerHTML = html; // our own page's part: the service escapes what others wrote
+  const selection = document.getSelection();
+  marked = selection?.isCollapsed ? null : selection;
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   const whole = children(element, template.content);
   if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it was moved
