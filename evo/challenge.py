@@ -61,9 +61,8 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.time_us is not None), None)
     known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
-    times_us = [trial.time_us for trial in (again,) if trial is not None and trial.time_us is not None]
-    times_us += [incumbent.time_us] if incumbent.here else []
-    needed = max(times_us, default=None)
+    here_us = (None if again is None else again.time_us, incumbent.time_us if incumbent.here else None)
+    needed = max((time_us for time_us in here_us if time_us is not None), default=None)
     below_us = incumbent.time_us * (1.0 + SESSIONS_DIFFER) if needed is None else needed * (1.0 - policy.minimum_gain)
     binaries = frozenset(digest for digest in known if digest is not None)
     return Bar(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
