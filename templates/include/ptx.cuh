@@ -220,20 +220,6 @@ __device__ __forceinline__ void copy_async(u32 shared, const void* global, bool 
                      :: "r"(shared), "l"(global), "r"(size) : "memory");
 }
 
-// What is copied so shall be the first to leave L2.
-typedef unsigned long long CachePolicy;
-
-__device__ __forceinline__ CachePolicy first_out() {
-    CachePolicy policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-__device__ __forceinline__ void copy_async(u32 shared, const void* global, bool inside, CachePolicy policy) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;"
-                 :: "r"(shared), "l"(global), "r"(inside ? 16 : 0), "l"(policy) : "memory");
-}
-
 // Closes a group of copies; an empty group is complete at once, which keeps the counting of groups uniform.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

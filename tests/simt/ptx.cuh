@@ -586,10 +586,6 @@ void copy_async(u32 shared, const void* global, bool inside) {
     if (simt::eager) simt::carry_out(group), group.pop_back();
 }
 
-typedef unsigned long long CachePolicy;
-inline CachePolicy first_out() { return 0; }
-inline void copy_async(u32 shared, const void* global, bool inside, CachePolicy) { copy_async<16, 0>(shared, global, inside); }
-
 inline void commit_copies() {
     simt::Fiber& fiber = simt::fibers[simt::current];
     fiber.groups.push_back(std::move(fiber.open_group));

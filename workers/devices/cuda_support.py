@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
@@ -79,16 +80,16 @@ class SupportKernels:
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
         """Of an output of one of the dtypes that support.cu knows."""
         right, elements = self._reference(reference), buffer.argument.elements
+        found = replace(buffer.argument, name="found")  # whatever a family calls it: `sum` is the counters'
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
-        pointers = {buffer.argument.name: buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
-        arguments = (buffer.argument, right.argument, count, self._counters.argument)
+        pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
+        arguments = (found, right.argument, count, self._counters.argument)
         self._clear()
         self._bound(f"distance_{buffer.argument.dtype}", self._plenty, *arguments, **pointers)()
-        found = self._counted()
-        max_abs, squares = found[2:4].view(np.float64).tolist()
-        return Distance(
-            elements=elements, unwritten=int(found[0]), not_finite=int(found[1]), squares=squares, max_abs=max_abs
-        )
+        counted = self._counted()
+        max_abs, squares = counted[2:4].view(np.float64).tolist()
+        unwritten, not_finite = int(counted[0]), int(counted[1])
+        return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
 
     def poison_shared(self, own_bytes: int) -> None:
         """Leave NaN in all shared memory, which keeps what the last block wrote: reading it unwritten then shows.
