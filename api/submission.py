@@ -84,7 +84,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
     row.roofline = _roofline(family, row)
-    row.warm_starts = warm_starts(space, row, Champions(session).champions(family=family.name))
+    row.warm_starts = warm_starts(space, row, family, Champions(session).champions(family=family.name))
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
         row.warm_starts = unique(space, [*recorded, *row.warm_starts])
@@ -184,15 +184,17 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
     return None if work is None else device_roofline(compared_with(row.device, row.objective), work, row.objective)
 
 
-def warm_starts(space: Space, search: SearchRow, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Configs worth trying first: champions of the nearest problems, then the family's default; valid ones.
+def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
+    """Configs worth trying first: champions of the nearest problems, the family's own starts, its default; valid ones.
 
     Only of this device model: on two of four recorded spaces another's champion kept the search around the wrong place.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
     nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
-    return unique(space, [*configs, space.default()])
+    begun = family.begin(search.problem, aimed_at(search.device, search.objective))
+    starts = [config for each in begun if (config := {**space.default(), **each}) in space]
+    return unique(space, [*configs, *starts, space.default()])
 
 
 def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import Json, examples
-from evo.wording import value_text
+from evo.wording import spaced_text, value_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,6 +137,11 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
         for name, expression in implementation.derived.items():
             derived.add_row(_bold(name), _escape(expression.text))
         out.print(derived, "")
+    if implementation.starts:
+        starts = table("where", "a search begins with", "because")
+        for start in implementation.starts:
+            starts.add_row(_bold(start.expression.text), _escape(spaced_text(start.config)), _escape(start.because))
+        out.print(starts, "")
     if implementation.notes:
         notes = table("where", "its times are shown with")
         for note in implementation.notes:

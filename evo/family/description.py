@@ -39,6 +39,10 @@ def describe_implementation(implementation: Implementation) -> dict[str, Any]:
         "defaults": dict(implementation.defaults),
         "tunables": [_tunable(tunable) for tunable in implementation.tunables],
         "constraints": _constraints(implementation.constraints),
+        "starts": [
+            {"expression": each.expression.text, "config": dict(each.config), "because": each.because}
+            for each in implementation.starts
+        ],
         "derived": _named(implementation.derived),
         "launch": launch,
         "configs": None if implementation.valid_keys is None else len(implementation.valid_keys),

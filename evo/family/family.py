@@ -143,6 +143,10 @@ class Family:
         """What goes with every time of this problem taken on this device; empty where there is nothing to tell."""
         return self.implementation(device.kind).note(problem, device) if device.kind in KINDS else ""
 
+    def begin(self, problem: Problem, device: Device) -> list[Config]:
+        """What its author would try first for this problem on this device: parts of configs, the best guess first."""
+        return self.implementation(device.kind).begin(problem, device)
+
     def space(self, problem: Problem, device: Device, objective: Objective) -> Space:
         """What can be searched for this problem on this device.
 

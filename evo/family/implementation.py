@@ -11,11 +11,12 @@ from evo.expression import Expression
 from evo.family.argument import IDENTIFIER, Argument, Operand
 from evo.family.note import Note, read_notes
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
+from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.family.tensor_map import MapFormula, TensorMap, read_maps
 from evo.problem import Field, Problem, problem_key
 from evo.space import Constraint, Tunable
-from evo.trial import Value
+from evo.trial import Config, Value
 
 FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")
 C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -87,6 +88,7 @@ class Implementation:
         requires: what the problem must satisfy, alone or together with limits of the device.
         notes: what is told with times taken on some devices.
         defaults: problem defaults for this kind.
+        starts: what a search tries first.
         valid_keys: of a recording, all its configs.
     """
 
@@ -101,6 +103,7 @@ class Implementation:
     notes: tuple[Note, ...] = ()
     defaults: Mapping[str, Value] = field(default_factory=dict)
     tunables: tuple[Tunable, ...]
+    starts: tuple[Start, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     derived: Mapping[str, Expression] = field(default_factory=dict)
     geometry: Geometry | None = None
@@ -127,6 +130,11 @@ class Implementation:
         """What is told with times of this problem on this device; empty where there is nothing to tell."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
+
+    def begin(self, problem: Problem, device: Device) -> list[Config]:
+        """What its author would try first for this problem on this device: parts of configs."""
+        scope = {**device_limits(device), **problem}
+        return [start.config for start in self.starts if start.expression.truth(scope)]
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
         """The derived values by name, for a scope with everything but them."""
@@ -159,6 +167,7 @@ class Implementation:
         """The device limits its expressions use."""
         conditions = [each.expression for each in (*self.constraints, *self.requires)]
         conditions += [note.expression for note in self.notes]
+        conditions += [start.expression for start in self.starts]
         constrained = {name for condition in conditions for name in condition.names}
         return LIMITS[self.kind] & (constrained | self.reach(self.derived))
 
@@ -187,6 +196,7 @@ def read_implementation(
         notes=read_notes(table.tables("notes"), [*names, *LIMITS[kind]]),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
+        starts=read_starts(table.tables("starts"), [*names, *LIMITS[kind]], tunables),
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
         specific=_read_specific(table, scope, derived) if kind == "cuda" else None,

@@ -131,6 +131,8 @@ def test_a_recording_is_a_family_of_the_replay_device() -> None:
     assert family.describe()["implementations"]["replay"]["configs"] == 2
 
 
+START = {"expression": "True", "because": "x"}
+
 WRONG: list[tuple[str, Any, str, str]] = [
     # path, value there, field of the error, part of the reason
     ("name", None, "name", "is missing: give a name"),
@@ -193,6 +195,10 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.flags", [""], "cpu.flags[0]", "must be a text"),
     ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
     ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing: give a sentence"),
+    ("cpu.starts", [{"expression": "TILE > 1", "because": "x"}], "cpu.starts[0].expression", "there is no `TILE`"),
+    ("cpu.starts", [{"expression": "True", "because": "x"}], "cpu.starts[0].config", "give the tunables that differ"),
+    ("cpu.starts", [START | {"config": {"TILE": 3}}], "cpu.starts[0].config.TILE", "3 is not one of 1, 2, 4, 8"),
+    ("cpu.starts", [START | {"config": {"TILES": 2}}], "cpu.starts[0].config.TILES", "did you mean `TILE`"),
     ("cpu.defaults", {"ROWS": 0}, "cpu.defaults.ROWS", "out of its limits"),
     ("cpu.defaults", {"rows": 1}, "cpu.defaults.rows", "did you mean `ROWS`"),
     ("cpu.launch", {"grid": ["1"]}, "cpu.launch", "there is no `launch`"),

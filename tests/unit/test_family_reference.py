@@ -26,10 +26,13 @@ SECTIONS = {
     "`[cpu.tunables.NAME]`": "KIND.tunables.NAME",
     "`[[cpu.constraints]]`": "KIND.constraints[]",
     "`[[cpu.notes]]`": "KIND.notes[]",
+    "`[[cpu.starts]]`": "KIND.starts[]",
     "`[cuda.launch]`": "KIND.launch",
     "`[[cuda.launch.tensor_maps]]`": "KIND.launch.tensor_maps[]",
 }
-NAMED = re.compile(r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|cases\[\]\.problem)$")
+NAMED = re.compile(
+    r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|KIND\.starts\[\]\.config|cases\[\]\.problem)$"
+)
 """Tables whose keys are the author's names."""
 
 

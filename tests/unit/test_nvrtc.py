@@ -163,23 +163,30 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
 
-ATTENTION = {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 96, "Q_IN_REGISTERS": False, "QK_AHEAD": True}
-ATTENTION |= {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PRODUCER_REGISTERS": 24}
-PRODUCT = {"BLOCK_M": 128, "BLOCK_N": 256, "WARPS_M": 8, "WARPS_N": 1, "CTAS_PER_SM": 1, "CLUSTER": 2}
-
-
-@pytest.mark.parametrize(
-    ("family", "text", "change"),
-    [("sdpa", "B=4,H=16,S=4096,D=128", ATTENTION), ("gemm", "M=4096,N=4096,K=4096", PRODUCT)],
+STARTS = (
+    ("sdpa", "B=4,H=16,S=4096,D=128", {}),
+    ("sdpa", "B=4,H=16,S=2048,D=64", {}),
+    ("gemm", "M=4096,N=4096,K=4096", {}),
+    ("gemm", "M=4096,N=4096,K=4096", {"CLUSTER": 2, "STAGES": 3, "CTAS_PER_SM": 1}),
 )
+
+
+def test_every_start_of_a_family_is_compiled() -> None:
+    begun = [
+        start for package in builtin() for each in package.family.implementations.values() for start in each.starts
+    ]
+    assert len(begun) == len([changes for _, _, changes in STARTS if not changes])
+
+
+@pytest.mark.parametrize(("family", "text", "change"), STARTS)
 def test_products_of_warpgroups_run_beside_each_other_and_the_copy_engine(
     compiler: NvrtcCompiler, family: str, text: str, change: Config
 ) -> None:
     package, device = find(family), known("sm_90")
     problem = package.family.problem(text, "cuda")
     tunables = package.family.implementation("cuda").tunables
-    config = {each.name: each.values[each.default_index] for each in tunables}
-    config |= {**change, "PRODUCTS": "wgmma", "COPY": "tma"}
+    [start] = package.family.begin(problem, device)
+    config = {each.name: each.values[each.default_index] for each in tunables} | start | change
     assert not package.family.violations(config, problem, device, Objective())
     candidate = package.family.candidate(config, problem, device, Objective())
     source = render(package, "cuda", config, problem, candidate.derived)

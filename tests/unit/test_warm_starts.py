@@ -3,12 +3,21 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from api.submission import warm_starts
+from evo.family import Family
 from evo.objective import Objective
 from evo.space import Space
 from evo.space.tunable import Tunable
+from tests.unit.family_document import CPU, edited
 
 SPACE = Space([Tunable(name="BLOCK", values=(8, 16, 32, 64), default=8)])
+STARTS = [
+    {"expression": "ROWS >= 64 and cores > 1", "config": {"TILE": 8, "ORDER": "rows"}, "because": "many rows"},
+    {"expression": "ROWS >= 64", "config": {"TILE": 4}, "because": "many rows"},
+    {"expression": "ROWS < 64", "config": {"TILE": 2}, "because": "few rows"},
+]
 TERMS: dict[str, Any] = {"objective": Objective()}
 
 
@@ -16,7 +25,24 @@ def champion(number: int, model: str, s: int, block: int) -> Any:
     return SimpleNamespace(id=number, device_model=model, problem={"S": s}, config={"BLOCK": block}, **TERMS)
 
 
-def test_champions_of_near_problems_on_this_model_come_first_then_the_default() -> None:
+@pytest.fixture
+def family() -> Any:
+    """Which would begin at once with what the space does not have, and with what it does."""
+    return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
+
+
+def test_champions_of_near_problems_on_this_model_come_first_then_the_familys_starts_then_the_default(
+    family: Any,
+) -> None:
     search: Any = SimpleNamespace(device=SimpleNamespace(model="A"), problem={"S": 512}, **TERMS)
     others = [champion(1, "A", 4096, 32), champion(2, "A", 256, 16), champion(3, "B", 512, 64)]
-    assert warm_starts(SPACE, search, others) == [{"BLOCK": 16}, {"BLOCK": 32}, {"BLOCK": 8}]
+    expected = [{"BLOCK": 16}, {"BLOCK": 32}, {"BLOCK": 64}, {"BLOCK": 8}]
+    assert warm_starts(SPACE, search, family, others) == expected
+
+
+def test_a_family_begins_with_what_suits_problem_and_device() -> None:
+    family = Family.from_document(edited("cpu.starts", STARTS))
+    assert family.begin({"ROWS": 64, "COLS": 8, "squared": False, "dtype": "float32"}, CPU) == [
+        {"TILE": 8, "ORDER": "rows"},
+        {"TILE": 4},
+    ]
