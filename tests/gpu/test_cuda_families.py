@@ -74,6 +74,9 @@ ATTENTION = [
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
     | {"PRODUCER_REGISTERS": 24, "Q_IN_REGISTERS": False, "COPY": "tma"},
     {"BLOCK_N": 80, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "CTAS_PER_SM": 2, "COPY": "tma"},
+    {"BLOCK_N": 96, "WARPS_KV": 2, "MERGE": "spread", "COPY_TOGETHER": False, "POLYNOMIALS": 1},
+    {"BLOCK_N": 128, "WARPS_KV": 2, "PARTS_APART": True, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
+    | {"Q_IN_REGISTERS": False, "POLYNOMIALS": 3, "UNROLL": 1},
 ]
 MATRICES = [
     {},

@@ -54,7 +54,11 @@ WARPGROUPS = (
         {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 48, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
         | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix", "COPY": "tma"},
     ),
-    ("B=1,H=1,S=131,D=64,dtype=bfloat16", {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 2}),
+    (
+        "B=1,H=1,S=331,D=64,dtype=bfloat16",
+        {"BLOCK_M": 64, "WARPS_M": 4, "WARPS_KV": 2, "BLOCK_N": 96, "MERGE": "spread", "POLYNOMIALS": 2}
+        | {"K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "COPY_TOGETHER": False},
+    ),
 )
 
 QUANTISE = (
