@@ -3,7 +3,8 @@
 from evo.family.argument import DTYPES, Argument, Operand
 from evo.family.case import Case, CaseProblem
 from evo.family.family import Candidate, Family
-from evo.family.implementation import Implementation, Launch
+from evo.family.geometry import Launch
+from evo.family.implementation import Implementation
 from evo.family.scope import LIMITS, TERMS
 from evo.family.tensor_map import TensorMap
 from evo.family.work import Work

@@ -10,7 +10,8 @@ from evo.family.argument import Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
 from evo.family.fields import read_fields
-from evo.family.implementation import Implementation, Launch, read_implementation, read_recording
+from evo.family.geometry import Launch
+from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.scope import KINDS, WORD, device_scope
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
