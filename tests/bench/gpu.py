@@ -11,8 +11,8 @@ def _best(least: float) -> dict[str, float]:
     return {"torch-cudnn": least, "torch-flash": least}
 
 
-def _flash(least: float) -> dict[str, float]:
-    return {"torch-flash": least}
+def _long(problem: str, flash: float) -> Match:
+    return Match(family="sdpa", problem=problem, minutes=1.5, least={"torch-flash": flash, "torch-cudnn": 1.0})
 
 
 def _row_kernel(family: str) -> Match:
@@ -38,14 +38,16 @@ def _skinny(m: int, n: int, k: int) -> Match:
 
 LAYOUTS = ("rows", "columns")
 MATCHES = (
-    Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.3, least=_best(2.1)),
-    Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=4.2, least=_best(2.15)),
-    Match(family="sdpa", problem="B=2,H=8,S=512,D=64", minutes=3.5, within_us=5.8, least=_best(1.6)),
+    Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.0, least=_best(2.1)),
+    Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=3.9, least=_best(2.15)),
+    Match(family="sdpa", problem="B=2,H=8,S=512,D=64", minutes=3.5, within_us=5.0, least=_best(1.6)),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64", minutes=1.5, launch="pdl"),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64,causal=true", minutes=1.5),
-    Match(family="sdpa", problem="B=4,H=16,S=1024,D=64", minutes=1.5, least=_flash(1.15)),
-    Match(family="sdpa", problem="B=4,H=16,S=2048,D=64", minutes=1.5, least=_flash(1.15)),
-    Match(family="sdpa", problem="B=4,H=16,S=4096,D=128", minutes=1.5, least=_flash(1.0)),
+    _long("B=4,H=16,S=1024,D=64", flash=1.15),
+    _long("B=4,H=16,S=2048,D=64", flash=1.15),
+    _long("B=4,H=16,S=2048,D=64,causal=true", flash=1.0),
+    _long("B=4,H=16,S=4096,D=128", flash=1.0),
+    _long("B=4,H=16,S=4096,D=128,causal=true", flash=1.0),
     *(_fp8(f"B=2,H=8,S=512,D=64,{more}") for more in ("v_layout=rows", "v_layout=columns", "accuracy=fine")),
     _fp8("B=2,H=8,S=256,D=64"),
     *(Match(family="quantize_e4m3", problem=f"B=2,H=8,S=512,D=64,layout={each}", minutes=0.7) for each in LAYOUTS),
