@@ -39,7 +39,7 @@ struct Tile {
     }
 };
 
-// Rows of 16-bit elements in panels of 64 columns, one panel after the other: eight chunks that change places by XOR with
+// Rows of elements in panels of 128 bytes a row, one panel after the other: eight chunks that change places by XOR with
 // the row, as wgmma reads them. With one panel it is the swizzle above.
 template <int COLUMNS, int ROWS>
 struct Panels {

@@ -85,11 +85,19 @@ PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N":
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
 WARPGROUP = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 4, "BLOCK_K": 64}
 BOXES = {"COPY": "tma", "BLOCK_M": 64, "BLOCK_N": 64, "CLUSTER": 2, "CTAS_PER_SM": 1}
+BYTES = {"PRODUCTS": "wgmma", "STAGES": 3, "WARPS_M": 8, "BLOCK_M": 128, "BLOCK_K": 128}
 PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
     ("gemm", "M=150,N=136,K=328", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 128, "WARPS_N": 2}),
     ("gemm", "M=150,N=264,K=328", {**WARPGROUP, **BOXES}),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
+    ("gemm_fp8", "M=150,N=136,K=464,scaling=row,epilogue=bias,out=float16", {**BYTES, "BLOCK_N": 64, "PROMOTE": 2}),
+    (
+        "gemm_fp8",
+        "M=150,N=264,K=464,scaling=row,out=float16",
+        {**BYTES, "COPY": "tma", "BLOCK_N": 256, "CLUSTER": 2, "CTAS_PER_SM": 1, "PROMOTE": 1, "PRODUCER_REGISTERS": 24}
+        | {"STORE": "direct"},
+    ),
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}
 FEW = replace(DEVICE, limits={**DEVICE.limits, "sm_count": 12.0})
@@ -199,7 +207,11 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("family", "text", "change"), PRODUCTS, ids=["split", "warpgroups", "boxes", "stream"])
+@pytest.mark.parametrize(
+    ("family", "text", "change"),
+    PRODUCTS,
+    ids=["split", "warpgroups", "boxes", "stream", "bytes", "boxes of bytes"],
+)
 def test_a_product_is_right_and_the_same_whoever_is_last(
     family: str, text: str, change: Config, tmp_path: Path
 ) -> None:

@@ -72,6 +72,20 @@ def test_a_map_follows_from_problem_and_config() -> None:
     assert launch(document(when="ITEMS == 1")).tensor_maps == ()
 
 
+def test_a_box_of_bytes_has_twice_the_columns() -> None:
+    family = find("gemm_fp8").family
+    problem = family.problem("M=2048,N=1024,K=1040", "cuda")
+    tunables = family.implementation("cuda").tunables
+    defaults = {each.name: each.values[each.default_index] for each in tunables}
+    [_, start, _] = family.begin(problem, DEVICE)
+    made = family.candidate({**defaults, **start}, problem, DEVICE, Objective()).launch
+    assert made is not None
+    assert [(each.of, each.dtype, each.shape, each.box, each.swizzle) for each in made.tensor_maps] == [
+        ("a", "float8_e4m3", (2048, 1040), (128, 128), 128),
+        ("b", "float8_e4m3", (1024, 1040), (64, 128), 128),
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "field", "reason"),
     [
@@ -100,6 +114,8 @@ def test_the_driver_is_told_the_innermost_axis_first(driver: Driver) -> None:
     assert driver.calls == [
         (9, 3, 4096, (128, 200, 6), (256, 51200), (64, 48, 1), (1, 1, 1), 0, 3, 3, 0, 0),
     ]
+    tensor_map.encode(4096, of="a", dtype="float8_e4m3", shape=(75, 208), box=(64, 128), swizzle=128)
+    assert driver.calls[1] == (0, 2, 4096, (208, 75), (208,), (128, 64), (1, 1), 0, 3, 0, 0, 0), "a row of bytes"
     with pytest.raises(tensor_map.TensorMapError, match="k lies at an address that is no multiple of 16"):
         tensor_map.encode(4100, of="k", dtype="bfloat16", shape=(6, 64), box=(1, 64))
     driver.status = 1
@@ -109,7 +125,7 @@ def test_the_driver_is_told_the_innermost_axis_first(driver: Driver) -> None:
         BoundKernel(0, mapped, [x], {"x": 4096}, 0)
     driver.status = 0
     bound = BoundKernel(0, mapped, [x], {"x": 4096}, 0)
-    assert ctypes.string_at(bound._parameters[1], 128) == b"\x03" * 128, "behind the arguments"
+    assert ctypes.string_at(bound._parameters[1], 128) == b"\x04" * 128, "behind the arguments"
 
 
 def test_exports_pass_the_maps(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
