@@ -17,7 +17,7 @@ from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Surrogate
 from evo.trial import Proposal
 
-ARMS = ("tpe", "evolution", "neighbours", "newcomers")
+ARMS = ("tpe", "evolution", "neighbours")
 
 SUGGESTED = 100
 """Configs that each arm suggests for one proposal."""
@@ -107,6 +107,3 @@ class Portfolio:
 
     def _neighbours(self, rng: np.random.Generator) -> Suggestions:
         return self._neighbourhood.of_elites(self._seen, rng)
-
-    def _newcomers(self, rng: np.random.Generator) -> Suggestions:
-        return Suggestions.orphans(self._space.draw(rng, SUGGESTED), "newcomer")

@@ -256,12 +256,5 @@ def test_stagnation_brings_newcomers_while_half_of_the_elites_stay() -> None:
 def test_every_arm_and_the_design_take_part() -> None:
     space = SPACES["drawn"]()
     trials = advance(History(), build("portfolio", Context(space=space)), space, measured, 100)
-    assert {trial.proposal.origin for trial in trials} >= {
-        "default",
-        "design",
-        "tpe",
-        "crossover",
-        "mutation",
-        "neighbour",
-        "newcomer",
-    }
+    origins = {trial.proposal.origin for trial in trials}
+    assert origins >= {"default", "design", "tpe", "crossover", "mutation", "neighbour"}

@@ -167,8 +167,8 @@ def test_climbing_leads_to_what_the_surrogate_likes_better() -> None:
     outlook = Surrogate(space).learn(seen)
     worth = []
     for climb in (0, 1, 3):
-        proposal = Portfolio(Context(space=space), arms=("newcomers",), greedy=0.0, climb=climb).propose(history, rng())
-        assert proposal is not None and proposal.origin == "newcomer"
+        proposal = Portfolio(Context(space=space), arms=("tpe",), greedy=0.0, climb=climb).propose(history, rng())
+        assert proposal is not None and proposal.origin == "tpe"
         worth.append(float(outlook.forecast(space.encode(proposal.config)[None, :]).improvement[0]))
     assert worth[0] < worth[1] < worth[2]
 

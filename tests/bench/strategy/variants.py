@@ -13,7 +13,8 @@ from evo.space import Indices
 from evo.strategy import Context, Strategy
 from evo.strategy.gaussian_process import Floats
 from evo.strategy.observations import Observations
-from evo.strategy.portfolio import ARMS, Portfolio
+from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
+from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
 
 
@@ -41,6 +42,17 @@ class Fearless(Surrogate):
         return replace(super().learn(seen), success=None)
 
 
+class Anywhere(Portfolio):
+    """Suggests configs drawn at random, in place of what its arms would."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, arms=("tpe",))
+        self._arms = [self._newcomers]
+
+    def _newcomers(self, rng: np.random.Generator) -> Suggestions:
+        return Suggestions.orphans(self._space.draw(rng, SUGGESTED), "newcomer")
+
+
 def logarithms(losses: Floats) -> Floats:
     """Of time, where it is above 0."""
     figures = within_measured(losses)
@@ -53,6 +65,7 @@ def _without(arm: str) -> Callable[[Context], Strategy]:
 
 VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
+    "suggestions at random": Anywhere,
     "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
