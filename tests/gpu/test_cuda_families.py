@@ -90,15 +90,18 @@ MATRICES = [
 DEEP = {"BLOCK_M": 128, "BLOCK_K": 128, "GROUP_M": 2, "FRAGMENTS_AHEAD": False, "WARPS_M": 8, "WARPS_N": 1}
 BYTES = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma", "PROMOTE": 1, "PRODUCER_REGISTERS": 24, "STORE": "stmatrix"},
-    {**DEEP, "BLOCK_N": 128, "COPY": "tma", "PROMOTE": 2, "PRODUCER_REGISTERS": 40, "CLUSTER": 2, "CTAS_PER_SM": 1},
     {**DEEP, "WARPS_M": 4, "BLOCK_N": 64, "PROMOTE": 1, "SPLIT_K": 2, "STAGES": 3},
+]
+FEW_BITS = [
+    {**DEEP, "BLOCK_N": 256, "COPY": "tma"},
+    {**DEEP, "BLOCK_N": 128, "COPY": "tma", "PROMOTE": 2, "PRODUCER_REGISTERS": 40, "CLUSTER": 2, "CTAS_PER_SM": 1},
 ]
 WARPGROUPS = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
     *(("gemm_fp8", "M=203,N=328,K=1104,scaling=row,epilogue=bias_gelu,out=float16", each) for each in BYTES),
-    ("gemm_fp8", "M=1000,N=1024,K=1024", {**DEEP, "BLOCK_N": 256, "COPY": "tma"}),
+    *(("gemm_fp8", "M=1000,N=1024,K=1040,scaling=row,epilogue=bias", each) for each in FEW_BITS),
 ]
 """On sm_90."""
 BASELINES = [
