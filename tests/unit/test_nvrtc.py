@@ -254,3 +254,19 @@ def test_blocks_on_a_multiprocessor(registers: int, shared: int, threads: int, b
 
 def test_occupancy_counts_warps() -> None:
     assert occupancy(128, 0, 128, known("sm_90").limits) == 4 * 4 / 64
+
+
+def test_a_config_that_needs_few_registers_is_valid_wherever_it_runs() -> None:
+    """No space of these is empty; to build them all would take minutes."""
+    few = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
+    sizes = [(name, D, "") for name in ("sdpa", "sdpa_fp8") for D in (32, 64, 96, 128, 192, 256)]
+    layouts = [("sdpa_fp8", D, ",causal=true,v_layout=columns") for D in (32, 64, 96, 128, 192, 256)]
+    fine = [("sdpa_fp8", D, f"{text},accuracy=fine") for _, D, text in layouts]
+    for name, size, text in [*sizes, *layouts, *fine]:
+        family = find(name).family
+        weights = {"PV": "half" if "fine" in text else "e4m3", "ACCUMULATE": "chained"} if name == "sdpa_fp8" else {}
+        config = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}
+        problem = family.problem(f"B=1,H=2,S=272,D={size}{text}", "cuda")
+        for device in (known("sm_80"), known("sm_89"), known("sm_90")):
+            if runs(family, device):
+                assert not family.violations(config | few | weights, problem, device, Objective()), (name, text, size)
