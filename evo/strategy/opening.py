@@ -13,9 +13,9 @@ DESIGN = 6
 MIN_MEASURED = 2
 """Times without which there is nothing to conclude from, however many trials failed."""
 
-FIRST = 12
-"""Trials under way at once, at most, until as many have ended; from then on no more are under way than have ended: of
-those that many workers try at once none knows what the others bring, so a search widens as it learns."""
+FIRST, SHARE = 8, 0.75
+"""Trials under way at once, at most, in the beginning, and then as a share of those that have ended: of those that many
+workers try at once none knows what the others bring, so a search widens as it learns."""
 
 CANDIDATES = 16
 """Random configs of which the one farthest from all earlier ones is taken."""
@@ -53,7 +53,7 @@ class Opening:
 
 def most_pending(history: History) -> int:
     """How many trials may be under way at once for now."""
-    return max(FIRST, len(history.finished))
+    return max(FIRST, int(SHARE * len(history.finished)))
 
 
 def learning(seen: Observations) -> bool:

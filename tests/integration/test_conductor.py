@@ -99,6 +99,7 @@ def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "FIRST", 3)
+    monkeypatch.setattr(opening, "SHARE", 1.0)
     stage.submit(strategy="portfolio")
     leases = stage.claim(count=9)
     assert [lease.job.kind for lease in leases] == ["baseline", "evaluate", "evaluate", "evaluate"]

@@ -17,7 +17,7 @@ from evo.recording import Recording, parse_recording
 from evo.search import Budget, Logged, Search
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.opening import FIRST
+from evo.strategy.opening import FIRST, SHARE
 from evo.timing import Timing
 from evo.trial import Trial
 from tests.data import synthetic
@@ -355,14 +355,14 @@ def test_a_policy_may_never_prune(space: Space) -> None:
 def test_many_workers_wait_for_results_where_the_strategy_learns_from_them(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
-    for under_way in (FIRST, FIRST, 2 * FIRST):  # none, as many, and twice as many have ended
+    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # none, as many, and twice as many have ended
         for _ in range(under_way):
             assert not search.full
             assert search.ask() is not None
         assert search.full == patient
         for trial in list(search.history.pending.values()):
             search.tell(ended(trial, lasting(9.0)))
-        assert search.most_pending == (max(FIRST, len(search.history.finished)) if patient else None)
+        assert search.most_pending == (max(FIRST, int(SHARE * len(search.history.finished))) if patient else None)
 
 
 def test_each_trial_has_a_generator_of_its_own(space: Space) -> None:
