@@ -22,7 +22,7 @@ from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, fi
 from workers.compile.occupancy import blocks_per_sm, occupancy
 
 PROBLEMS = (
-    ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80", "sm_89", "sm_90")),
+    ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80",)),
     ("sdpa", "B=1,H=3,S=387,D=64,causal=true", ("sm_89",)),
     ("sdpa", "B=1,H=2,S=320,D=128", ("sm_90",)),
     ("sdpa_decode", "B=8,H=32,KV=8,S=8192,D=128", ("sm_90",)),
@@ -41,8 +41,8 @@ PROBLEMS = (
     ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),
     ("gemm_fp8", "M=64,N=4096,K=4096,scaling=row,epilogue=bias", ("sm_89", "sm_90")),
 )
-SAMPLE = 2
-"""Other configs for each architecture, besides the default; of products, which share their code, half as many."""
+SAMPLE = 1
+"""Other configs for each architecture, besides the default."""
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,7 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
-    count = SAMPLE // (1 + family.startswith("gemm"))
-    for number, (config, candidate, source) in enumerate(samples(family, text, device, count)):
+    for number, (config, candidate, source) in enumerate(samples(family, text, device, SAMPLE)):
         made = compiler.compile(
             Unit(source=source, architecture=candidate.target(architecture), entry=entry), timeout_s=60
         )
