@@ -193,17 +193,22 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
     nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
     configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
     begun = family.begin(search.problem, aimed_at(search.device, search.objective))
-    starts = [config for each in begun if (config := {**space.default(), **each}) in space]
+    starts = completed(space, begun)
     return unique(space, [*configs, *starts, space.default()])
 
 
 def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
     """The best of recorded configs that are in the space, and how many of them are not."""
-    completed = [{**space.default(), **config} for config in given.configs]
-    valid = [config for config in completed if config in space]
+    valid = completed(space, given.configs)
     used = unique(space, valid)[:MAX_IMPORTED]
-    counts = {"used": len(used), "invalid": len(completed) - len(valid), "spare": len(valid) - len(used)}
+    counts = {"used": len(used), "invalid": len(given.configs) - len(valid), "spare": len(valid) - len(used)}
     return WarmStartView(source=given.source, **counts), used
+
+
+def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
+    """With the defaults of what they leave out; valid ones."""
+    default = space.default()
+    return [config for part in parts if (config := {**default, **part}) in space]
 
 
 def unique(space: Space, configs: Iterable[Config]) -> list[Config]:

@@ -7,8 +7,7 @@ from evo.errors import InvalidInput
 from evo.expression import Expression
 from evo.family.table import Table
 from evo.space import Tunable
-from evo.space.tunable import identity
-from evo.trial import Config
+from evo.trial import Config, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +35,12 @@ def read_starts(tables: Sequence[Table], names: Collection[str], tunables: Seque
 
 
 def _read_config(table: Table, tunables: Sequence[Tunable]) -> Config:
-    config = {each.name: table.raw(each.name) for each in tunables if each.name in table}
+    config = {each.name: _read_value(table, each) for each in tunables if each.name in table}
     table.done()
     if not config:
         raise InvalidInput(table.field(), "is missing or empty: give the tunables that differ from their defaults")
-    for each in tunables:
-        if each.name in config and identity(config[each.name]) not in map(identity, each.values):
-            raise InvalidInput(table.field(each.name), f"{config[each.name]!r:.100} is not one of {each.listed}")
     return config
+
+
+def _read_value(table: Table, tunable: Tunable) -> Value:
+    return tunable.values[tunable.index(table.raw(tunable.name), table.field(tunable.name))]
