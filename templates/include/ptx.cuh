@@ -244,6 +244,12 @@ __device__ __forceinline__ void meet_at(int place) {
     asm volatile("bar.sync %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
 }
 
+// Arrives where others meet, and goes on.
+template <int THREADS>
+__device__ __forceinline__ void arrive_at(int place) {
+    asm volatile("bar.arrive %0, %1;" :: "r"(place), "n"(THREADS) : "memory");
+}
+
 __device__ __forceinline__ void barrier_init(u32 barrier, int arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
 }

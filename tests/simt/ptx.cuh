@@ -365,6 +365,14 @@ void meet() { simt::gather(simt::places[PLACE], THREADS, 32, nullptr, [](void**)
 template <int THREADS>
 void meet_at(int place) { simt::gather(simt::places[place], THREADS, 32, nullptr, [](void**) {}); }
 
+template <int THREADS>
+void arrive_at(int place) {
+    simt::Meeting& meeting = simt::places[place];
+    if (++meeting.present < THREADS) return;
+    meeting.present = 0;
+    ++meeting.past;
+}
+
 inline void __syncthreads() {
     simt::gather(simt::places[0], int(simt::fibers.size()), 32, nullptr, [](void**) {});
 }

@@ -82,4 +82,10 @@ void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, i
     for (u32 block = 0; block < BLOCKS; ++block) simt::order(shared, map, barrier, {x, y}, block);
 }
 
+template <int BLOCKS>
+void copy_box_to_cluster(u32 shared, const TensorMap& map, u32 barrier, int x, int y, int z) {
+    for (u32 block = 0; block < BLOCKS; ++block)
+        simt::order(shared, map, barrier, {x, y, z}, BLOCKS == 1 ? simt::rank : block);
+}
+
 inline void prefetch_map(const TensorMap&) {}

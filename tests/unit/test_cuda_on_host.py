@@ -39,6 +39,7 @@ DIFFERENTLY = (
     {"QK_AHEAD": True, "MERGE": "spread", "STORE": "stmatrix"},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
     {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "QK_AHEAD": True},
+    {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True, "COPY": "tma", "CLUSTER": 2},
 )
 
 FP8 = (
@@ -57,7 +58,12 @@ WARPGROUPS = (
     (
         "B=1,H=1,S=331,D=64,dtype=bfloat16",
         {"BLOCK_M": 64, "WARPS_M": 4, "WARPS_KV": 2, "BLOCK_N": 96, "MERGE": "spread", "POLYNOMIALS": 2}
-        | {"K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "COPY_TOGETHER": False},
+        | {"K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "COPY_TOGETHER": False, "PV_BEHIND": True},
+    ),
+    (
+        "B=1,H=1,S=267,D=64,causal=true",
+        {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
+        | {"PV_BEHIND": True, "IN_TURNS": True, "CLUSTER": 2, "UNROLL": 1},
     ),
 )
 
@@ -138,7 +144,7 @@ def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone"])
+@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes"])
 def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=139,D=64,causal=true", "cuda")
@@ -183,7 +189,7 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
         assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
-@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone"])
+@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns"])
 def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
