@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import gcd
 
-from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound, TemplateSyntaxError, meta
+from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from evo.device import DeviceKind
@@ -154,8 +154,23 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
         except TemplateNotFound as error:
             raise RenderError(f"{implementation.file}: there is no file {error.name} to include") from error
         found |= meta.find_undeclared_variables(tree)
-        waiting += [each for each in meta.find_referenced_templates(tree) if each and each not in seen]
+        waiting += [each for each in _referenced(tree) if each not in seen]
     return frozenset(found.difference(environment.globals))
+
+
+def _referenced(tree: nodes.Template) -> list[str]:
+    """The files that are included or imported, one after ``if`` and one after ``else`` alike."""
+    waiting: list[nodes.Node] = [each.template for each in tree.find_all(nodes.Include)]
+    waiting += [each.template for each in tree.find_all(nodes.Import)]
+    waiting += [each.template for each in tree.find_all(nodes.FromImport)]
+    found = []
+    while waiting:
+        match waiting.pop():
+            case nodes.CondExpr(expr1=one, expr2=other):
+                waiting += [each for each in (one, other) if each is not None]
+            case nodes.Const(value=str(name)):
+                found.append(name)
+    return found
 
 
 def _with_macros(source: str, name: str, variables: Mapping[str, Value]) -> str:

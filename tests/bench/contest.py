@@ -121,8 +121,8 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         kernels = {name: ladder.build(work, config).kernels for name, config in configs.items()}
         series = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
         compared = compare(runners, work, kernels, series, effort.rounds)
-        copied_us = _copy_us(work, folder) if match.least_share is not None else None
         other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
+    copied_us = _copy_us(work, folder) if match.least_share is not None else None  # which holds the device itself
     return Contest(
         search=view,
         configs=configs,

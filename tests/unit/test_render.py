@@ -112,6 +112,12 @@ def test_names_used_are_found_through_includes_and_imports(tmp_path: Path) -> No
     assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
 
 
+def test_names_used_are_found_in_what_is_included_on_a_condition(tmp_path: Path) -> None:
+    template = '{% include "a.h" if TILE > 1 else "b.h" if UNROLL else "a.h" %}'
+    found = package(tmp_path, template, a__h="{{ ORDER }}", b__h="{{ step }}")
+    assert used_names(found, "cpu") == {"TILE", "UNROLL", "ORDER", "step"}
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [
