@@ -270,3 +270,18 @@ def test_a_config_that_needs_few_registers_is_valid_wherever_it_runs() -> None:
         for device in (known("sm_80"), known("sm_89"), known("sm_90")):
             if runs(family, device):
                 assert not family.violations(config | few | weights, problem, device, Objective()), (name, text, size)
+
+
+@pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
+def test_workers_take_no_more_registers_than_copying_warps_give(changes: Config) -> None:
+    """Or they wait for them for ever."""
+    family, device = find("sdpa").family, known("sm_90")
+    problem = family.problem("B=4,H=16,S=2048,D=64", "cuda")
+    start = next(each for each in begin(family, "B=4,H=16,S=2048,D=64") if "PRODUCER_REGISTERS" in each)
+    declared = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}
+    config = {**declared, **start, **changes}
+    derived = family.candidate(config, problem, device, Objective()).derived
+    threads, workers = derived["threads_per_block"], 32 * int(config["WARPS_M"]) * int(config["WARPS_KV"])
+    launched_with = int(device.limits["registers"]) // threads // 8 * 8
+    given = launched_with - config["PRODUCER_REGISTERS"]
+    assert workers * (derived["worker_registers"] - launched_with) <= 32 * config["PRODUCER_WARPS"] * given
