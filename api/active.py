@@ -17,6 +17,7 @@ from evo.job import BaselineReport, FamilyRef, SearchTerms
 from evo.lifecycle import State
 from evo.requirements import Requirements
 from evo.search import Search
+from evo.space import Space
 from evo.strategy.base import Context
 
 Clock = Callable[[], datetime]
@@ -24,6 +25,12 @@ Clock = Callable[[], datetime]
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def beginning(space: Space, row: SearchRow) -> Context:
+    """What its strategy begins with: of `warm_starts` the first are those that were recorded elsewhere, mere advice."""
+    recorded = 0 if row.warm_start is None else row.warm_start.used
+    return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
 
 
 class ActiveSearch:
@@ -72,7 +79,7 @@ class ActiveSearch:
         space = catalogue.space(row)
         search = Search(
             space=space,
-            strategy=strategy.build(row.strategy, Context(space=space, warm_starts=row.warm_starts)),
+            strategy=strategy.build(row.strategy, beginning(space, row)),
             budget=row.budget,
             policy=row.policy,
             seed=row.seed,

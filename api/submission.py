@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from api.active import beginning
 from api.catalogue import Catalogue
 from api.schemas import SearchRequest, WarmStart
 from db.archive import Archive
@@ -23,7 +24,6 @@ from evo.problem import problem_key
 from evo.requirements import Requirements
 from evo.roofline import Roofline, device_roofline
 from evo.space import Space
-from evo.strategy.base import Context
 from evo.target import aimed_at, compared_with, known
 from evo.trial import Config
 from evo.view import WarmStartView
@@ -87,9 +87,9 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     row.warm_starts = warm_starts(space, row, family, Champions(session).champions(family=family.name))
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
-        row.warm_starts = unique(space, [*recorded, *row.warm_starts])
+        row.warm_starts = [*recorded, *row.warm_starts]
     try:
-        strategy.build(request.strategy, Context(space=space, warm_starts=row.warm_starts))
+        strategy.build(request.strategy, beginning(space, row))
     except NotFound as error:
         raise InvalidInput("strategy", str(error)) from error
     return row

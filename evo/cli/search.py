@@ -118,8 +118,8 @@ def search(
         str | None,
         typer.Option(
             metavar="FILE|STORAGE",
-            help="Try the best of recorded results first: a Kernel Tuner cache, T4 results, or an Optuna study as "
-            "sqlite:///FILE#STUDY.",
+            help="Try the best of recorded results first, as advice: a Kernel Tuner cache, T4 results, or an Optuna "
+            "study as sqlite:///FILE#STUDY.",
         ),
     ] = None,
     device_uuid: Annotated[

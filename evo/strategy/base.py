@@ -17,11 +17,15 @@ class Context:
 
     Attributes:
         space: where to search.
-        warm_starts: configs worth trying first (defaults, champions of nearby problems), best guess first; valid ones.
+        warm_starts: configs worth trying first (defaults, champions of nearby problems on this device, what a family's
+            author measured), best guess first; valid ones. All the search builds on them.
+        advice: configs that were fast elsewhere (on another device, by another tool's account), best guess first; valid
+            ones. They are tried first, and what the search loses by them is bounded.
     """
 
     space: Space
     warm_starts: Sequence[Config] = ()
+    advice: Sequence[Config] = ()
 
 
 class Strategy(Protocol):

@@ -1,6 +1,7 @@
 """The history as rows of value ranks, which is what strategies compute with."""
 
 from bisect import bisect
+from collections.abc import Collection
 from weakref import ref
 
 import numpy as np
@@ -23,6 +24,9 @@ class Observations:
 
     A history it has not met before is read from its beginning, so the content never depends on earlier calls.
 
+    Args:
+        hidden: origins of trials of which nothing is known but that their configs were asked.
+
     Attributes:
         keys: of every config that was ever asked.
         rows: ranks of the configs of ended trials that say something, in the order they ended, shape (n, tunables).
@@ -33,8 +37,9 @@ class Observations:
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, hidden: Collection[str] = ()) -> None:
         self._space = space
+        self._hidden = frozenset(hidden)
         self._source: ref[History] | None = None
         self._clear()
 
@@ -50,10 +55,11 @@ class Observations:
             self.keys.add(self._space.row_key(row))
         news = history.finished[self._read :]
         self._read += len(news)
-        told = [trial for trial in news if informative(trial)]
+        told = [trial for trial in news if informative(trial) and self._shown(trial)]
         if told:
             self._append(told)
-        self.pending = self._rows([self._asked[number] for number in history.pending])
+        pending = [number for number, trial in history.pending.items() if self._shown(trial)]
+        self.pending = self._rows([self._asked[number] for number in pending])
 
     @property
     def measured(self) -> int:
@@ -83,6 +89,9 @@ class Observations:
             if code not in self._asked_codes:
                 found.setdefault(code, place)
         return np.fromiter(found.values(), dtype=np.intp, count=len(found))
+
+    def _shown(self, trial: Trial) -> bool:
+        return trial.proposal.origin not in self._hidden
 
     def _clear(self) -> None:
         self._asked: list[Indices] = []

@@ -13,6 +13,12 @@ DESIGN = 6
 MIN_MEASURED = 2
 """Times without which there is nothing to conclude from, however many trials failed."""
 
+ADVICE = "advice"
+"""Origin of a config that was fast elsewhere."""
+
+BEFORE = 2
+"""Pieces of advice that are tried before what is known of this device."""
+
 FIRST, SHARE = 8, 0.75
 """Trials under way at once, at most, in the beginning, and then as a share of those that have ended: of those that many
 workers try at once none knows what the others bring, so a search widens as it learns."""
@@ -22,19 +28,37 @@ CANDIDATES = 16
 
 
 class Opening:
-    """Warm starts, and a design that fills the space."""
+    """Advice, warm starts, and a design that fills the space."""
 
     def __init__(self, context: Context) -> None:
-        self._space = context.space
-        starts = [(config, "warm start") for config in context.warm_starts] + [(context.space.default(), "default")]
-        self._starts = [(context.space.key(config), config, origin) for config, origin in starts]
-        self._spans = np.array([max(1, len(tunable.values) - 1) for tunable in context.space.tunables])
-        self._ordinal = np.array([bool(tunable.ordinal) for tunable in context.space.tunables])
+        space = context.space
+        starts = [(config, "warm start") for config in context.warm_starts] + [(space.default(), "default")]
+        own = [(space.key(config), config, origin) for config, origin in starts]
+        known = {key for key, _, _ in own}
+        advice = [(key, each, ADVICE) for each in context.advice if (key := space.key(each)) not in known]
+        self._space = space
+        self._starts = [*advice[:BEFORE], *own, *advice[BEFORE:]]
+        self._advice = {key for key, _, _ in advice}
+        self._spans = np.array([max(1, len(tunable.values) - 1) for tunable in space.tunables])
+        self._ordinal = np.array([bool(tunable.ordinal) for tunable in space.tunables])
 
-    def start(self, seen: Observations) -> Proposal | None:
-        """The first warm start, or else the default, that was not asked yet."""
+    @property
+    def advised(self) -> bool:
+        """Whether there is any advice."""
+        return bool(self._advice)
+
+    def lasting(self, seen: Observations) -> int:
+        """How many trials the opening takes: the advice that was asked comes on top."""
+        return DESIGN + len(self._advice & seen.keys)
+
+    def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
+        """The first of advice, warm starts and default that was not asked yet.
+
+        Args:
+            advice: whether more of it is wanted.
+        """
         for key, config, origin in self._starts:
-            if key not in seen.keys:
+            if key not in seen.keys and (advice or origin != ADVICE):
                 return Proposal(config=config, origin=origin)
         return None
 
@@ -56,6 +80,6 @@ def most_pending(history: History) -> int:
     return max(FIRST, int(SHARE * len(history.finished)))
 
 
-def learning(seen: Observations) -> bool:
-    """Whether there is too little to conclude from."""
-    return len(seen.keys) < DESIGN or seen.measured < MIN_MEASURED
+def learning(seen: Observations, lasting: int = DESIGN) -> bool:
+    """Whether there is too little to conclude from: fewer trials than the opening lasts, or hardly a time."""
+    return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

@@ -13,6 +13,7 @@ from evo.strategy.observations import Observations
 from evo.strategy.opening import Opening, learning, most_pending
 from evo.strategy.parzen import Parzen, good_count
 from evo.strategy.single_thread import single_thread
+from evo.strategy.standpoint import Standpoint, Standpoints
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Surrogate
 from evo.trial import Proposal
@@ -35,7 +36,7 @@ what many workers do at once cannot wait for the step before. A single worker do
 
 
 class Portfolio:
-    """Each arm has its own idea of where to look; all are judged alike, by what every trial so far says of them.
+    """Each arm has its own idea of where to look; all are judged alike, by what the trials so far say of them.
 
     Args:
         arms: those that take part, of `ARMS`.
@@ -56,12 +57,12 @@ class Portfolio:
         patient: bool = True,
     ) -> None:
         self._space = context.space
-        self._seen = Observations(context.space)
         self._opening = Opening(context)
         self._parzen = Parzen(context.space)
         self._breeding = Breeding(context.space)
         self._neighbourhood = Neighbourhood(context.space)
-        self._surrogate = surrogate or Surrogate(context.space)
+        judge = surrogate or Surrogate(context.space)
+        self._standpoints = Standpoints(context.space, judge, advised=self._opening.advised)
         self._greedy, self._climb, self._patient = greedy, climb, patient
         self._arms = [getattr(self, f"_{arm}") for arm in arms]
 
@@ -69,41 +70,51 @@ class Portfolio:
         return most_pending(history) if self._patient else None
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
-        seen = self._seen
-        seen.refresh(history)
-        if start := self._opening.start(seen):
+        points = self._standpoints
+        points.refresh(history)
+        if start := self._opening.start(points.whole.seen, advice=not points.refuted):
             return start
-        if learning(seen):
-            return self._opening.spread(seen, rng)
-        suggested = Suggestions.joined([arm(rng) for arm in self._arms])
+        lasting = self._opening.lasting(points.whole.seen)
+        by = points.at(len(history.asked) - lasting)
+        if learning(by.seen, lasting):
+            return self._opening.spread(points.independent.seen, rng)
+        return self._judged(by, rng)
+
+    def _judged(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
+        """What promises most of all that the arms suggest, or a random config if that is nothing new."""
+        seen = by.seen
+        suggested = Suggestions.joined([arm(seen, rng) for arm in self._arms])
         new = suggested.take(seen.fresh(suggested.rows))
         if not len(new.rows):
-            return self._opening.spread(seen, rng)
+            return self._opening.spread(self._standpoints.independent.seen, rng)
         greedy = seen.idle >= STALLED and rng.random() < self._greedy
         with single_thread():
-            return self._best(new, "speed" if greedy else "improvement", rng)
+            return self._best(new, by, "speed" if greedy else "improvement", rng)
 
-    def _best(self, new: Suggestions, aim: Literal["speed", "improvement"], rng: np.random.Generator) -> Proposal:
+    def _best(
+        self, new: Suggestions, by: Standpoint, aim: Literal["speed", "improvement"], rng: np.random.Generator
+    ) -> Proposal:
         """The most promising suggestion, or what is better still some steps away from it."""
-        outlook = self._surrogate.learn(self._seen)
+        outlook = by.surrogate.learn(by.seen)
         worth = getattr(outlook.forecast(new.rows), aim)
         start = new.take(worth.argmax(keepdims=True))
         row, best = start.rows[0], worth.max()
-        for _ in range(self._climb if len(self._seen.pending) else 0):
+        for _ in range(self._climb if len(by.seen.pending) else 0):
             around = self._neighbourhood.around(row, rng)
-            around = around[self._seen.fresh(around)]
+            around = around[by.seen.fresh(around)]
             worth = getattr(outlook.forecast(around), aim)
             if not worth.max(initial=-np.inf) > best:
                 break
             row, best = around[worth.argmax()], worth.max()
-        return replace(start, rows=row[None, :]).proposal(0, self._space, self._seen)
+        proposal = replace(start, rows=row[None, :]).proposal(0, self._space, by.seen)
+        return proposal if by.origin is None else replace(proposal, origin=by.origin)
 
-    def _tpe(self, rng: np.random.Generator) -> Suggestions:
-        good = self._seen.order[: good_count(self._seen)]
-        return Suggestions.orphans(self._parzen.draw(self._seen.rows[good], SUGGESTED, rng), "tpe")
+    def _tpe(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        good = seen.order[: good_count(seen)]
+        return Suggestions.orphans(self._parzen.draw(seen.rows[good], SUGGESTED, rng), "tpe")
 
-    def _evolution(self, rng: np.random.Generator) -> Suggestions:
-        return self._breeding.brood(self._seen, SUGGESTED, rng)
+    def _evolution(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        return self._breeding.brood(seen, SUGGESTED, rng)
 
-    def _neighbours(self, rng: np.random.Generator) -> Suggestions:
-        return self._neighbourhood.of_elites(self._seen, rng)
+    def _neighbours(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        return self._neighbourhood.of_elites(seen, rng)

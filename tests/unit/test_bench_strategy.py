@@ -162,7 +162,7 @@ def test_a_course_to_a_goal_ends_there() -> None:
 
 
 def test_our_strategies_replay_without_repeats_and_the_same_way_again() -> None:
-    space = load(next(path for path in paths() if "pnpoly" in path.name))
+    space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     course = Course(workers=3, clock="steps", trials=40)
     for contestant in ours.contestants():
         first, again = (contestant.play(space, 7, course) for _ in range(2))
@@ -188,7 +188,7 @@ def test_kernel_tuner_plays_on_replayed_results() -> None:
     pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
     from tests.bench.strategy import kernel_tuner
 
-    space = load(next(path for path in paths() if "pnpoly" in path.name))
+    space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     for contestant in kernel_tuner.contestants():
         first, _, again = (contestant.play(space, seed, Course(clock="steps", trials=120)) for seed in (3, 4, 3))
         assert first.places == again.places
@@ -256,13 +256,24 @@ def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.Monke
     monkeypatch.setattr(transfer, "TRIALS", 20)
     one, other = ground([5.0, 1.0, *[9.0] * 300]), ground([6.0, 1.5, *[8.0] * 300])
     found = transfer.compare([one, other], "portfolio", 2)
-    free, helped, misled = (starts[0] for starts in found.values())
-    assert free and helped and misled
-    assert helped.trials == 1 < free.trials
+    free, helped, begun, lured, misled = (starts[0] for starts in found.values())
+    assert free and helped and begun and misled
+    assert helped.trials == begun.trials == 1 < free.trials
+    assert lured is None, "every config is a neighbour of the best"
     assert helped.p100 == pytest.approx(1)
     assert misled.trials > transfer.BAD == len(transfer.slowest(one, [one]))
     assert not transfer.champions(one, [one])
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
+
+
+def test_what_misleads_is_a_local_optimum_unlike_the_best() -> None:
+    space = load(next(path for path in paths() if "convolution-RTX" in path.name))
+    (config,) = transfer.misleading(space, [])
+    best, place = space.entries[int(space.times_us.argmin())].config, space.place(config)
+    around = [space.place(each) for each in space.space.neighbours(config, "hamming")]
+    assert len(set(best.items()) & set(config.items())) <= len(best) / 2
+    assert 1.2 <= space.times_us[place] / space.optimum_us <= 2
+    assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
 def test_the_growth_of_asking_is_the_exponent() -> None:

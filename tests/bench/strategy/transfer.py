@@ -1,11 +1,13 @@
-"""Warm starts: what the champion of another device is worth, and what bad advice costs.
+"""Advice: what the champion of another device is worth, and what bad advice costs.
 
-The recordings of one kernel on two devices lend each other their fastest config. Bad advice is as much of it as a
-search ever takes, the slowest configs that have a time; no champion is like that, so it bounds the harm.
+The recordings of one kernel on two devices lend each other their fastest config. Of bad advice there are two kinds, on
+any recording: a config that is fast for its surroundings, far from the best, and as many of the slowest as champions
+are ever taken. What is a warm start instead, all of the search builds on: that row says what bounding the harm costs.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +24,9 @@ GOAL = 1 / 0.95
 
 BAD = 5
 """Pieces of bad advice: a search takes so many champions at most."""
+
+DECEPTIVE = (1.2, 2.0)
+"""Times over the optimum's, between which a misleading config lies: worth staying at for who knows nothing better."""
 
 SHARE = 0.1
 """Of the seeds: nothing of this is kept."""
@@ -41,6 +46,7 @@ class Start:
 
 
 Advice = Callable[[Ground, Sequence[Ground]], Sequence[Config]]
+Way = Literal["advice", "warm_starts"]
 
 
 def nothing(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
@@ -54,15 +60,31 @@ def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
     return [config for config in found if ground.place(config) is not None]
 
 
+def misleading(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
+    """Of the configs within `DECEPTIVE` that no single change makes faster the one that differs most from the best."""
+    best = ground.space.encode(ground.entries[int(ground.times_us.argmin())].config)
+    ratios = ground.times_us / ground.optimum_us
+    near = np.flatnonzero((ratios >= DECEPTIVE[0]) & (ratios <= DECEPTIVE[1]))
+    apart = {int(place): int((ground.space.encode(ground.entries[place].config) != best).sum()) for place in near}
+    for place in sorted(apart, key=lambda place: (-apart[place], ratios[place])):
+        config = ground.entries[place].config
+        around = [ground.place(each) for each in ground.space.neighbours(config, "hamming")]
+        if all(ratios[each] >= ratios[place] for each in around if each is not None):
+            return [config]
+    return ()
+
+
 def slowest(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
     ranked = np.argsort(np.where(np.isfinite(ground.times_us), ground.times_us, -1.0))
     return [ground.entries[int(place)].config for place in ranked[-BAD:]]
 
 
-ADVICE: dict[str, Advice] = {
-    "no advice": nothing,
-    "the champion of another device": champions,
-    f"the {BAD} slowest configs": slowest,
+ADVICE: dict[str, tuple[Advice, Way]] = {
+    "no advice": (nothing, "advice"),
+    "the champion of another device": (champions, "advice"),
+    "the same, as a warm start": (champions, "warm_starts"),
+    "a local optimum far from the best": (misleading, "advice"),
+    f"the {BAD} slowest configs": (slowest, "advice"),
 }
 
 
@@ -70,17 +92,17 @@ def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, l
     """By advice, then by space; None where nobody can give any."""
     return {
         name: [
-            _start(ground, configs, strategy, seeds) if configs or advice is nothing else None
+            _start(ground, {way: configs}, strategy, seeds) if configs or advice is nothing else None
             for ground in grounds
             for configs in [advice(ground, grounds)]
         ]
-        for name, advice in ADVICE.items()
+        for name, (advice, way) in ADVICE.items()
     }
 
 
-def _start(ground: Ground, configs: Sequence[Config], strategy: str, seeds: int) -> Start:
+def _start(ground: Ground, begun: dict[Way, Sequence[Config]], strategy: str, seeds: int) -> Start:
     def advised(context: Context) -> Strategy:
-        return STRATEGIES[strategy](replace(context, warm_starts=configs))
+        return STRATEGIES[strategy](replace(context, **begun))
 
     course = Course(clock="steps", trials=TRIALS)
     runs = [Simulation(ground, OurPlayer(ground, advised, seed), course).play() for seed in range(seeds)]

@@ -49,7 +49,7 @@ class Anywhere(Portfolio):
         super().__init__(context, arms=("tpe",))
         self._arms = [self._newcomers]
 
-    def _newcomers(self, rng: np.random.Generator) -> Suggestions:
+    def _newcomers(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         return Suggestions.orphans(self._space.draw(rng, SUGGESTED), "newcomer")
 
 

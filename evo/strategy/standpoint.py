@@ -1,0 +1,74 @@
+"""Who proposes the next trial of a search that was given advice: one that knows of it, or one that does not."""
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+from evo.history import History
+from evo.space import Space
+from evo.strategy.observations import Observations
+from evo.strategy.opening import ADVICE
+from evo.strategy.surrogate import Surrogate
+
+ADVISED = "advised"
+"""Origin of the proposals that know of the advice."""
+
+EVERY = 4
+"""Of so many trials one goes to who knows of the advice, as long as that leads."""
+
+ENOUGH = 2
+"""Pieces of advice that are tried whatever comes of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standpoint:
+    """What proposals rest on: the trials that are known, and who judges by them.
+
+    Attributes:
+        origin: what the proposals are called; None: by the operator that made them.
+    """
+
+    seen: Observations
+    surrogate: Surrogate
+    origin: str | None = None
+
+
+class Standpoints:
+    """A search that knows all, and one within it to which the advice and all that came of it is unknown.
+
+    What was fast elsewhere may be the best of the wrong region, better than all that is found at first, so that
+    a search which knows of it stays there. The independent one finds what it would have found without advice, in 4/3 of
+    the trials at most; once it has found something as fast as the other, all trials are its own.
+
+    Attributes:
+        whole: knows every trial.
+        independent: knows those that owe nothing to the advice; the same as `whole` where there is none.
+    """
+
+    def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
+        self.whole = self.independent = Standpoint(seen=Observations(space), surrogate=surrogate)
+        if advised:
+            self.whole = replace(self.whole, origin=ADVISED)
+            hidden = Observations(space, hidden=(ADVICE, ADVISED))
+            self.independent = Standpoint(seen=hidden, surrogate=copy(surrogate))
+
+    def refresh(self, history: History) -> None:
+        """Take in what was asked and what ended since the last call."""
+        self.whole.seen.refresh(history)
+        if self.independent is not self.whole:
+            self.independent.seen.refresh(history)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether so much of the advice has ended that no more is wanted, with something as fast found without it."""
+        ended = len(self.whole.seen.rows) - len(self.independent.seen.rows)
+        return ended >= ENOUGH and self.independent.seen.measured > 0 and not self._leads
+
+    def at(self, trial: int) -> Standpoint:
+        """Whose turn it is, at so many trials from the end of the opening."""
+        return self.whole if self._leads and trial % EVERY == 0 else self.independent
+
+    @property
+    def _leads(self) -> bool:
+        """Whether the best so far is owed to the advice."""
+        inf = float("inf")
+        return bool(self.whole.seen.losses.min(initial=inf) < self.independent.seen.losses.min(initial=inf))

@@ -1,0 +1,113 @@
+"""Advice: what was fast elsewhere is tried, and cannot lead a search astray."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evo.history import History
+from evo.outcome import Measured, Outcome
+from evo.space import Space, Tunable
+from evo.strategy import Context, build
+from evo.strategy.opening import ADVICE, DESIGN
+from evo.strategy.standpoint import ADVISED, EVERY
+from evo.timing import Timing
+from evo.trial import Config, Proposal, Trial
+from tests.unit.landscapes import SPACES, advance, copied, ending, measured, mixed, tell, time_us
+
+VALUES = 6
+TRAP = {f"T{place}": 0 for place in range(5)}
+ENOUGH_TRIALS = 90
+
+
+def valley() -> Space:
+    return Space([Tunable(name=name, values=list(range(VALUES))) for name in TRAP])
+
+
+def deceptive_us(config: Config) -> float:
+    """A wide valley with its bottom at 4, 4, …, and far from it a hole, nearly as deep."""
+    away = sum((int(value) - 4) ** 2 for value in config.values())
+    return min(10.0 + 4.0 * away, 11.0 + 8.0 * sum(int(value) for value in config.values()))
+
+
+def deceptive(space: Space, trial: Trial) -> Outcome:
+    return Measured(timing=Timing(samples_us=(deceptive_us(trial.config),)))
+
+
+def trials_to_the_bottom(context: Context) -> int:
+    """Of three searches together."""
+    total = 0
+    for seed in range(3):
+        trials = advance(History(), build("portfolio", context), context.space, deceptive, ENOUGH_TRIALS, seed=seed)
+        total += next((n for n, trial in enumerate(trials, 1) if deceptive_us(trial.config) <= 10), ENOUGH_TRIALS)
+    return total
+
+
+def shown(config: Config) -> Trial:
+    return Trial(number=0, proposal=Proposal(config=config, origin="random"))
+
+
+def without(history: History, origins: set[str]) -> History:
+    """The same log as if those trials had never been."""
+    left = History()
+    kept = [trial for trial in history.asked if trial.proposal.origin not in origins]
+    same = {trial.number: left.ask(trial.proposal) for trial in kept}
+    for trial in history.finished:
+        if trial.number in same and trial.outcome is not None:
+            tell(left, same[trial.number], trial.outcome)
+    return left
+
+
+def test_a_local_optimum_far_from_the_best_costs_few_trials_as_advice_and_many_as_a_warm_start() -> None:
+    free = Context(space=valley())
+    bearable = trials_to_the_bottom(free) * EVERY / (EVERY - 1) + 3 * 4
+    assert trials_to_the_bottom(replace(free, advice=[TRAP])) <= bearable
+    assert trials_to_the_bottom(replace(free, warm_starts=[TRAP])) > bearable
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would(workers: int) -> None:
+    space, history = SPACES["drawn"](), History()
+    best = space.decode(np.full(len(space.tunables), 8))
+    context = Context(space=space, advice=[best])
+    same = list[bool]()
+    advised, free = build("portfolio", context), build("portfolio", Context(space=space))
+    for turn in range(40):
+        proposal = advised.propose(history, np.random.default_rng(turn))
+        assert proposal is not None
+        again = build("portfolio", context).propose(copied(history), np.random.default_rng(turn))
+        assert again == proposal, "a pure function of the history"
+        if proposal.origin not in (ADVICE, ADVISED, "default", "design"):
+            alone = free.propose(without(history, {ADVICE, ADVISED}), np.random.default_rng(turn))
+            asked = {space.key(trial.config) for trial in history.asked}
+            assert alone is not None
+            if space.key(alone.config) not in asked:
+                same.append(alone.config == proposal.config)
+        history.ask(proposal)
+        if len(history.pending) == workers:
+            trial = history.pending[min(history.pending)]
+            tell(history, trial, measured(space, trial))
+    assert all(same) and len(same) >= 20
+    origins = [trial.proposal.origin for trial in history.asked]
+    assert origins[: DESIGN + 1] == [ADVICE, "default", *["design"] * (DESIGN - 1)]
+    assert [place for place, origin in enumerate(origins) if origin == ADVISED] == list(range(DESIGN + 1, 40, EVERY))
+
+
+def test_advice_that_does_not_lead_is_asked_no_further() -> None:
+    space = mixed()
+    ranked = sorted(space.sample(np.random.default_rng(1), 40), key=lambda config: time_us(space, shown(config)))
+    advice, starts = ranked[-5:], ranked[:1]
+    context = Context(space=space, warm_starts=starts, advice=advice)
+    trials = advance(History(), build("portfolio", context), space, measured, 30)
+    origins = [trial.proposal.origin for trial in trials]
+    assert [trial.config for trial in trials[:3]] == [*advice[:2], *starts]
+    assert origins[:3] == [ADVICE, ADVICE, "warm start"]
+    assert not {ADVICE, ADVISED} & set(origins[3:])
+
+
+@pytest.mark.parametrize("kind", ["compile_failed", "abandoned"])
+def test_advice_that_has_no_time_is_no_reason_to_stop(kind: str) -> None:
+    space = mixed()
+    advice = space.sample(np.random.default_rng(2), 4)
+    trials = advance(History(), build("portfolio", Context(space=space, advice=advice)), space, ending(kind), 30)
+    assert [trial.config for trial in trials if trial.proposal.origin == ADVICE] == advice
