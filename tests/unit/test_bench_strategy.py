@@ -12,7 +12,7 @@ import pytest
 
 from evo.outcome import Measured
 from evo.recording import parse_recording
-from tests.bench.strategy import asking, bars, built, crowd, ours, tables, transfer
+from tests.bench.strategy import asking, bars, built, crowd, failing, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
@@ -264,6 +264,16 @@ def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.Monke
     assert misled.trials > transfer.BAD == len(transfer.slowest(one, [one]))
     assert not transfer.champions(one, [one])
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
+
+
+def test_where_most_configs_fail_the_best_still_works() -> None:
+    space = load(next(path for path in paths() if "convolution-RTX" in path.name))
+    hard = failing.barred(space)
+    assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
+    assert hard.optimum_us == space.optimum_us
+    assert hard.entries[int(hard.times_us.argmax())].outcome.kind == "compile_failed"
+    cell = tables.failing({"x": [failing.Toll(p100=0.5, failed=0.25)]}, [hard])
+    assert "0.50 / 25%" in cell
 
 
 def test_what_misleads_is_a_local_optimum_unlike_the_best() -> None:

@@ -17,7 +17,7 @@ from tests.bench.strategy.field import Effort
 from tests.bench.strategy.ground import SPACES, paths
 from tests.bench.strategy.player import Contestant
 
-QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "transfer")
+QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "failing", "transfer")
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000)
 
@@ -57,6 +57,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_costs(told, QUICK_LENGTHS if options.quick else asking.LENGTHS)
     if "ablation" in questions:
         report.ask_ablation(told, effort)
+    if "failing" in questions:
+        report.ask_failing(told, effort)
     if "transfer" in questions:
         report.ask_transfer(told, effort)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, crowd, evaluations, moments, ours, tables, transfer
+from tests.bench.strategy import asking, bars, crowd, evaluations, failing, moments, ours, tables, transfer
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
 from workers.devices.machine import processor_model
@@ -116,6 +116,13 @@ def ask_ablation(report: Report, effort: Effort) -> None:
         return
     report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
+
+
+def ask_failing(report: Report, effort: Effort) -> None:
+    seeds = max(2, round(failing.SHARE * effort.seeds))
+    found = failing.compare(effort.grounds, DEFAULT, seeds)
+    report.add(f"### Where {failing.FAIL:.0%} fail\n\n{seeds} seeds.\n\n{tables.failing(found, effort.grounds)}")
+    report.note("failing", {name: dict(zip(_names(effort), tolls, strict=True)) for name, tolls in found.items()})
 
 
 def ask_transfer(report: Report, effort: Effort) -> None:

@@ -8,6 +8,7 @@ from tests.bench.strategy.asking import Cost
 from tests.bench.strategy.asking import growth as growth_of_asking
 from tests.bench.strategy.crowd import MOST, Crowd, Crowding, growth, total_growth
 from tests.bench.strategy.evaluations import Standing, lead
+from tests.bench.strategy.failing import Toll
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
 from tests.bench.strategy.scores import Figure
@@ -95,6 +96,11 @@ def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Grou
         for name, starts in found.items()
     }
     return table(["P100 / trials to 95 %", *(ground.name for ground in grounds)], [[k, *v] for k, v in cells.items()])
+
+
+def failing(found: Mapping[str, Sequence[Toll]], grounds: Sequence[Ground]) -> str:
+    header = ["P100 / trials that failed", *(ground.name for ground in grounds)]
+    return table(header, [[k, *(f"{each.p100:.2f} / {each.failed:.0%}" for each in v)] for k, v in found.items()])
 
 
 def asking(found: Mapping[str, Sequence[Cost]]) -> str:

@@ -1,0 +1,83 @@
+"""What knowing of failures is worth where most configs fail: recordings in which most are made to.
+
+Every recorded config has a made-up demand, a sum of its values' ranks with random weights, as registers or shared
+memory are one; the most demanding fail. The best config is never among them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evo.outcome import CompileFailed
+from evo.strategy import STRATEGIES
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.ours import OurPlayer
+from tests.bench.strategy.run import Course
+from tests.bench.strategy.scores import by_evaluations
+from tests.bench.strategy.simulate import Simulation
+from tests.bench.strategy.variants import VARIANTS
+
+FAIL = 0.8
+"""Share of the configs that fail."""
+
+SHARE = 0.2
+"""Of the seeds."""
+
+TRIALS = 100
+PIECE = "without the chance of success"
+SEED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toll:
+    """How searches go where most fails.
+
+    Attributes:
+        p100: the score after 100 evaluations; random search is calculated over the configs that work.
+        failed: share of the trials that did.
+    """
+
+    p100: float
+    failed: float
+
+
+def barred(ground: Ground, share: float = FAIL) -> Ground:
+    """The same recording with this share of its configs failing."""
+    rng = np.random.default_rng(SEED)
+    ranks = np.array([ground.space.encode(entry.config) for entry in ground.entries])
+    spans = np.maximum(ranks.max(axis=0), 1)
+    best = int(ground.times_us.argmin())
+    demand, limit = np.zeros(len(ranks)), 0.0
+    while not demand[best] < limit:
+        demand = (ranks / spans) @ rng.normal(size=ranks.shape[1])
+        limit = float(np.quantile(demand, 1 - share))
+    fails = demand > limit
+    times_us = np.where(fails, np.inf, ground.times_us)
+    failed = CompileFailed(log="too demanding")
+    return replace(
+        ground,
+        entries=[replace(e, outcome=failed) if bad else e for e, bad in zip(ground.entries, fails, strict=True)],
+        times_us=times_us,
+        falling_us=np.sort(times_us[np.isfinite(times_us)])[::-1],
+    )
+
+
+def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Toll]]:
+    """The default with and without what knows of failures, by space."""
+    factories = {strategy: STRATEGIES[strategy], PIECE: VARIANTS[PIECE]}
+    hard = [barred(ground) for ground in grounds]
+    course = Course(clock="steps", trials=TRIALS)
+    found = {}
+    for name, factory in factories.items():
+        plays = [
+            [Simulation(each, OurPlayer(each, factory, seed), course).play() for seed in range(seeds)] for each in hard
+        ]
+        found[name] = [
+            Toll(
+                p100=float(by_evaluations(each, np.array([run.best_us(each, TRIALS) for run in runs]), (TRIALS,))[0]),
+                failed=float(np.mean([np.isinf(each.times_us[run.places]).mean() for run in runs])),
+            )
+            for each, runs in zip(hard, plays, strict=True)
+        ]
+    return found
