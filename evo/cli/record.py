@@ -143,7 +143,7 @@ def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") 
         )
         entries[space.key(trial.config)] = Entry(config=trial.config, outcome=trial.outcome, costs=costs)
     return Recording(
-        name=_slug(f"{view.family}-{view.problem_key}-{view.device.model}"),
+        name=slug(f"{view.family}-{view.problem_key}-{view.device.model}"),
         device=view.device.model,
         tunables={tunable.name: tuple(tunable.values) for tunable in space.tunables},
         entries=entries,
@@ -157,8 +157,9 @@ def _environment(view: "SearchView") -> dict[str, Any]:
     return {"architecture": device.architecture, **device.software, **terms, **aim}
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.=]+", "-", text).strip("-")
+def slug(text: str) -> str:
+    """A name that a recording may bear, as a file and as a family."""
+    return re.sub(r"[^A-Za-z0-9_.+]+", "-", text).strip("-")[:100]
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -161,12 +161,13 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _mention_others(out: Console, connection: Connection, mine: SearchView) -> None:
-    """Other running searches take their share of the device: the user may not remember them."""
+    """Other running searches may keep the device until they end: the user may not remember them."""
     running = connection.client.searches(state="running").items
     others = [f"{view.id} ({view.family})" for view in running if view.id != mine.id]
     if others:
         out.print(
-            f"[yellow]Also running, sharing the device: search {', '.join(others)}. kernel-evo cancel ends one.[/]\n"
+            f"[yellow]Also running: search {', '.join(others)}; on the same device the oldest goes first. "
+            "kernel-evo cancel ends one.[/]\n"
         )
 
 

@@ -135,6 +135,13 @@ __device__ __forceinline__ float exp2_approximate(float x) {
     return y;
 }
 
+// fmaxf() takes the number where one of the two is a NaN.
+__device__ __forceinline__ float max_or_nan(float x, float y) {
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+    return larger;
+}
+
 // --- global memory ----------------------------------------------------------------------------------------------
 
 // What a load or store asks of the caches. streamed: to be the first to leave them. once, for what nobody writes
@@ -228,6 +235,9 @@ template <int PENDING>
 __device__ __forceinline__ void await_copies() {
     asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
 }
+
+// Waits for all copies of this thread, closed into groups or not.
+__device__ __forceinline__ void await_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // --- barriers ---------------------------------------------------------------------------------------------------
 

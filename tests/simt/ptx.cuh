@@ -232,6 +232,7 @@ inline void end_block() {
         if (!fiber.done) fault("waits for ever", blockIdx.x);
         for (const std::vector<Copy>& group : fiber.groups)
             if (!group.empty() && !eager) fault("ends before its copies do", blockIdx.x);
+        if (!fiber.open_group.empty()) fault("ends before copies that it never closed into a group", blockIdx.x);
         fiber.open_group.clear();
         fiber.groups.clear();
     }
@@ -556,6 +557,7 @@ u32 permute(u32 low, u32 high) {
 inline float widen(u16 half) { return simt::widened(half); }
 inline float widen(float x) { return x; }
 inline float exp2_approximate(float x) { return exp2f(x); }
+inline float max_or_nan(float x, float y) { return x != x || y != y ? NAN : fmaxf(x, y); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 
 // --- global memory ----------------------------------------------------------------------------------------------
@@ -606,6 +608,13 @@ void await_copies() {
     for (; groups.size() > PENDING; groups.pop_front()) simt::carry_out(groups.front());
 }
 
+inline void await_all_copies() {
+    await_copies<0>();
+    auto& group = simt::fibers[simt::current].open_group;
+    simt::carry_out(group);
+    group.clear();
+}
+
 // --- barriers ---------------------------------------------------------------------------------------------------
 
 inline void barrier_init(u32 barrier, int arrivals) {
@@ -650,10 +659,7 @@ inline void barrier_arrive_in_block(u32 barrier, int block) {
 inline int rank_in_cluster() { return simt::rank; }
 
 inline void barrier_arrive_after_copies(u32 barrier) {
-    simt::Fiber& fiber = simt::fibers[simt::current];
-    await_copies<0>();
-    simt::carry_out(fiber.open_group);
-    fiber.open_group.clear();
+    await_all_copies();
     barrier_arrive(barrier);
 }
 

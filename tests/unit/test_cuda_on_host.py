@@ -38,7 +38,7 @@ SDPA = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "K_STAGES": 2
 DIFFERENTLY = (
     {"QK_AHEAD": True, "MERGE": "spread", "STORE": "stmatrix"},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
-    {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "QK_AHEAD": True},
+    {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "KV_SPLITS": 3, "WARPS_KV": 1},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True, "COPY": "tma", "CLUSTER": 2},
 )
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from evo.cli.record import slug
 from evo.errors import InvalidInput, NotFound
+from evo.family.scope import WORD
 from evo.outcome import (
     CompileFailed,
     Crashed,
@@ -260,3 +262,8 @@ def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
     recording = parse_recording(text, "synthetic")
     outcomes = [entry.outcome for entry in recording.entries.values()]
     assert {type(outcome) for outcome in outcomes} == {Measured, CompileFailed, LaunchFailed}
+
+
+def test_what_record_names_a_recording_is_a_name_that_a_family_may_bear() -> None:
+    for text in ("softmax-rows=64,cols=256-Intel(R) Xeon(R) Processor", "sdpa-" + "B=1," * 40 + "-NVIDIA H200"):
+        assert WORD.fullmatch(slug(text))

@@ -59,8 +59,8 @@ class NvrtcCompiler:
             self._nvrtc = Nvrtc()
         except NvrtcMissingError:
             raise NoNvrtcError(
-                "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda12` or `cuda13`, "
-                "as your driver allows"
+                "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda13`, for example "
+                "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580"
             ) from None
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
 
