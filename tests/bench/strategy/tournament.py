@@ -17,9 +17,7 @@ CHUNK = 5
 """Seeds that one process plays before it reports."""
 
 SHARES = {
-    "Kernel Tuner hybrid_vndx": 0.3,
     "tpe": 0.1,
-    "Optuna TPE": 0.1,
     "Optuna TPE, repeats cost": 0.05,
     "Optuna CMA-ES": 0.1,
     "Optuna GP": 0.02,
