@@ -81,7 +81,7 @@ class Confirmation:
             witness="challenger",
         )
         self._say(1, "proving")
-        with self._fresh() as child:
+        with self._fresh(self._work) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
             compared = self._compare(child, request)
@@ -95,7 +95,10 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child)) if _clean(report) else report
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """The same comparison in further processes, for a winner that nothing speaks against so far."""
+        """The same comparison in further processes, for a winner that nothing speaks against so far.
+
+        What was proven on every case is proven once more on inputs of the process's own that are timed.
+        """
         policy = self._terms.policy
         against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
         if policy.confirm_processes == 1 or not promising(report, policy):
@@ -118,7 +121,7 @@ class Confirmation:
             budget_s=budget_s(self._work),
         )
         self._say(process, "timing")
-        with self._fresh() as child:
+        with self._fresh(replace(self._work, timed_only=True), process) as child:
             for side in self._sides:
                 self._verify(child, side, launches=1)
             compared = self._compare(child, request)
@@ -128,9 +131,9 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     @contextmanager
-    def _fresh(self) -> Iterator[Child]:
+    def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
         with self._watch.stage("verify_s"):
-            child = self._instruments.runners.fresh(self._work, self._job.seed)
+            child = self._instruments.runners.fresh(work, self._job.seed, *entropy)
         try:
             yield child
         finally:

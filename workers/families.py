@@ -42,15 +42,21 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The terms of a search with its family at hand."""
+    """The terms of a search with its family at hand.
+
+    Attributes:
+        timed_only: nothing is to be proven on inputs other than those that are timed.
+    """
 
     terms: SearchTerms
     copy: Copy
+    timed_only: bool = False
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
         """Every correctness case, the searched problem itself first; the same for all trials of the search."""
-        return self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
+        cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
+        return cases[:1] if self.timed_only else cases
 
 
 class Families:

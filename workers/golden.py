@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +22,18 @@ from numpy.typing import NDArray
 
 from evo.errors import EvoError
 from workers.cache import Cache, cache_key
+from workers.distance import distance
 from workers.kernel import Argument
 from workers.protocol import CasePlan
 
 Arrays = Mapping[str, NDArray[Any]]
 NO_LIMIT = sys.float_info.max
-_GROWTH = 64
+_GROWTH = 32
 """So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
+
+_KEPT_ANYWAY_BYTES = 16 << 20
+_READ_BYTES_S = 2e8
+"""What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
 
 
 class FamilyError(EvoError, RuntimeError):
@@ -126,10 +132,7 @@ class Reference:
         inputs = self._draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed)
         kept = self._cache.get(key)
-        if kept is None:
-            kept = _pack(self._compute(plan, inputs))
-            self._cache.put(key, kept)
-        stored = _unpack(kept)
+        stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
         names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
         return Golden(
             case=plan.name,
@@ -138,30 +141,39 @@ class Reference:
             limits={name: _limit(plan, name, stored) for name in names},
         )
 
+    def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """Computed, and kept where that spares time."""
+        began = time.perf_counter()
+        made = self._compute(plan, inputs)
+        size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
+        if size <= max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S):
+            self._cache.put(key, _pack(made))
+        return made
+
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
         """References and, where a tolerance is relative to it, the yardstick's largest error."""
         problem = dict(plan.problem)
-        reference = self._outputs("reference", plan.tolerances, problem, inputs)
+        reference = self._outputs("reference", plan.tolerances, np.float64, problem, inputs)
         stored = {f"reference/{name}": values for name, values in reference.items()}
         ratios = [name for name, tolerance in plan.tolerances.items() if tolerance.max_abs_ratio is not None]
         if ratios:
-            yardstick = self._outputs("yardstick", ratios, problem, inputs)
+            yardstick = self._outputs("yardstick", ratios, None, problem, inputs)
             for name, values in yardstick.items():
                 if values.shape != reference[name].shape:
                     shapes = f"of shape {values.shape}, while reference() says {reference[name].shape}"
                     raise FamilyError(f"{self.path.name}, yardstick(): makes `{name}` {shapes}")
-                stored[f"error/{name}"] = np.abs(values - reference[name]).max(initial=0.0)
+                stored[f"error/{name}"] = np.asarray(distance(values, reference[name]).max_abs)
         return stored
 
-    def _outputs(self, function: str, names: Iterable[str], *arguments: object) -> dict[str, NDArray[np.float64]]:
-        """Of what a function returns, these outputs."""
+    def _outputs(self, function: str, names: Iterable[str], dtype: Any, *arguments: object) -> dict[str, NDArray[Any]]:
+        """Of what a function returns, these outputs, as `dtype`; None leaves them as they are."""
         made = self._arrays(function, *arguments)
         if missing := sorted(set(names) - set(made)):
             raise FamilyError(f"{self.path.name}, {function}(): returns no {', '.join(missing)}")
         outputs = {}
         for name in names:
             with self._blame(f"{function}(), output `{name}`"):
-                outputs[name] = np.asarray(made[name], np.float64)
+                outputs[name] = np.asarray(made[name], dtype)
         return outputs
 
     def _arrays(self, function: str, *arguments: object) -> Arrays:
@@ -207,7 +219,8 @@ def _limit(plan: CasePlan, name: str, stored: Arrays) -> Limit:
     if tolerance.max_abs_ratio is None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
     # a yardstick that happens to be exact must not demand exactness of everybody
-    scale = float(np.abs(stored[f"reference/{name}"]).max(initial=0.0))
+    reference = stored[f"reference/{name}"]
+    scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
     error = max(float(stored[f"error/{name}"]), scale * float(np.finfo(np.float32).eps))
     return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
 

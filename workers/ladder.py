@@ -5,6 +5,7 @@ A slot drives it with leases; `workers.climb` without a service, by the same ste
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -155,7 +156,7 @@ class Ladder:
         terms, watch = work.terms, Stopwatch()
         request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget_s(work))
         try:
-            with watch.stage("measure_s"), self._fresh(work) as child:
+            with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
             return BaselineReport(timings={}, unavailable={"all": str(error)}, stages=watch.stages)

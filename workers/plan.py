@@ -34,7 +34,7 @@ def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
         if each.problem is None:
             continue
         name = each.case.name
-        repetitions = 1 if plans else terms.policy.seeds
+        repetitions = 1 if plans or work.timed_only else terms.policy.seeds
         operands = family.operands(each.problem)
         plans.append(
             CasePlan(

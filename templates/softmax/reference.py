@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from evo.rows import by_rows
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
@@ -34,11 +36,13 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     return {"x": x.astype(problem["dtype"], copy=False)}
 
 
+@by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The result in float64, from the same inputs."""
     return {"out": _softmax(inputs["x"].astype(np.float64))}
 
 
+@by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The same in the inputs' own precision: its error is the measure of a kernel's error."""
     return {"out": _softmax(inputs["x"])}

@@ -145,7 +145,7 @@ def other_mode(cache: str) -> Literal["hot", "cold"]:
 
 def _in_other_mode(work: Assignment) -> Assignment:
     objective = replace(work.terms.objective, cache=other_mode(work.terms.objective.cache))
-    return replace(work, terms=replace(work.terms, objective=objective))
+    return replace(work, terms=replace(work.terms, objective=objective), timed_only=True)
 
 
 def search(match: Match, effort: Effort, folder: Path) -> SearchView:

@@ -67,10 +67,10 @@ SHAPES = [
 ATTENTION = [
     {},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
-    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
     | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
-    {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}
-    | {"PRODUCER_REGISTERS": 32, "Q_IN_REGISTERS": False, "CTAS_PER_SM": 1},
+    {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 32, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}
+    | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "CTAS_PER_SM": 1},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
     | {"PRODUCER_REGISTERS": 24, "Q_IN_REGISTERS": False, "COPY": "tma"},
     {"BLOCK_N": 80, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "CTAS_PER_SM": 2, "COPY": "tma"},
@@ -96,7 +96,7 @@ FEW_BITS = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma"},
     {**DEEP, "BLOCK_N": 128, "COPY": "tma", "PROMOTE": 2, "PRODUCER_REGISTERS": 40, "CLUSTER": 2, "CTAS_PER_SM": 1},
 ]
-WARPGROUPS = [
+WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),

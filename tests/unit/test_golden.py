@@ -55,6 +55,17 @@ def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path)
     assert not np.array_equal(first.inputs["x"], other.inputs["x"])
 
 
+def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.golden._KEPT_ANYWAY_BYTES", 0)
+    for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
+        monkeypatch.setattr("workers.golden._READ_BYTES_S", read_bytes_s)
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        again = [reference(folder).golden(plan(), (1, 2)).reference["y"].tolist() for _ in range(2)]
+        assert again[0] == again[1]
+        assert (folder / "counter").read_text() == "x" * times
+
+
 def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
     golden = reference(tmp_path)
     assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)

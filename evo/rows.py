@@ -1,0 +1,48 @@
+"""What is computed row by row, computed a few rows at a time on all cores: for a family's ``reference.py``."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
+
+BLOCK_ELEMENTS = 1 << 18
+"""Of the widest input, in a block: temporaries of it stay in a core's cache, and memory is asked for only once."""
+
+
+def by_rows(compute: Computation) -> Computation:
+    """A function of (problem, inputs) whose results' rows depend on the same rows of the matrices alone, in blocks.
+
+    Args:
+        compute: is given blocks of rows of every matrix, one-dimensional inputs whole, and returns as many rows of each
+            result. Two matrices have equally many rows.
+    """
+
+    @wraps(compute)
+    def computed(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
+        matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
+        rows = len(next(iter(matrices.values())))
+        step = max(1, BLOCK_ELEMENTS * rows // max(1, *(each.size for each in matrices.values())))
+
+        def block(start: int) -> dict[str, NDArray[Any]]:
+            return compute(problem, {**inputs, **{name: each[start : start + step] for name, each in matrices.items()}})
+
+        first = block(0)
+        results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
+
+        def place(start: int, parts: dict[str, NDArray[Any]] | None = None) -> None:
+            for name, part in (parts or block(start)).items():
+                results[name][start : start + step] = part
+
+        place(0, first)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(place, range(step, rows, step)))
+        return results
+
+    return computed

@@ -1,0 +1,22 @@
+"""What only a Hopper can run is kept valid where there is none."""
+
+import pytest
+
+from evo.objective import Objective
+from evo.target import known
+from templates.registry import find
+from tests.gpu.test_cuda_families import WARPGROUPS
+
+HOPPER = known("sm_90")
+
+
+@pytest.mark.parametrize(("name", "text"), list(dict.fromkeys((name, text) for name, text, _ in WARPGROUPS)))
+def test_configs_of_the_tests_on_a_gpu_are_valid(name: str, text: str) -> None:
+    family = find(name).family
+    problem = family.problem(text, "cuda")
+    default = family.space(problem, HOPPER, Objective()).default()
+    changes = [
+        change for family_name, problem_text, change in WARPGROUPS if (family_name, problem_text) == (name, text)
+    ]
+    configs = [{**default, **change, "PRODUCTS": "wgmma"} for change in changes]
+    assert [family.violations(config, problem, HOPPER, Objective()) for config in configs] == [[]] * len(changes)

@@ -1,0 +1,52 @@
+"""Blocks of rows give what the whole gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.rows import BLOCK_ELEMENTS, Arrays, by_rows
+
+COLUMNS = 1 << 12
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
+def test_results_are_put_together_in_order(rows: int) -> None:
+    x = np.random.default_rng(0).standard_normal((rows, COLUMNS), np.float32)
+    weight = np.arange(COLUMNS, dtype=np.float32)
+    found = scaled({"factor": 2.0}, {"x": x, "weight": weight})
+    assert np.array_equal(found["out"], 2.0 * x.astype(np.float64) * weight)
+    assert np.array_equal(found["largest"], x.max(axis=-1, initial=-9.0))
+    assert found["out"].dtype == np.float64
+
+
+def test_blocks_are_small() -> None:
+    sizes: list[int] = []
+
+    @by_rows
+    def counted(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
+        sizes.append(inputs["x"].size)
+        return {"out": inputs["x"]}
+
+    counted({}, {"x": np.zeros((4 * BLOCK_ELEMENTS // COLUMNS, COLUMNS))})
+    assert sizes == [BLOCK_ELEMENTS] * 4
+
+
+def test_a_failure_of_any_block_is_the_functions_own() -> None:
+    @by_rows
+    def fails(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
+        if inputs["x"].max() > 0:
+            raise ValueError("no such number")
+        return {"out": inputs["x"]}
+
+    x = np.zeros((300, COLUMNS))
+    x[-1, -1] = 1.0
+    with pytest.raises(ValueError, match="no such number"):
+        fails({}, {"x": x})
+
+
+@by_rows
+def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
+    product = inputs["x"].astype(np.float64) * problem["factor"] * inputs["weight"]
+    return {"out": product, "largest": inputs["x"].max(axis=-1, initial=-9.0)}
