@@ -42,6 +42,9 @@ from workers.stopwatch import Stopwatch
 Preparation: TypeAlias = Mapping[str, Built]
 """By role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the places of its changes."""
 
+BASELINE_S = 10.0
+"""Rounds of baselines before the first trial last about so long at most: the search waits for them."""
+
 _OTHER_SHARE = 4
 """The cache mode that does not rank gets this fraction of the quick gate's samples."""
 
@@ -154,7 +157,8 @@ class Ladder:
     def baseline(self, work: Assignment) -> BaselineReport:
         """Time every baseline, interleaved, in a process of their own."""
         terms, watch = work.terms, Stopwatch()
-        request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget_s(work))
+        budget = min(BASELINE_S, budget_s(work))
+        request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget)
         try:
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
                 compared = compare(child, request, work)

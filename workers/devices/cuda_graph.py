@@ -9,6 +9,7 @@ from typing import Any
 from workers.devices.cuda_launch import cuda_errors
 
 SAMPLE_US = 1000.0
+FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
 """A sample lasts at least `SAMPLE_US`; one of kernels shorter than `SHORT_US` averages over at least `SHORT_CALLS`."""
 
@@ -34,11 +35,15 @@ class GraphTimer:
         self._cuda, self._stream, self._keep = cuda, stream, keep
         self._events = cuda.Event(), cuda.Event()
         self._turn, self.last = cycle(calls), len(calls) - 1
-        self.calls = len(calls) if once else self._rounded(20, len(calls))
+        self.calls = len(calls)
         self._capture()
         if once:
             return
         estimate = min(self.sample(), self.sample())
+        if estimate * self.calls < SAMPLE_US:  # so few may be mostly what it takes to begin
+            self.calls = self._rounded(FIRST_CALLS, len(calls))
+            self._capture()
+            estimate = min(self.sample(), self.sample())
         least = SHORT_CALLS if estimate < SHORT_US else 1
         wanted = self._rounded(max(math.ceil(SAMPLE_US / max(estimate, 1e-3)), least), len(calls))
         if wanted != self.calls:
