@@ -196,11 +196,12 @@ __device__ __forceinline__ void store_global(Pack* to, Pack pack) {
 }
 
 // Makes the compiler forget how something came about: it rather unpacks a pack, or reads through a pointer, once more
-// than keep the result in registers across a loop.
+// than keep the result in registers across a loop, and it unrolls no loop whose turns it cannot count.
 template <class T>
 __device__ __forceinline__ const T* forgotten(const T* x) { asm volatile("" : "+l"(x)); return x; }
 __device__ __forceinline__ u16 forgotten(u16 x) { asm volatile("" : "+h"(x)); return x; }
 __device__ __forceinline__ u32 forgotten(u32 x) { asm volatile("" : "+r"(x)); return x; }
+__device__ __forceinline__ int forgotten(int x) { asm volatile("" : "+r"(x)); return x; }
 __device__ __forceinline__ uint2 forgotten(uint2 x) { asm volatile("" : "+r"(x.x), "+r"(x.y)); return x; }
 __device__ __forceinline__ uint4 forgotten(uint4 x) {
     asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w));
