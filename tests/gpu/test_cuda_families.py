@@ -66,7 +66,7 @@ SHAPES = [
 ]
 ATTENTION = [
     {},
-    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred", "UNROLL": 1},
     {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 32, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": True}
     | {"PRODUCER_REGISTERS": 40, "Q_IN_REGISTERS": False, "STORE": "stmatrix"},
     {"BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 32, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "QK_AHEAD": False}

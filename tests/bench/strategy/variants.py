@@ -59,12 +59,13 @@ def logarithms(losses: Floats) -> Floats:
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
-def _without(arm: str) -> Callable[[Context], Strategy]:
-    return partial(Portfolio, arms=tuple(each for each in ARMS if each != arm))
+def _without(*arms: str) -> Callable[[Context], Strategy]:
+    return partial(Portfolio, arms=tuple(each for each in ARMS if each not in arms))
 
 
 VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
+    "without tpe and evolution": _without("tpe", "evolution"),
     "suggestions at random": Anywhere,
     "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
