@@ -12,6 +12,7 @@ from evo.family.description import describe_argument, describe_field, describe_i
 from evo.family.fields import read_fields
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
+from evo.family.memory import check_memory
 from evo.family.scope import KINDS, WORD, device_scope
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
@@ -134,9 +135,10 @@ class Family:
         """Nothing, for a device that can compute this problem; kinds that run nothing can compute any.
 
         Raises:
-            InvalidInput: names the requirement the device does not meet, and its reason.
+            InvalidInput: names the requirement the device does not meet, and its reason; or says what memory it takes.
         """
         if device.kind in KINDS:
+            check_memory(self.operands(problem), device)
             self._known_limits(device)
             self.implementation(device.kind).check_problem(problem, device)
 

@@ -1,6 +1,7 @@
 """A family document is read strictly, and what it declares can be asked for any problem, device and config."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from evo.errors import InvalidInput
 from evo.family import LIMITS, Family, Launch, Operand, Work
 from evo.objective import Objective
 from evo.space import EmptySpace
+from evo.target import known
 from evo.tolerance import Tolerance
+from templates.registry import find
 from tests.unit.family_document import CPU, CUDA, document, edited
 
 OBJECTIVE = Objective(threads=3)
@@ -49,6 +52,16 @@ def test_the_space_depends_on_problem_and_device(family: Family) -> None:
     with pytest.raises(EmptySpace, match=r"`step \* 4 <= l1_bytes` \(a step must fit the first cache\)") as raised:
         family.space(family.problem("", "cpu"), small, OBJECTIVE)
     assert raised.value.field == "family.toml: cpu.constraints[0].expression"
+
+
+def test_a_problem_larger_than_the_memory_is_refused_with_what_it_takes() -> None:
+    family = find("gemm").family
+    problem = family.problem("M=65536,N=65536,K=65536", "cuda")
+    small = replace(known("sm_89"), memory_bytes=24 * 10**9)
+    with pytest.raises(InvalidInput, match=r"problem: takes 60.1 GB .* NVIDIA L4 has 24.0 GB: choose a smaller one"):
+        family.check_device(problem, small)
+    family.check_device(problem, replace(small, memory_bytes=None))
+    family.check_device(problem, replace(small, memory_bytes=61 * 10**9))
 
 
 def test_a_device_that_lacks_a_needed_limit_is_refused_by_name(family: Family) -> None:

@@ -1,0 +1,34 @@
+"""Whether a problem fits a device at all."""
+
+import math
+from collections.abc import Iterable
+
+from evo.device import Device
+from evo.encoding import stored
+from evo.errors import InvalidInput
+from evo.family.argument import Operand
+
+_REFERENCE_BYTES = 8
+"""Of an element of a result in float64, what it is judged by."""
+
+_GB = 10**9
+
+
+def check_memory(operands: Iterable[Operand], device: Device) -> None:
+    """Nothing, where inputs, outputs and references fit the device's memory, or it does not say how much it has.
+
+    Raises:
+        InvalidInput: they do not; says what they need.
+    """
+    needed = sum(_bytes(each) for each in operands)
+    if device.memory_bytes is not None and needed > device.memory_bytes:
+        raise InvalidInput(
+            "problem",
+            f"takes {needed / _GB:,.1f} GB with its inputs, outputs and references, and {device.model} has "
+            f"{device.memory_bytes / _GB:,.1f} GB: choose a smaller one",
+        )
+
+
+def _bytes(operand: Operand) -> int:
+    judged = _REFERENCE_BYTES if operand.role == "output" else 0
+    return math.prod(operand.shape) * (stored(operand.dtype).itemsize + judged)
