@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.rows import by_rows
+from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -96,22 +97,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's sum and LayerNorm, and ``naive``: CuPy's row operations one after another."""
-
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-        x, residual, weight, bias = (
-            torch.from_numpy(inputs[name]).cuda() for name in ("x", "residual", "weight", "bias")
-        )
-
-        def call() -> object:
-            total = x + residual
-            return total, torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)
-
-        return call
+    """What to beat on a GPU: PyTorch's sum and LayerNorm, compiled as well, and ``naive``, row by row in CuPy."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -127,7 +113,14 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         return call
 
-    return {"torch": with_torch, "naive": naive}
+    return {**torch_baselines(_normalised, ("x", "residual", "weight", "bias")), "naive": naive}
+
+
+def _normalised(x: Any, residual: Any, weight: Any, bias: Any) -> object:
+    import torch
+
+    total = x + residual
+    return total, torch.nn.functional.layer_norm(total, weight.shape, weight, bias, EPSILON)
 
 
 def _layernorm(total: Array, weight: Array, bias: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -56,11 +57,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
     """What to beat on a GPU: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
-    return {
-        "torch": partial(_on_torch, problem, False),
-        "torch-compile": partial(_on_torch, problem, True),
-        "naive": partial(_naive, problem),
-    }
+    return {**torch_baselines(partial(_quantised_by_torch, problem), ("x",)), "naive": partial(_naive, problem)}
 
 
 def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
@@ -95,17 +92,6 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     x = torch.from_numpy(inputs["x"])
     return lambda: _quantised_by_torch(problem, x)
-
-
-def _on_torch(problem: Mapping[str, Any], compiled: bool, inputs: Arrays) -> Callable[[], object]:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-    x = torch.from_numpy(inputs["x"]).cuda()
-    function = partial(_quantised_by_torch, problem)
-    called = torch.compile(function) if compiled else function
-    return lambda: called(x)
 
 
 def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.rows import by_rows
+from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -84,15 +85,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's RMSNorm, and ``naive``: CuPy's row operations one after another."""
-
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-        x, weight = (torch.from_numpy(inputs[name]).cuda() for name in ("x", "weight"))
-        return lambda: torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
+    """What to beat on a GPU: PyTorch's RMSNorm, compiled as well, and ``naive``, row by row in CuPy."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -106,7 +99,13 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         return call
 
-    return {"torch": with_torch, "naive": naive}
+    return {**torch_baselines(_normalised, ("x", "weight")), "naive": naive}
+
+
+def _normalised(x: Any, weight: Any) -> object:
+    import torch
+
+    return torch.nn.functional.rms_norm(x, weight.shape, weight, EPSILON)
 
 
 def _rmsnorm(x: Array, weight: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.rows import by_rows
+from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -80,15 +81,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's softmax, and ``naive``: CuPy's row operations one after another."""
-
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-        x = torch.from_numpy(inputs["x"]).cuda()
-        return lambda: torch.softmax(x, dim=-1)
+    """What to beat on a GPU: PyTorch's softmax, compiled as well, and ``naive``, row by row in CuPy."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -101,7 +94,13 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         return call
 
-    return {"torch": with_torch, "naive": naive}
+    return {**torch_baselines(_softmax_of_torch, ("x",)), "naive": naive}
+
+
+def _softmax_of_torch(x: Any) -> object:
+    import torch
+
+    return torch.softmax(x, dim=-1)
 
 
 def _softmax(x: Array) -> Array:

@@ -1,0 +1,43 @@
+"""PyTorch's baselines on a GPU, with a stand-in for PyTorch: tests/gpu has the real one."""
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.torch_baselines import torch_baselines
+
+
+class Torch:
+    """What is asked of the module."""
+
+    def __init__(self, *, sees_gpu: bool) -> None:
+        self.cuda = SimpleNamespace(is_available=lambda: sees_gpu)
+        self.compilations = 0
+
+    def from_numpy(self, values: Any) -> Any:
+        return SimpleNamespace(cuda=values.tolist)
+
+    def compile(self, function: Callable[..., object]) -> Callable[..., object]:
+        self.compilations += 1
+        return lambda *tensors: ("compiled", function(*tensors))
+
+
+def test_tensors_come_in_the_order_of_the_function_and_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = Torch(sees_gpu=True)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    offered = torch_baselines(lambda x, weight: (x, weight), ("x", "weight"))
+    inputs = {"weight": np.array([2]), "x": np.array([1])}
+    assert offered["torch"](inputs)() == ([1], [2])
+    calls = [offered["torch-compile"](inputs) for _ in range(3)]
+    assert [call() for call in calls] == [("compiled", ([1], [2]))] * 3
+    assert torch.compilations == 1
+
+
+def test_without_a_gpu_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
+    with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
+        torch_baselines(len, ("x",))["torch"]({"x": np.array([1])})
