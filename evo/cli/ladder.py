@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo render sdpa",
             "kernel-evo render sdpa --config BLOCK_N=64 --problem S=512 --to kernel.c",
+            "kernel-evo render sdpa --target sm_89",
         )
     )(render)
 
@@ -108,6 +109,9 @@ def render(
     config: ConfigText = "",
     problem: Problem = "",
     device: DeviceName = "auto",
+    target: Annotated[
+        str | None, typer.Option(help="A GPU that need not be here: an architecture or a model, in place of --device.")
+    ] = None,
     to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
 ) -> None:
     """Show the source text that one config is rendered to."""
@@ -115,7 +119,7 @@ def render(
     from evo.objective import Objective
     from templates.render import render as render_source
 
-    package, chosen, candidate = resolve(family, config, problem, device, Objective())
+    package, chosen, candidate = resolve(family, config, problem, device, Objective(), target=target)
     source = render_source(package, chosen.kind, candidate.config, candidate.problem, candidate.derived)
     if to is None:
         sys.stdout.write(source)
@@ -125,22 +129,26 @@ def render(
 
 
 def resolve(
-    family: str, config: str, problem: str, device: str, objective: "Objective"
+    family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """A config with all that follows from it, on a device of this machine.
+    """A config with all that follows from it, on a device of this machine, or on one that is only known of.
 
     Raises:
         NotFound, InvalidInput: names what was mistyped, or the constraint the config breaks.
     """
     from evo.cli.config import parse_config
     from evo.cli.devices import choose, local_devices
+    from evo.target import known
     from templates import registry
 
     package = registry.find(family)
-    chosen = choose(local_devices(), device, package.family)
+    if target is not None and device != "auto":
+        raise InvalidInput("--target", "takes the place of --device: give one of them")
+    chosen = choose(local_devices(), device, package.family) if target is None else known(target)
     _refuse_several(problem)
     _refuse_threads(objective, chosen)
     instance = package.family.problem(problem, chosen.kind)
+    package.family.check_device(instance, chosen)
     space = package.family.space(instance, chosen, objective)
     return package, chosen, package.family.candidate(parse_config(config, space), instance, chosen, objective)
 

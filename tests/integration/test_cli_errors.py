@@ -40,6 +40,8 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
+        (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
+        (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: takes the place of --device"),
         (["new", "Bad Name"], "cannot name a family"),
         (["new", "sdpa"], "FOLDER: sdpa comes with kernel-evo, whose champions have that name: take e.g. my_sdpa"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),

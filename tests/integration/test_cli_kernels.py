@@ -227,6 +227,12 @@ def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
     assert target.read_text().startswith("#define ROWS 512\n")
 
 
+def test_a_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None:
+    by_architecture, by_model = (line.run("render", "gemm", "--target", each) for each in ("sm_89", "NVIDIA L4"))
+    assert "mma.sync" in by_architecture.out
+    assert by_architecture.out == by_model.out
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
