@@ -1,7 +1,7 @@
 """From a request to the terms of a search: everything is checked here, once, before anything is stored."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -57,6 +57,8 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     """
     family_row = Archive(session).family(request.family_digest)
     family = catalogue.family(family_row)
+    _check_problem(family, request.problem)
+    policy = policy_from(request.policy)
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
     _check_launch(request.objective, device)
@@ -74,7 +76,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         strategy=request.strategy,
         seed=request.seed,
         budget=request.budget,
-        policy=policy_from(request.policy),
+        policy=policy,
         state="running",
         active_s=0.0,
         priority=request.priority,
@@ -152,6 +154,18 @@ def aimed(objective: Objective, device: Device) -> Objective:
             f"is for GPUs, or for estimates without one; {device.model} is a device of kind {device.kind}",
         )
     return replace(objective, target=None if target.model == device.model else target.model)
+
+
+def _check_problem(family: Family, given: str | Mapping[str, object]) -> None:
+    """What no kind of device could work on is told whether or not a worker has one."""
+    refusals: list[InvalidInput] = []
+    for kind in family.implementations:
+        try:
+            family.problem(given, kind)
+        except InvalidInput as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(family.implementations):
+        raise refusals[0]
 
 
 def _check_threads(objective: Objective, device: Device) -> None:

@@ -251,6 +251,8 @@ def test_a_worker_that_leaves_gives_back_what_it_holds_and_offers_nothing_more(r
     refused = rest.http.post("/searches", json={"family_digest": DIGEST})
     assert refused.status_code == 409
     assert "connected now: none" in refused.json()["detail"]
+    mistyped = rest.http.post("/searches", json={"family_digest": DIGEST, "problem": "SIZES=3"})
+    assert (mistyped.status_code, mistyped.json()["field"]) == (422, "problem.SIZES"), "though nobody could work on it"
     rest.prepare()
     again = rest.claim()[0]
     assert (again.terms.search_id, again.job) == (search["id"], lease.job)
