@@ -1,4 +1,4 @@
-"""What is computed row by row, computed a few rows at a time on all cores: for a family's ``reference.py``."""
+"""Rows drawn at random, and what is computed of them row by row: for a family's ``reference.py``."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -14,6 +14,14 @@ Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray
 
 BLOCK_ELEMENTS = 1 << 18
 """Of the widest input, in a block: temporaries of it stay in a core's cache, and memory is asked for only once."""
+
+
+def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
+    """Drawn from N(`mean`, `deviation`²), in float32 from the start."""
+    drawn = rng.standard_normal(shape, np.float32)
+    drawn *= np.float32(deviation)
+    drawn += np.float32(mean)
+    return drawn
 
 
 def by_rows(compute: Computation) -> Computation:

@@ -7,11 +7,10 @@ from evo.device import Device
 from evo.encoding import stored
 from evo.errors import InvalidInput
 from evo.family.argument import Operand
+from evo.requirements import GB
 
 _REFERENCE_BYTES = 8
 """Of an element of a result in float64, what it is judged by."""
-
-_GB = 10**9
 
 
 def check_memory(operands: Iterable[Operand], device: Device) -> None:
@@ -24,8 +23,8 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
     if device.memory_bytes is not None and needed > device.memory_bytes:
         raise InvalidInput(
             "problem",
-            f"takes {needed / _GB:,.1f} GB with its inputs, outputs and references, and {device.model} has "
-            f"{device.memory_bytes / _GB:,.1f} GB: choose a smaller one",
+            f"takes {needed / GB:,.1f} GB with its inputs, outputs and references, and {device.model} has "
+            f"{device.memory_bytes / GB:,.1f} GB: choose a smaller one",
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows
+from evo.rows import by_rows, normal_rows
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -31,9 +31,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
-    x, residual = (rng.standard_normal(shape, np.float32) * np.float32(deviation) for _ in range(2))
-    x += np.float32(mean)
-    residual += np.float32(mean)
+    x, residual = (normal_rows(rng, shape, mean, deviation) for _ in range(2))
     if distribution == "peaked":
         x[:, problem["cols"] * 3 // 4] += 300.0
     weight, bias = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])

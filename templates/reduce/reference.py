@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.rows import normal_rows
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -28,9 +29,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
             column towers above the others. ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
-    x = rng.standard_normal((problem["rows"], problem["cols"]), dtype=np.float32)
-    x *= np.float32(deviation)
-    x += np.float32(mean)
+    x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
         x[:, problem["cols"] * 3 // 4] += 1000.0
     return {"x": x.astype(problem["dtype"])}

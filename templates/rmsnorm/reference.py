@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows
+from evo.rows import by_rows, normal_rows
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,9 +30,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
             the row's sum. ``large``: a square overflows float16. ``small``: EPSILON counts.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
-    x = rng.standard_normal((problem["rows"], problem["cols"]), np.float32)
-    x *= np.float32(deviation)
-    x += np.float32(mean)
+    x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
         x[:, problem["cols"] * 3 // 4] += 300.0
     weight = rng.normal(1.0, 0.25, problem["cols"])

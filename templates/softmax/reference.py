@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows
+from evo.rows import by_rows, normal_rows
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,9 +29,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
             the others. ``large``: exp overflows unless the row's maximum is taken off. ``small``: nearly equal results.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
-    x = rng.standard_normal((problem["rows"], problem["cols"]), np.float32)
-    x *= np.float32(deviation)
-    x += np.float32(mean)
+    x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
         x[:, problem["cols"] * 3 // 4] += 30.0
     return {"x": x.astype(problem["dtype"], copy=False)}
