@@ -11,6 +11,13 @@ from tests.gpu.kernels import Workbench
 from workers.devices.cuda import DRIVER, CudaSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Kernels of families may run beside anything; what holds, fills or breaks the GPU keeps its file's order."""
+    for item in items:
+        if item.path.parent.name == "gpu" and item.path.stem != "test_cuda_families":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def gpu() -> Device:
     devices, obstacle = DRIVER.look()

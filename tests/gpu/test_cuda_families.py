@@ -86,11 +86,16 @@ MATRICES = [
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "CTAS_PER_SM": 1, "COPY": "tma"},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "CTAS_PER_SM": 1, "COPY": "tma", "CLUSTER": 2},
     {"WARPS_M": 4, "WARPS_N": 1, "BLOCK_M": 64, "BLOCK_N": 64, "COPY": "tma", "CLUSTER": 2},
+    {"WARPS_N": 1, "BLOCK_M": 64, "BLOCK_N": 64, "COPY": "tma", "SPLIT_K": 4, "MERGE": "cluster"},
+    {"BLOCK_M": 64, "SPLIT_K": 3, "MERGE": "cluster"},
+    {"BLOCK_M": 16, "WARPS_M": 1, "WARPS_N": 4, "WARPS_K": 2, "SPLIT_K": 8, "STAGES": 2}
+    | {"MERGE": "cluster", "PRODUCTS": "mma"},
 ]
 DEEP = {"BLOCK_M": 128, "BLOCK_K": 128, "GROUP_M": 2, "FRAGMENTS_AHEAD": False, "WARPS_M": 8, "WARPS_N": 1}
 BYTES = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma", "PROMOTE": 1, "PRODUCER_REGISTERS": 24, "STORE": "stmatrix"},
     {**DEEP, "WARPS_M": 4, "BLOCK_N": 64, "PROMOTE": 1, "SPLIT_K": 2, "STAGES": 3},
+    {**DEEP, "WARPS_M": 4, "BLOCK_N": 64, "PROMOTE": 1, "SPLIT_K": 2, "STAGES": 3, "MERGE": "cluster"},
 ]
 FEW_BITS = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma"},
@@ -166,12 +171,12 @@ def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> 
 
 
 @pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
-def test_products_of_warpgroups_are_right(bench: Workbench, family: str, text: str, change: Config) -> None:
+def test_what_only_a_hopper_runs_is_right(bench: Workbench, family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
-    config = {**package.family.space(problem, bench.gpu, TERMS).default(), **change, "PRODUCTS": "wgmma"}
+    config = {**package.family.space(problem, bench.gpu, TERMS).default(), "PRODUCTS": "wgmma", **change}
     if bench.gpu.limits["compute_capability"] != 90:
-        pytest.skip("wgmma exists on sm_90 alone")
+        pytest.skip("warpgroups multiply on sm_90 alone")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
     loaded, candidate = load(bench, package, problem, config)
     for golden in goldens(package, problem, bench.folder):

@@ -21,5 +21,5 @@ def test_configs_of_the_tests_on_a_gpu_are_valid(name: str, text: str) -> None:
     changes = [
         change for family_name, problem_text, change in WARPGROUPS if (family_name, problem_text) == (name, text)
     ]
-    configs = [{**default, **change, "PRODUCTS": "wgmma"} for change in changes]
+    configs: list[Config] = [{**default, "PRODUCTS": "wgmma", **change} for change in changes]
     assert [family.violations(config, problem, HOPPER, Objective()) for config in configs] == [[]] * len(changes)
