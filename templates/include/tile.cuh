@@ -39,20 +39,20 @@ struct Tile {
     }
 };
 
-// Rows of elements in panels of 128 bytes a row, one panel after the other: eight chunks that change places by XOR with
-// the row, as wgmma reads them. With one panel it is the swizzle above.
-template <int COLUMNS, int ROWS>
+// Rows of elements in panels of 128 or 64 bytes a row, one panel after the other: eight or four chunks that change places by
+// XOR with the row, as wgmma reads them. With one panel it is the swizzle above.
+template <int COLUMNS, int ROWS, int WIDTH = 128>
 struct Panels {
-    static constexpr int ROW_BYTES = 128, PANEL_BYTES = ROWS * ROW_BYTES;
+    static constexpr int ROW_BYTES = WIDTH, PANEL_BYTES = ROWS * ROW_BYTES, GROUP = WIDTH / 16;
 
     static __device__ __forceinline__ int slot(int row) { return row; }
 
     static __device__ __forceinline__ u32 chunk(int row, int column) {
-        return column / 8 * PANEL_BYTES + row * ROW_BYTES + ((column ^ row) % 8 << 4);
+        return column / GROUP * PANEL_BYTES + row * ROW_BYTES + ((column ^ row / (8 / GROUP)) % GROUP << 4);
     }
 
     static __device__ __forceinline__ u32 right(u32 address, int chunks) {
-        return (address ^ (chunks % 8 << 4)) + chunks / 8 * PANEL_BYTES;
+        return (address ^ (chunks % GROUP << 4)) + chunks / GROUP * PANEL_BYTES;
     }
 
     static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }

@@ -91,6 +91,14 @@ MATRICES = [
     {"BLOCK_M": 16, "WARPS_M": 1, "WARPS_N": 4, "WARPS_K": 2, "SPLIT_K": 8, "STAGES": 2}
     | {"MERGE": "cluster", "PRODUCTS": "mma"},
 ]
+OF_WARPGROUPS = {"Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
+CODES = [
+    {"BLOCK_N": 64, "UNROLL": 1},
+    {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 128, "PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "PV_BEHIND": True}
+    | {"IN_TURNS": True, "ACCUMULATE": "chained", "UNROLL": 1, "PRODUCER_REGISTERS": 88},
+    {"BLOCK_N": 128, "WARPS_KV": 2, "PARTS_APART": True, "QK_AHEAD": True, "ACCUMULATE": "chained", "STORE": "staged"},
+    {"BLOCK_N": 192, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False, "ACCUMULATE": "chained", "UNROLL": 1},
+]
 DEEP = {"BLOCK_M": 128, "BLOCK_K": 128, "GROUP_M": 2, "FRAGMENTS_AHEAD": False, "WARPS_M": 8, "WARPS_N": 1}
 BYTES = [
     {**DEEP, "BLOCK_N": 256, "COPY": "tma", "PROMOTE": 1, "PRODUCER_REGISTERS": 24, "STORE": "stmatrix"},
@@ -105,6 +113,12 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
+    *(("sdpa_fp8", "B=1,H=3,S=400,D=64,v_layout=columns", {**OF_WARPGROUPS, **each}) for each in CODES),
+    *(("sdpa_fp8", "B=1,H=2,S=528,D=128,v_layout=columns,causal=true", {**OF_WARPGROUPS, **each}) for each in CODES),
+    *(
+        ("sdpa_fp8", "B=1,H=2,S=272,D=64,v_layout=columns,accuracy=fine", {**OF_WARPGROUPS, "PV": "split", **each})
+        for each in CODES[:3]
+    ),
     *(("gemm_fp8", "M=203,N=328,K=1104,scaling=row,epilogue=bias_gelu,out=float16", each) for each in BYTES),
     *(("gemm_fp8", "M=1000,N=1024,K=1040,scaling=row,epilogue=bias", each) for each in FEW_BITS),
 ]
