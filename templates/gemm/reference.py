@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded, stored
+from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
-
-LARGE_FLOPS = 5e10
-"""From here on references of 16-bit inputs are computed on the GPU that is searched for, in float64 all the same."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -137,7 +135,8 @@ def _upright(problem: Mapping[str, Any], b: Any) -> Any:
 
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
-    library = _library(problem)
+    flops = 2.0 * problem["M"] * problem["N"] * problem["K"]
+    library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
     numbers = (decoded(inputs[name], problem["dtype"]) for name in ("a", "b", "bias"))
     a, b, bias = (library.asarray(each).astype(dtype) for each in numbers)
     result: Array = _epilogue(library, problem, a @ _upright(problem, b), bias)
@@ -155,16 +154,3 @@ def _epilogue(library: Any, problem: Mapping[str, Any], product: Any, bias: Any)
         special = import_module("scipy.special" if library is np else "cupyx.scipy.special")
         product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
     return product
-
-
-def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes; 16-bit numbers are what is searched on GPUs only."""
-    if problem["dtype"] == "float32" or 2.0 * problem["M"] * problem["N"] * problem["K"] < LARGE_FLOPS:
-        return np
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
-        return np
-    return cupy

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded, stored
+from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-LARGE_FLOPS = 5e10
-"""From here on references are computed on a GPU where there is one, in float64 all the same."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -107,7 +106,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
-    library = _library(problem)
+    library = array_library(2.0 * problem["M"] * problem["N"] * problem["K"])
     a, b = (library.asarray(decoded(inputs[name], E4M3)).astype(dtype) for name in "ab")
     a_scale, b_scale = (library.asarray(inputs[f"{name}_scale"]).astype(dtype) for name in "ab")
     product = a @ b.T * a_scale[:, None] * b_scale
@@ -121,16 +120,3 @@ def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
         product *= (1 + special.erf(product * product.dtype.type(math.sqrt(0.5)))) * product.dtype.type(0.5)
     result: Array = product if library is np else product.get()
     return result
-
-
-def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes."""
-    if 2.0 * problem["M"] * problem["N"] * problem["K"] < LARGE_FLOPS:
-        return np
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
-        return np
-    return cupy

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -17,10 +18,6 @@ Arrays = Mapping[str, Array]
 STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
 SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
-
-LARGE_FLOPS = 5e10
-"""From here on references of 16-bit inputs are computed on the GPU that is searched for, in float64 all the same: a
-second or less instead of minutes on the cores beside it."""
 
 LEAST_HALF_DEVIATION = 0.05
 """Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
@@ -169,7 +166,8 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         rounded: what scores and weights are kept in.
     """
     out = np.empty(inputs["q"].shape, dtype)
-    library = _library(problem)
+    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]
+    library = np if problem["dtype"] == "float32" else array_library(flops)  # 16 bits are searched on GPUs only
     later = _later_keys(problem)
     hidden = None if later is None else library.asarray(later)
 
@@ -200,20 +198,6 @@ def _rounded(values: Array, dtype: str) -> Array:
     bits = values.view(np.uint32)
     bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # to the nearest, ties to even
     return bits.view(np.float32)
-
-
-def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes; 16 bits are what is searched on GPUs only."""
-    flops = 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]
-    if problem["dtype"] == "float32" or flops < LARGE_FLOPS:
-        return np
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
-        return np
-    return cupy
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from evo.library import array_library
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
 STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
 
 LARGE_FLOPS = 5e9
-"""From here on float16 references are computed on the GPU that is searched for, in float64 all the same: a second or
-less instead of a minute on the cores beside it."""
+"""From here on a GPU is asked for float16 references: a second or less instead of a minute."""
 
 LEAST_HALF_DEVIATION = 0.05
 """Of float16 inputs: means of smaller ones are subnormal, and their rounding alone exceeds the tolerance."""
@@ -166,7 +167,8 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     """
     queries = _grouped(problem, inputs["q"])
     out = np.empty(queries.shape, dtype)
-    library = _library(problem)
+    flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
+    library = array_library(flops, large=LARGE_FLOPS) if problem["dtype"] == "float16" else np  # else on CPUs only
 
     def kept(values: Array) -> Array:
         return values if rounded is None else values.astype(rounded).astype(dtype)
@@ -181,17 +183,3 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     with ThreadPoolExecutor(os.cpu_count() if library is np else 1) as pool:
         list(pool.map(compute, np.ndindex(out.shape[:2])))
     return out.reshape(inputs["q"].shape)
-
-
-def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes; float16 is what is searched on GPUs only."""
-    flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
-    if problem["dtype"] != "float16" or flops < LARGE_FLOPS:
-        return np
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
-        return np
-    return cupy

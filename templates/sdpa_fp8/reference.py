@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -20,9 +21,6 @@ LARGEST = 448.0
 STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 0.05}
 SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
-
-LARGE_FLOPS = 5e10
-"""From here on references are computed on a GPU where there is one, in float64 all the same."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -167,7 +165,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         rounded: what becomes of 256 times the weights before they meet v; their sum is that of the unrounded ones.
     """
     out = np.empty(inputs["q"].shape, dtype)
-    library = _library(problem)
+    library = array_library(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"])
     later = _later_keys(problem)
     hidden = None if later is None else library.asarray(later)
 
@@ -201,19 +199,6 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step
     return rounded
-
-
-def _library(problem: Mapping[str, Any]) -> Any:
-    """NumPy, or CuPy where that spares minutes."""
-    if 4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"] < LARGE_FLOPS:
-        return np
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
-        return np
-    return cupy
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:

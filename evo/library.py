@@ -1,0 +1,28 @@
+"""Where a family's ``reference.py`` computes: with NumPy, or with CuPy where that spares minutes."""
+
+from typing import Any
+
+import numpy as np
+
+LARGE_FLOPS = 5e10
+"""What takes cores more than some seconds."""
+
+
+def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
+    """The module whose functions are to be called: ``cupy`` for `large` work where there is a GPU, else ``numpy``.
+
+    Precision is the caller's: both compute in float64 what is asked of them in float64.
+
+    Args:
+        flops: floating-point operations of the whole computation.
+        large: from so many on a GPU is asked; fewer where memory, not arithmetic, takes the time.
+    """
+    if flops < large:
+        return np
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+        return np
+    return cupy

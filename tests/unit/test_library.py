@@ -1,0 +1,34 @@
+"""Which library a reference computes with."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evo.library import LARGE_FLOPS, array_library
+
+
+def cupy(devices: int | Exception) -> ModuleType:
+    def count() -> int:
+        if isinstance(devices, Exception):
+            raise devices
+        return devices
+
+    module = ModuleType("cupy")
+    module.cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count))  # type: ignore[attr-defined]
+    return module
+
+
+def test_large_work_goes_to_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = cupy(1)
+    monkeypatch.setitem(sys.modules, "cupy", there)
+    assert array_library(LARGE_FLOPS) is there
+    assert array_library(1e9, large=1e9) is there
+    assert array_library(LARGE_FLOPS - 1) is np
+
+
+@pytest.mark.parametrize("obstacle", [None, cupy(RuntimeError("no driver"))])
+def test_the_cores_do_it_where_there_is_none(monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", obstacle)
+    assert array_library(LARGE_FLOPS) is np
