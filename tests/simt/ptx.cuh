@@ -45,6 +45,7 @@ constexpr int largest(int a, int b) { return a > b ? a : b; }
 constexpr int lesser(int a, int b) { return a < b ? a : b; }
 inline float2 make_float2(float x, float y) { return float2{x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 
 alignas(1024) unsigned char memory[256 << 10];
 Index threadIdx, blockIdx, blockDim, gridDim;

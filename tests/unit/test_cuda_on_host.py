@@ -46,6 +46,17 @@ FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
     ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "half", "ACCUMULATE": "chained", "MERGE": "spread"}),
     ("B=1,H=1,S=144,D=32,v_layout=columns", {"PV": "split", "TILE_READY": "mbarrier", "LAYOUT": "pad"}),
+    (
+        "B=1,H=1,S=208,D=128,v_layout=columns,causal=true",
+        {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "WARPS_KV": 1, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 1}
+        | {"PV_BEHIND": True, "IN_TURNS": True, "PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 56, "POLYNOMIALS": 1}
+        | {"ACCUMULATE": "chained", "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
+    ),
+    (
+        "B=1,H=1,S=144,D=64,v_layout=columns,accuracy=fine",
+        {"PRODUCTS": "wgmma", "BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 128, "PV": "split", "ACCUMULATE": "flushed"}
+        | {"Q_IN_REGISTERS": False, "ROW_SUM": "each_tile", "STORE": "staged", "MERGE": "spread"},
+    ),
 )
 SHARED_KEYS = {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "UNROLL": 1, "COPY_TOGETHER": False}
 SHARED_KEYS |= {"K_STAGES": 0, "V_STAGES": 0, "BLOCK_N": 64}
@@ -96,6 +107,11 @@ PRODUCTS = (
     ("gemm", "M=75,N=72,K=200,dtype=bfloat16,epilogue=bias_gelu", {"BLOCK_K": 64, "WARPS_K": 2, "SPLIT_K": 2}),
     ("gemm", "M=150,N=136,K=328", {**WARPGROUP, "BLOCK_M": 128, "BLOCK_N": 128, "WARPS_N": 2}),
     ("gemm", "M=150,N=264,K=328", {**WARPGROUP, **BOXES}),
+    (
+        "gemm",
+        "M=75,N=72,K=328,epilogue=bias",
+        {**WARPGROUP, "BLOCK_M": 64, "BLOCK_N": 64, "SPLIT_K": 2, "STAGES": 3} | {"MERGE": "cluster"},
+    ),
     ("gemm_fp8", "M=75,N=72,K=208,scaling=row,out=float16", {"SCHEDULE": "stream_k", "CTAS_PER_SM": 2, "PROMOTE": 2}),
     ("gemm_fp8", "M=150,N=136,K=464,scaling=row,epilogue=bias,out=float16", {**BYTES, "BLOCK_N": 64, "PROMOTE": 2}),
     (
@@ -174,9 +190,9 @@ def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -
 def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -> None:
     """Within what the family allows: a wrong key, column or byte costs far more than rounding to E4M3 does."""
     package = find("sdpa_fp8")
-    problem, device = package.family.problem(text, "cuda"), known("sm_89")
-    default = package.family.space(problem, device, Objective()).default()
-    config = {**default, **SHARED_KEYS, **change}
+    device = known("sm_90" if change.get("PRODUCTS") == "wgmma" else "sm_89")
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **SHARED_KEYS, **change}
     assert not package.family.violations(config, problem, device, Objective())
     kernel = build(package, config, problem, device, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
@@ -216,7 +232,7 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
 @pytest.mark.parametrize(
     ("family", "text", "change"),
     PRODUCTS,
-    ids=["split", "warpgroups", "boxes", "stream", "bytes", "boxes of bytes"],
+    ids=["split", "warpgroups", "boxes", "cluster", "stream", "bytes", "boxes of bytes"],
 )
 def test_a_product_is_right_and_the_same_whoever_is_last(
     family: str, text: str, change: Config, tmp_path: Path
