@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
 
-.PHONY: bench-overhead help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-overhead bench-gpus help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -27,6 +27,9 @@ bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side i
 
 bench-gpu: .venv/.bench     ## the same for this machine's GPU
 	$(BIN)/python -m tests.bench.gpu $(ARGS)
+
+bench-gpus: .venv/.bench    ## the same, its contests side by side on all GPUs (ARGS="--within 1500 0 1 2")
+	$(BIN)/python -m tests.bench.side_by_side $(ARGS)
 
 bench-ladder: .venv/.bench  ## the steps of a hand's work on attention beside each other and PyTorch, on this machine's GPU
 	$(BIN)/python -m tests.bench.ladder $(ARGS)

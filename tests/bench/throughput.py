@@ -78,6 +78,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
         BenchError: it failed, tried nothing, or did not end; the message says why.
     """
     empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
+    empty["PYTHONFAULTHANDLER"] = "1"  # it once died of a segmentation fault and said nothing
     command, limit_s = [*KERNEL_TUNER, "--problem", problem, "--minutes", str(minutes)], 60 * minutes + GRACE_S
     try:
         done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)

@@ -1,0 +1,121 @@
+"""Contests side by side, one on each GPU with its share of the cores: ``python -m tests.bench.side_by_side``.
+
+Whatever else `tests.bench.gpu` takes (``--sample``, ``--append``) is passed on to each. Tables come out whole, each
+when its contest has ended. With ``--within`` no contest begins that would not end in time.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tests.bench.gpu import MATCHES
+from workers.devices.cuda import DRIVER
+
+BESIDE_S = 120.0
+"""What a contest takes beyond its search's minutes: the start, confirmations, references and the rounds."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where contests are held, one after the other.
+
+    Attributes:
+        gpu: as ``CUDA_VISIBLE_DEVICES`` has it.
+        cores: of this place alone.
+    """
+
+    gpu: str
+    cores: frozenset[int]
+
+
+def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
+    """Equal shares of neighbouring cores."""
+    share = max(1, len(cores) // max(1, len(gpus)))
+    return [Place(gpu, frozenset(cores[place * share :][:share])) for place, gpu in enumerate(gpus)]
+
+
+class Queue:
+    """Numbers of contests, the longest first, for whoever is free.
+
+    Args:
+        seconds: what a contest takes, by its number.
+        ends_at: none that would end later is handed out; by `clock`.
+    """
+
+    def __init__(
+        self, seconds: dict[int, float], ends_at: float = float("inf"), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.left = sorted(seconds, key=lambda number: (-seconds[number], number))
+        self._seconds, self._ends_at, self._clock, self._lock = seconds, ends_at, clock, threading.Lock()
+
+    def __iter__(self) -> Iterator[int]:
+        while (number := self._next()) is not None:
+            yield number
+
+    def _next(self) -> int | None:
+        with self._lock:
+            spare = self._ends_at - self._clock()
+            fitting = next((number for number in self.left if self._seconds[number] <= spare), None)
+            if fitting is not None:
+                self.left.remove(fitting)
+            return fitting
+
+
+def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
+    """One contest in a process of its own: its exit status, after its output."""
+    command = [sys.executable, "-m", "tests.bench.gpu", "--first", str(number), "--last", str(number + 1), *passed_on]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": place.gpu},
+        preexec_fn=partial(os.sched_setaffinity, 0, place.cores),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    sys.stdout.write(done.stdout)
+    sys.stdout.flush()
+    return done.returncode
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Status 1 when something does not hold or was left out."""
+    options, passed_on = _parser().parse_known_args(arguments)
+    numbers = options.contest or range(len(MATCHES))
+    minutes = {number: options.minutes or MATCHES[number].minutes for number in numbers}
+    passed_on += [] if options.minutes is None else ["--minutes", str(options.minutes)]
+    there = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = there.split(",") if there else [str(place) for place in range(len(DRIVER.look()[0]))]
+    ends_at = time.monotonic() + options.within
+    queue = Queue({number: 60 * each + BESIDE_S for number, each in minutes.items()}, ends_at)
+    failed: list[int] = []
+
+    def serve(place: Place) -> None:
+        failed.extend(number for number in queue if hold(place, number, passed_on) != 0)
+
+    threads = [threading.Thread(target=serve, args=(each,)) for each in places(gpus, sorted(os.sched_getaffinity(0)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for what, which in (("does not hold, or failed", failed), ("not held", queue.left)):
+        for number in sorted(which):
+            print(f"{what}: contest {number}, {MATCHES[number].family} {MATCHES[number].problem}", file=sys.stderr)
+    return int(bool(failed or queue.left))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("contest", type=int, nargs="*", help="numbers of contests, counted from 0 (default: all)")
+    parser.add_argument("--minutes", type=float, help="of each search at most (default: what each contest says)")
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="for all of them")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""Contests that are held side by side: who gets which, and which are left."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.bench import side_by_side
+from tests.bench.gpu import MATCHES
+from tests.bench.side_by_side import Place, Queue, hold, places
+
+
+def test_cores_are_shared_out_evenly() -> None:
+    assert places(["0", "1"], range(5)) == [Place("0", frozenset({0, 1})), Place("1", frozenset({2, 3}))]
+    assert places([], range(5)) == []
+
+
+def test_the_longest_contest_that_still_fits_comes_next() -> None:
+    now = [0.0]
+    queue = Queue({0: 10.0, 1: 30.0, 2: 20.0, 3: 100.0}, ends_at=50.0, clock=lambda: now[0])
+    taken = iter(queue)
+    assert next(taken) == 1
+    now[0] = 35.0
+    assert next(taken) == 0
+    assert list(taken) == []
+    assert queue.left == [3, 2]
+
+
+def test_a_contest_runs_on_the_cores_and_the_gpu_of_its_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], os.sched_getaffinity(0)); sys.exit(3)"
+    real = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda _, **more: real([sys.executable, "-c", told], **more))
+    assert hold(Place("7", frozenset({0})), 2, []) == 3
+    assert capsys.readouterr().out == "7 {0}\n"
+
+
+def test_what_does_not_hold_and_what_is_left_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = []
+
+    def noted(place: Place, number: int, passed_on: list[str]) -> int:
+        held.append((place.gpu, number, passed_on))
+        return int(number == 2)
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setattr(side_by_side, "hold", noted)
+    arguments = ["2", "4", "--minutes", "1", "--sample", "4"]
+    assert side_by_side.main([*arguments, "--within", "1000"]) == 1
+    assert held == [("5", number, ["--sample", "4", "--minutes", "1.0"]) for number in (2, 4)]
+    assert f"does not hold, or failed: contest 2, sdpa {MATCHES[2].problem}" in capsys.readouterr().err
+    assert side_by_side.main([*arguments, "--within", "100"]) == 1
+    assert "not held: contest 4" in capsys.readouterr().err
+    assert len(held) == 2
