@@ -1,6 +1,7 @@
 """Products of E4M3 numbers, how exact their results can be, and what there is to beat. Runs in a child only."""
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -52,6 +53,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     return {"c": decoded(rounded, problem["out"])}
 
 
+def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+    """What to beat on a CPU: each takes the inputs and returns the call that is timed, dequantisation included."""
+    return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
+
+
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """What to beat on a GPU: ``torch._scaled_mm``, that is cuBLASLt, and ``naive``, the kernel of ``naive.cu``.
 
@@ -62,6 +68,28 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         "torch-fast": partial(_on_torch, problem, True),
         "naive": partial(_naive, problem),
     }
+
+
+def _with_numpy(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    return lambda: {"c": encoded(_product(problem, inputs, np.float32), problem["out"])}
+
+
+def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    a, b = (tensors[name].view(torch.float8_e4m3fn) for name in "ab")
+    out = getattr(torch, problem["out"])
+    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
+
+    def call() -> object:
+        product = a.float() @ b.float().t() * tensors["a_scale"][:, None] * tensors["b_scale"]
+        if problem["epilogue"] != "none":
+            product += tensors["bias"].view(out).float()
+        return (product if activation is None else activation(product)).to(out)
+
+    return call
 
 
 def _on_torch(problem: Mapping[str, Any], fast: bool, inputs: Arrays) -> Callable[[], object]:

@@ -33,7 +33,7 @@ Kernel = Callable[[dict[str, Array]], dict[str, Array]]
 
 FAMILIES = (
     *("sdpa", "sdpa_fp8", "sdpa_decode", "quantize_e4m3"),
-    *("softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm"),
+    *("softmax", "rmsnorm", "layernorm", "transpose", "reduce", "gemm", "gemm_fp8"),
 )
 TWO_THREADS = Objective(threads=2)
 
@@ -49,6 +49,7 @@ SHAPES = {
     "transpose": ("rows=131,cols=70", "rows=1,cols=33"),
     "reduce": ("rows=3,cols=1000", "rows=3,cols=333,op=max"),
     "gemm": ("M=1,N=1,K=1", "M=37,N=131,K=70,b_layout=nk,epilogue=bias_gelu"),
+    "gemm_fp8": ("M=37,N=131,K=70,scaling=row,epilogue=bias_gelu,out=float16",),
 }
 
 SAMPLED = (
@@ -62,6 +63,7 @@ SAMPLED = (
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
     ("gemm", "M=50,N=90,K=200,epilogue=bias_relu"),
+    ("gemm_fp8", "M=50,N=90,K=200,epilogue=bias_relu"),
 )
 SMALL = {
     "sdpa_fp8": "B=1,H=2,S=40,D=32",
@@ -69,6 +71,7 @@ SMALL = {
     "sdpa": "B=1,H=2,S=40,D=16",
     "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16",
     "gemm": "M=4,N=30,K=9,epilogue=bias_gelu",
+    "gemm_fp8": "M=4,N=30,K=19,epilogue=bias_gelu",
 }
 
 
