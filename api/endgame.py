@@ -68,8 +68,10 @@ def advance(turn: Turn, now: datetime) -> None:
     elif active.state == "running":
         challenge(turn, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
-        in_flight = Leases(turn.session).open_jobs(active.id)
-        if not in_flight and not challenge(turn, now, ended=True):
+        leases = Leases(turn.session)
+        if active.search.best is None and not leases.at_work(active.id):
+            finish(turn, now)  # what still waits was for trials: a search that got no turn does not wait for one
+        elif not leases.open_jobs(active.id) and not challenge(turn, now, ended=True):
             finish(turn, now)
     elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
         change_state(turn, "finish", now)

@@ -1,7 +1,7 @@
 """From a request to the terms of a search: everything is checked here, once, before anything is stored."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -57,7 +57,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     """
     family_row = Archive(session).family(request.family_digest)
     family = catalogue.family(family_row)
-    _check_problem(family, request.problem)
+    _check_problem(family, request)
     policy = policy_from(request.policy)
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
@@ -156,15 +156,20 @@ def aimed(objective: Objective, device: Device) -> Objective:
     return replace(objective, target=None if target.model == device.model else target.model)
 
 
-def _check_problem(family: Family, given: str | Mapping[str, object]) -> None:
-    """What no kind of device could work on is told whether or not a worker has one."""
+def _check_problem(family: Family, request: SearchRequest) -> None:
+    """What no kind of device could work on, or not the one that is wanted, is told whether or not a worker has one."""
+    kinds = list(family.implementations)
+    if request.objective.target is not None or request.device == "estimate":
+        kinds = [kind for kind in kinds if kind == "cuda"] or kinds
+    elif request.device in kinds:
+        kinds = [kind for kind in kinds if kind == request.device]
     refusals: list[InvalidInput] = []
-    for kind in family.implementations:
+    for kind in kinds:
         try:
-            family.problem(given, kind)
+            family.problem(request.problem, kind)
         except InvalidInput as refusal:
             refusals.append(refusal)
-    if len(refusals) == len(family.implementations):
+    if len(refusals) == len(kinds):
         raise refusals[0]
 
 

@@ -130,6 +130,11 @@ class Leases:
         query = select(JobRow.kind, func.count()).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         return {kind: count for kind, count in self.session.execute(query.group_by(JobRow.kind))}  # noqa: C416
 
+    def at_work(self, search_id: int) -> bool:
+        """Whether anybody works on a job."""
+        query = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state == "leased").limit(1)
+        return self.session.scalars(query).first() is not None
+
     def confirmations(self, search_id: int) -> Sequence[JobRow]:
         """Every confirmation of a search with its challenger, oldest first."""
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")

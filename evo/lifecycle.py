@@ -20,6 +20,9 @@ _TARGET: dict[Command, State] = {
     "ablate": "ablating",
 }
 
+_OWN: frozenset[Command] = frozenset({"finish", "fail"})
+"""What the service alone does."""
+
 _LEGAL: dict[State, frozenset[Command]] = {
     "running": frozenset({"pause", "stop", "cancel", "finish", "fail"}),
     "paused": frozenset({"resume", "stop", "cancel", "fail"}),
@@ -45,5 +48,5 @@ def transition(state: State, command: Command) -> State:
         return target
     if state in TERMINAL:
         raise Conflict(f"cannot {command} a search that is {state}: it has ended; start a new one")
-    legal = ", ".join(sorted(_LEGAL[state]))
+    legal = ", ".join(sorted(_LEGAL[state] - _OWN))
     raise Conflict(f"cannot {command} a search that is {state}; possible now: {legal}")

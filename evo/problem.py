@@ -128,7 +128,7 @@ def split_shapes(text: str) -> list[str]:
         InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
     """
     values: list[list[str]] = []
-    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+    for piece in _pieces(text, "problem"):
         if "=" in piece:
             values.append([piece])
         elif values:
@@ -150,7 +150,7 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
     if len(text) > MAX_TEXT:
         raise InvalidInput(what, f"is {len(text)} characters long, of at most {MAX_TEXT}")
     found: dict[str, str] = {}
-    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+    for piece in _pieces(text, what):
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not (name and equals and value):
             raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
@@ -158,3 +158,13 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
             raise InvalidInput(f"{what}.{name}", "is given twice: keep one")
         found[name] = value
     return found
+
+
+def _pieces(text: str, what: str) -> list[str]:
+    """What stands between commas; one after the last piece does no harm."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    if not pieces[-1]:
+        pieces.pop()
+    if not all(pieces):
+        raise InvalidInput(what, "has nothing between two commas; write e.g. `A=1,B=2`")
+    return pieces

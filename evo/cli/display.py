@@ -34,7 +34,8 @@ _GOOD = ("measured", "estimated")
 def head(view: SearchView, page: str) -> RenderableType:
     """What is searched, how large the space is, and where."""
     device, objective = view.device, view.objective
-    terms = f"{view.objective.cache}, {count_text(view.objective.threads, 'thread')}"
+    threads = f", {count_text(view.objective.threads, 'thread')}" if device.kind == "cpu" else ""
+    terms = f"{view.objective.cache}{threads}"
     rows = {
         "problem": spaced_text(view.problem) or "the recorded one",
         "space": space_text(view),
@@ -98,7 +99,8 @@ def left_text(view: SearchView) -> str:
     """What remains before the search ends by itself, in the unit its budget has."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
-        return "confirming the best" if view.proving is None else proving_text(view.proving)
+        alone = "confirming the best" if view.best is not None else "ending"
+        return alone if view.proving is None else proving_text(view.proving)
     if view.state != "running":
         ending = "finishing what runs" if view.state == "stopping" else view.state
         return ending if view.proving is None else proving_text(view.proving)

@@ -57,6 +57,7 @@ def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
     from evo.cli.devices import cache_folder
 
     yield _compiler()
+    yield _nvrtc()
     yield _cuda()
     yield from _sharing(devices)
     yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
@@ -81,6 +82,18 @@ def _compiler() -> Finding:
     except EvoError as error:
         detail, way_out = "none that works", str(error)
     return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
+
+
+def _nvrtc() -> Finding:
+    from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+
+    try:
+        version, way_out = NvrtcCompiler().toolkit, ""
+        detail = f"NVRTC {version[0]}.{version[1]}"
+    except NoNvrtcError as error:
+        detail, way_out = "not installed", str(error)
+    needed_for = "CUDA devices, and estimates for GPUs that are not here"
+    return Finding(what="CUDA compiler", found=not way_out, detail=detail, needed_for=needed_for, way_out=way_out)
 
 
 def _cuda() -> Finding:
@@ -157,7 +170,7 @@ def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
     for each in findings:
         mark = Text("✓", "green") if each.found else Text("–", "yellow")
         rows.add_row(
-            mark, f"[bold]{each.what}[/]", Text(each.detail), each.needed_for, "" if each.found else each.way_out
+            mark, f"[bold]{each.what}[/]", Text(each.detail), each.needed_for, Text("" if each.found else each.way_out)
         )
     out.print(rows)
 

@@ -42,7 +42,8 @@ REASONS = {
 
 ESTIMATES = (
     "Estimates, made of what the compiler tells and of a datasheet. Nothing was run: no answer was checked, no time "
-    "was taken, and nothing is promoted."
+    "was taken, and nothing is promoted. Bank conflicts, caches and what instructions are made of are not seen: many "
+    "configs look alike that are not."
 )
 
 

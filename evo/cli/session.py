@@ -14,7 +14,7 @@ from rich.text import Text
 
 from evo.cli.connection import Connection, connect
 from evo.cli.devices import cache_trouble, require_compiler
-from evo.cli.display import head, screen
+from evo.cli.display import head, left_text, screen
 from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
 from evo.cli.local import worker_connected
@@ -163,11 +163,12 @@ def ended_by_signals() -> Iterator[None]:
 def _mention_others(out: Console, connection: Connection, mine: SearchView) -> None:
     """Other running searches may keep the device until they end: the user may not remember them."""
     running = connection.client.searches(state="running").items
-    others = [f"{view.id} ({view.family})" for view in running if view.id != mine.id]
+    others = [view for view in running if view.id != mine.id]
     if others:
+        told = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
         out.print(
-            f"[yellow]Also running: search {', '.join(others)}; on the same device the oldest goes first. "
-            "kernel-evo cancel ends one.[/]\n"
+            f"[yellow]Also running: search {told}; on the same device the oldest goes first. "
+            f"To end it: kernel-evo cancel {others[0].id}[/]\n"
         )
 
 

@@ -35,6 +35,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
         (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of its limits"),
         (["search", "sdpa", "--problem", "S"], "`S` is not of the form NAME=VALUE"),
+        (["search", "sdpa", "--problem", "S=8,,B=2"], "--problem: has nothing between two commas"),
         (["search", "sdpa", "--policy", "strict"], "--policy: there is no `strict`"),
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
@@ -54,6 +55,16 @@ def test_what_was_mistyped_is_named_before_anything_starts(line: CommandLine, ar
     assert said in refused.err
     assert "Traceback" not in refused.err
     assert not line.database.exists()
+
+
+def test_a_problem_is_refused_for_the_device_that_is_asked_for(line: CommandLine) -> None:
+    for device, said in (
+        (("--compile-only", "--target", "sm_90"), "rows of a transposed v begin at multiples of 16 bytes"),
+        (("--device", "cpu"), "the CPU kernel reads v by rows"),
+    ):
+        refused = line.run("search", "sdpa_fp8", "--problem", "v_layout=columns,S=100", *device)
+        assert refused.code == 2
+        assert said in refused.err
 
 
 def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:

@@ -27,7 +27,7 @@ def test_a_search_says_what_it_searches_and_what_it_found(searched: Ended) -> No
     for part in (
         "Search 1 bowl",
         "36 valid configs of 36 combinations",
-        "recording (replay, recording; hot, 1 thread)",
+        "recording (replay, recording; hot)",
         "portfolio, seed 3, policy default",
         "leaderboard http://127.0.0.1:",
         "Finished: every valid config was tried. 36 trials",

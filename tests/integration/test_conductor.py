@@ -322,10 +322,19 @@ def test_stop_confirms_what_there_is(stage: Stage) -> None:
     assert stage.view(search).state == "stopping"
 
 
-def test_stop_before_anything_began_ends_after_the_baseline(stage: Stage) -> None:
+def test_stop_before_anything_began_ends_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.conductor.command(search, "stop")
-    list(stage.play())
+    assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
+    assert stage.claim() == []
+
+
+def test_stop_before_the_first_trial_ends_after_the_baseline(stage: Stage) -> None:
+    search = stage.submit()
+    baseline = stage.one()
+    stage.conductor.command(search, "stop")
+    assert stage.view(search).state == "stopping"
+    stage.hand_in(baseline)
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
 
 

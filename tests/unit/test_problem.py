@@ -25,6 +25,14 @@ def test_a_text_and_a_mapping_mean_the_same_and_are_completed_in_field_order() -
     assert list(parse_problem(FIELDS, "S=1,B=2")) == [field.name for field in FIELDS]
 
 
+@pytest.mark.parametrize("text", ["S=256,,B=1", ",S=256", "S=256,,"])
+def test_nothing_between_two_commas_is_a_slip(text: str) -> None:
+    with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
+        parse_problem(FIELDS, text)
+    with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
+        split_shapes(text)
+
+
 def test_given_defaults_come_before_the_fields_own() -> None:
     assert parse_problem(FIELDS, "", {"S": 8, "dtype": "float16"})["dtype"] == "float16"
     assert parse_problem(FIELDS, "dtype=float32", {"S": 8, "dtype": "float16"})["dtype"] == "float32"
