@@ -6,6 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from evo.objective import Objective
+from evo.target import known
+from evo.trial import Config
+from templates.registry import find
 from tests.bench import throughput
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,3 +61,19 @@ def test_kernel_tuners_own_error_is_its_last_word(
     with pytest.raises(RuntimeError):
         throughput.main(["--kernel-tuner", "--problem", "B=2"])
     assert capsys.readouterr().out.splitlines()[-1] == "RuntimeError: no GPU for B=2"
+
+
+@pytest.mark.parametrize(
+    ("change", "launches"),
+    [
+        ({}, True),
+        ({"PRODUCTS": "wgmma"}, False),
+        ({"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False}, False),
+    ],
+)
+def test_kernel_tuner_is_given_what_it_can_launch(change: Config, launches: bool) -> None:
+    family, gpu = find("sdpa").family, known("sm_90")
+    problem = family.problem("B=2,H=8,S=512,D=64", "cuda")
+    default = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}
+    candidate = family.candidate({**default, **change}, problem, gpu, Objective())
+    assert throughput.plain(candidate, gpu) is launches
