@@ -20,6 +20,7 @@ MATCHES = (
     Match(family="softmax", problem="rows=4096,cols=1024"),
     Match(family="gemm", problem="M=1024,N=1024,K=1024", least={"numpy": 0.9}),
     Match(family="gemm", problem="M=16,N=2048,K=2048", least={"numpy": 0.9}),
+    Match(family="gemm_fp8", problem="M=256,N=512,K=1024", least={"numpy": 1.0, "torch": 1.0}),
 )
 
 
