@@ -66,8 +66,20 @@ def gone(processes: list[psutil.Process]) -> bool:
     return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
 
 
+def children(command: Running, name: str) -> list[psutil.Process]:
+    """Those that live."""
+
+    def named(process: psutil.Process) -> bool:
+        try:
+            return name in process.cmdline()
+        except psutil.NoSuchProcess:  # a zombie, too
+            return False
+
+    return [each for each in command.family if named(each)]
+
+
 def child(command: Running, name: str) -> psutil.Process:
-    return next(each for each in command.family if name in each.cmdline())
+    return children(command, name)[0]
 
 
 def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
@@ -115,10 +127,11 @@ def test_a_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> Non
 @pytest.mark.parametrize("name", ["serve", "worker"])
 def test_a_child_that_dies_is_started_again(line: CommandLine, name: str) -> None:
     with running(line, *LONG) as search:
-        victim, before = child(search, name), finished_trials(line)
+        victim = child(search, name)
         victim.kill()
+        wait_until(lambda: any(each.pid != victim.pid for each in children(search, name)), "another is started")
+        before = finished_trials(line)
         wait_until(lambda: finished_trials(line) >= before + 2, "the search goes on")
-        assert child(search, name).pid != victim.pid
         search.interrupt()
         ended = search.wait()
     assert (ended.code, ended.err) == (0, "")
