@@ -1,5 +1,6 @@
 """What a search came to: the ranked table, the champion with its evidence, and what to do next."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -96,9 +97,12 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     made = table(">rank", ">trial", f">{figure}", f">vs {against}", ">of limit", "config")
     made.title = f"All of these: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
-    for rank, (time_us, number, what, style) in enumerate(sorted(rows), start=1):
+    rows.sort()
+    times = [time_us for time_us, *_ in rows]
+    for time_us, number, what, style in rows:
         shown = f"≈ {time_text(time_us)}" if view.estimated else time_text(time_us)
         cells = (number, shown, _against(view, time_us), _share(view, time_us))
+        rank = 1 + bisect_left(times, time_us)  # equal estimates are no order
         made.add_row(str(rank), *cells, Text(what), style=style)
     return made
 

@@ -195,3 +195,10 @@ def test_a_row_is_a_list_where_its_words_do_not_fit_beside_each_other() -> None:
     assert wide[:2] == [["Trials"], ["trial", "outcome", "config", "notes"]]
     assert narrow[:3] == [["Trials"], ["trial", "7"], ["outcome", "compile"]]
     assert "notes" not in str(narrow), "what is empty takes no line"
+
+
+def test_equal_times_share_a_rank() -> None:
+    ranking = [trial(4, 3.0, BLOCK=8), trial(9, 3.0, BLOCK=16), trial(2, 5.0, BLOCK=4)]
+    lines = reported(finished(), ranking, "", "sdpa").splitlines()
+    numbered = [line.split()[:2] for line in lines if "BLOCK=" in line and line.split()[0].isdigit()]
+    assert numbered == [["1", "4"], ["1", "9"], ["3", "2"]]
