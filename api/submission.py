@@ -158,11 +158,8 @@ def aimed(objective: Objective, device: Device) -> Objective:
 
 def _check_problem(family: Family, request: SearchRequest) -> None:
     """What no kind of device could work on, or not the one that is wanted, is told whether or not a worker has one."""
-    kinds = list(family.implementations)
-    if request.objective.target is not None or request.device == "estimate":
-        kinds = [kind for kind in kinds if kind == "cuda"] or kinds
-    elif request.device in kinds:
-        kinds = [kind for kind in kinds if kind == request.device]
+    wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
+    kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
     refusals: list[InvalidInput] = []
     for kind in kinds:
         try:

@@ -34,8 +34,8 @@ _GOOD = ("measured", "estimated")
 def head(view: SearchView, page: str) -> RenderableType:
     """What is searched, how large the space is, and where."""
     device, objective = view.device, view.objective
-    threads = f", {count_text(view.objective.threads, 'thread')}" if device.kind == "cpu" else ""
-    terms = f"{view.objective.cache}{threads}"
+    threads = f", {count_text(objective.threads, 'thread')}" if device.kind == "cpu" else ""
+    terms = f"{objective.cache}{threads}"
     rows = {
         "problem": spaced_text(view.problem) or "the recorded one",
         "space": space_text(view),

@@ -81,7 +81,7 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
     tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
     a, b = (tensors[name].view(torch.float8_e4m3fn) for name in "ab")
     out = getattr(torch, problem["out"])
-    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
+    activation = _activation(problem)
 
     def call() -> object:
         product = a.float() @ b.float().t() * tensors["a_scale"][:, None] * tensors["b_scale"]
@@ -90,6 +90,13 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
         return (product if activation is None else activation(product)).to(out)
 
     return call
+
+
+def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """PyTorch's."""
+    import torch
+
+    return {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
 
 
 def _on_torch(problem: Mapping[str, Any], fast: bool, inputs: Arrays) -> Callable[[], object]:
@@ -104,7 +111,7 @@ def _on_torch(problem: Mapping[str, Any], fast: bool, inputs: Arrays) -> Callabl
         a_scale, b_scale = a_scale[:, None], b_scale[None, :]
     out = getattr(torch, problem["out"])
     bias = None if problem["epilogue"] == "none" else tensors["bias"].view(out)
-    activation = {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])
+    activation = _activation(problem)
 
     def product() -> Any:
         return torch._scaled_mm(

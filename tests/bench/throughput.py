@@ -120,7 +120,7 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
     space = package.family.space(problem, gpu, Objective())
     drawn = space.sample(np.random.default_rng(0), 2 * DRAWN, ())
     made = ((each, package.family.candidate(each, problem, gpu, Objective())) for each in drawn)
-    configs, candidates = zip(*list(islice((each for each in made if plain(each[1], gpu)), DRAWN)), strict=True)
+    configs, candidates = zip(*islice((each for each in made if plain(each[1], gpu)), DRAWN), strict=True)
     _allow_large_shared_memory(CupyFunctions)
     threads = [_launch(each).block[0] for each in candidates]
     course = _Course()
