@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ from evo.space.plan import Indices, Partial, Plan
 
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
+BUILT_AT_ONCE, BUILDS = 1 << 14, 4
+"""Partial points that are built up together, and how often: a second each in a space of thirty tunables."""
 
 
 class ValidPoints(Protocol):
@@ -80,7 +83,8 @@ class Drawn:
 
     A draw takes a listed prefix (a valid assignment of the first tunables of the plan) and the other values at random,
     and rejects what is not valid. Each valid point is therefore equally likely. Only when `MAX_DRAWS` of these give too
-    few, whole subtrees of random prefixes are completed instead, which favours points in sparse subtrees.
+    few, or a first time none, points are built up step by step from random prefixes, and at last whole subtrees are
+    completed: both favour points in sparse subtrees.
 
     Raises:
         EmptySpace: not even that finds a valid point.
@@ -89,6 +93,7 @@ class Drawn:
     def __init__(self, plan: Plan, prefix: Partial) -> None:
         self._plan = plan
         self._prefix = prefix
+        self._rare = not any(len(rows) for rows in self._tries(np.random.default_rng(0), 1))
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
             raise EmptySpace("constraints", "no valid config was found among millions drawn: loosen the constraints")
@@ -98,17 +103,34 @@ class Drawn:
         return self._plan.accepts(rows)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        tried, size = 0, 64 * count
-        while tried < MAX_DRAWS:
-            yield self._plan.declared(drawn(self._plan, self._prefix, rng, size))
-            tried += size
-            size = min(2 * size, 1 << 17)
+        if not self._rare:
+            yield from self._tries(rng, count)
+        yield rng.permutation(self._built)
         yield from self._subtrees(rng)
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
         """Exact within the effort `Nearest` states; when it finds none, what a descent from drawn points comes to."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
+
+    def _tries(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
+        tried, size = 0, 64 * count
+        while tried < MAX_DRAWS:
+            yield self._plan.declared(drawn(self._plan, self._prefix, rng, size))
+            tried += size
+            size = min(2 * size, 1 << 17)
+
+    @cached_property
+    def _built(self) -> Indices:
+        """Valid points, each tunable joined to what the constraints have left so far, thinned out at random."""
+        rng, found = np.random.default_rng(0), []
+        for _ in range(BUILDS):
+            partial = self._prefix
+            for level in range(len(partial.columns), len(self._plan.steps)):
+                partial = partial.take(rng.permutation(partial.rows)[:BUILT_AT_ONCE])
+                partial = self._plan.pruned(self._plan.joined(partial, level), level)
+            found.append(self._plan.declared(partial))
+        return np.unique(np.concatenate(found), axis=0)
 
     def _subtrees(self, rng: np.random.Generator) -> Iterator[Indices]:
         lister = Lister(self._plan, limit=MAX_DRAWS, max_effort=MAX_SUBTREE_EFFORT)

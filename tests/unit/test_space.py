@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
 from evo.expression import Expression
+from evo.objective import Objective
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.space.bounds import can_hold
 from evo.space.enumeration import Lister
 from evo.space.plan import Plan
+from evo.target import known
 from evo.trial import Config
+from templates.registry import find
 from tests.unit.random_expressions import NUMBERS, PYTHON, by_python, expressions
 
 NAMES = ("A", "B", "C", "D")
@@ -300,6 +303,18 @@ def test_a_needle_in_a_drawn_space_is_still_found(monkeypatch: pytest.MonkeyPatc
     needle = constraint(" + ".join(f"t{place} * {3**place} % 7" for place in range(8)) + " == 0")
     space = draw_instead_of_list(Space(digits(8, 4), [needle]))
     assert {space.key(config) for config in space.sample(rng(), 3)} == {"0,0,0,0,0,0,0,0"}
+
+
+def test_valid_points_too_rare_to_be_drawn_are_built_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers leave little of attention on E4M3 with 128 columns where its products are emulated."""
+    monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100_000_000))
+    monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1 << 16)
+    family, hopper = find("sdpa_fp8").family, known("sm_90")
+    space = family.space(family.problem("B=4,H=16,S=4096,D=128", "cuda"), hopper, Objective())
+    found = space.sample(rng(1), 500)
+    assert len({space.key(config) for config in found}) == 500
+    assert all(config in space for config in found)
+    assert space.sample(rng(1), 5) == found[:5] != space.sample(rng(2), 5)
 
 
 def test_a_drawn_space_repairs_as_a_listed_one(gemm: Space) -> None:
