@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from pydantic import TypeAdapter
 
+from evo.explain import detail_text
 from evo.job import Evaluate, FamilyRef, SearchTerms
 from evo.outcome import Measured
 from evo.policy import Policy
@@ -90,6 +91,7 @@ class Contest:
     Attributes:
         configs: by contestant.
         sample_us: of every sampled config that is correct, fastest first.
+        refused: why a contestant did not take part, by its name.
         compared: entry i of all timings was taken in round i.
         other: the same in the cache mode that does not rank.
         copy_us: what a copy takes that moves as many bytes, past the caches; None where that was not asked for.
@@ -98,6 +100,7 @@ class Contest:
     search: SearchView
     configs: Mapping[str, Config]
     sample_us: tuple[float, ...]
+    refused: Mapping[str, str]
     compared: Compared
     other: Compared
     roofline: Roofline | None
@@ -118,8 +121,10 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     with workshop(_terms(view, package), package, folder) as (ladder, runners, work):
         sampled = _sample(ladder, work, effort)
         configs = {CHAMPION: best.config, DEFAULT: _space(work).default(), TYPICAL: sampled[len(sampled) // 2][1]}
-        kernels = {name: ladder.build(work, config).kernels for name, config in configs.items()}
-        series = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
+        built = {name: ladder.build(work, config) for name, config in configs.items()}
+        kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
+        turns = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
+        series = {row: name for row, name in turns.items() if name in kernels}
         compared = compare(runners, work, kernels, series, effort.rounds)
         other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
     copied_us = _copy_us(work, folder) if match.least_share is not None else None  # which holds the device itself
@@ -127,6 +132,7 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         search=view,
         configs=configs,
         sample_us=tuple(time_us for time_us, _ in sampled),
+        refused={name: detail_text(each.refusal) for name, each in built.items() if each.refusal is not None},
         compared=compared,
         other=other,
         copy_us=copied_us,

@@ -67,6 +67,7 @@ MATCHES = (
     Match(family="gemm_fp8", problem="M=4096,N=4096,K=4096", minutes=1.5, least={"torch": 0.9}),
     *(_skinny(*shape) for shape in ((64, 14336, 4096), (64, 4096, 14336))),
     _long("B=4,H=16,S=1024,D=64,causal=true", flash=1.0),
+    _fp8("B=4,H=16,S=4096,D=128,v_layout=columns"),
 )
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ def _terms(search: SearchView) -> str:
 
 
 def _left_out(contest: Contest) -> Iterator[str]:
+    for name, reason in contest.refused.items():
+        yield f"Not run: {name}: {reason}."
     for name, reason in contest.compared.unavailable.items():
         yield f"Not run: {name}: {reason}."
     mode = other_mode(contest.search.objective.cache)
@@ -161,11 +163,12 @@ def _worth(contest: Contest) -> str:
     champion = series[CHAMPION].median_us
     over = [f"{_interval(_speedup(contest, name))} × {name}" for name in contest.compared.baselines]
     spread = abs(series[AGAIN].median_us / champion - 1)
+    than_default = [f"{_less(champion, series[DEFAULT].median_us)} than the default"] if DEFAULT in series else []
+    than_typical = f"{_less(champion, series[TYPICAL].median_us)} than the middle one"
     return (
         f"The champion runs at {', '.join(over)} (95 % intervals); timed twice in these rounds it differs by "
-        f"{spread:.1%}. It takes {_less(champion, series[DEFAULT].median_us)} than the default and "
-        f"{_less(champion, series[TYPICAL].median_us)} than the middle one of {len(sample)} correct configs drawn at "
-        f"random ({figure(sample[0])} … {figure(sample[-1])} µs)."
+        f"{spread:.1%}. It takes {' and '.join([*than_default, than_typical])} of {len(sample)} correct configs drawn "
+        f"at random ({figure(sample[0])} … {figure(sample[-1])} µs)."
     )
 
 

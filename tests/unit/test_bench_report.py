@@ -47,6 +47,7 @@ def contest(champion: float = 100.0, overhead_ms: float = 9.0, **baselines: floa
         search=replace(view(), device=DEVICE, overhead_ms=overhead_ms),
         configs={},
         sample_us=(105.0, 400.0, 900.0),
+        refused={},
         compared=compared(times, baselines),
         other=compared(times, baselines, slower=2.0),
         roofline=Roofline(floor_us=80.0, bound="compute"),
@@ -130,3 +131,13 @@ def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -
     assert rows[0][5:7] == ["registers", "shared, KiB"]
     assert [row[5:7] for row in rows[2:]] == [["94", "24"], ["94", "24"]]
     assert rows[3][2] == "over resources"
+
+
+def test_a_default_that_the_device_refuses_is_left_out_with_the_reason() -> None:
+    whole = contest(torch=250.0)
+    series = {name: each for name, each in whole.compared.series.items() if name != DEFAULT}
+    without = replace(whole, compared=replace(whole.compared, series=series), refused={DEFAULT: "spills 8 bytes"})
+    text = section(without)
+    assert "Not run: default: spills 8 bytes." in text
+    assert "It takes 75.0% less time than the middle one of 3 correct configs" in text
+    assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
