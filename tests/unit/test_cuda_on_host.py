@@ -50,11 +50,11 @@ FP8 = (
         "B=1,H=1,S=208,D=128,v_layout=columns,causal=true",
         {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "WARPS_KV": 1, "BLOCK_N": 64, "K_STAGES": 2, "V_STAGES": 1}
         | {"PV_BEHIND": True, "IN_TURNS": True, "PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 56, "POLYNOMIALS": 1}
-        | {"ACCUMULATE": "chained", "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
+        | {"ACCUMULATE": "flushed", "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"},
     ),
     (
-        "B=1,H=1,S=144,D=64,v_layout=columns,accuracy=fine",
-        {"PRODUCTS": "wgmma", "BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 128, "PV": "split", "ACCUMULATE": "flushed"}
+        "B=1,H=1,S=144,D=64,v_layout=columns",
+        {"PRODUCTS": "wgmma", "BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 128, "PV": "split", "ACCUMULATE": "chained"}
         | {"Q_IN_REGISTERS": False, "ROW_SUM": "each_tile", "STORE": "staged", "MERGE": "spread"},
     ),
 )
