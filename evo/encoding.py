@@ -16,6 +16,10 @@ Array = NDArray[Any]
 
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23
+_BELOW = 15
+"""Bits of a float32 that tell no more of its nearest number of 8 bits than whether there are any."""
+_PIECE = 1 << 16
+"""Elements encoded at once: their temporaries stay in a core's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,24 @@ def encoded(values: Array, dtype: str) -> Array:
     """
     if dtype not in FORMATS:
         return values.astype(dtype, copy=False)
-    form, values = FORMATS[dtype], np.asarray(values, np.float32)
+    values = np.asarray(values, np.float32)
+    if FORMATS[dtype].bits > 8:
+        return _nearest(values, dtype)
+    flat, codes = np.ascontiguousarray(values).reshape(-1), np.empty(values.size, stored(dtype))
+    for start in range(0, flat.size, _PIECE):
+        bits = flat[start : start + _PIECE].view(np.uint32)
+        codes[start : start + _PIECE] = _codes(dtype)[bits >> _BELOW | ((bits & ((1 << _BELOW) - 1)) != 0)]
+    return codes.reshape(values.shape)
+
+
+@cache
+def _codes(dtype: str) -> Array:
+    """Of 8 bits, by the leading 17 bits of a float32, the last of which stands for itself and all below it."""
+    return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
+
+
+def _nearest(values: Array, dtype: str) -> Array:
+    form = FORMATS[dtype]
     codes = _rounded(np.abs(values), form)
     codes[np.isnan(values)] = form.nan
     signs = np.signbit(values).astype(np.int64) << (form.bits - 1)

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evo.encoding import FORMATS, decoded, encoded, is_floating, stored
 from evo.family import DTYPES
@@ -66,3 +68,17 @@ def test_outputs_of_codes_are_judged_by_their_numbers() -> None:
     buffers._arrays["y"].values[0] = encoded(np.array([1.0, 2.0, -448.0]), "float8_e4m3")
     far = buffers.distance("y", np.array([[1.0, 2.5, -448.0], [0.0, 0.0, 0.0]]))
     assert (far.max_abs, far.squares, far.unwritten, far.not_finite) == (0.5, 0.25, 3, 3)
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+@settings(max_examples=300)
+@given(bits=st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=50))
+def test_any_float_becomes_the_number_next_to_it(dtype: str, bits: list[int]) -> None:
+    values = np.array(bits, np.uint32).view(np.float32)
+    numbers = np.unique(decoded(np.arange(256, dtype=np.uint8), dtype))
+    numbers = numbers[np.isfinite(numbers)].astype(np.float64)
+    finite = values[np.isfinite(values)].astype(np.float64)
+    nearest = np.abs(np.clip(finite, numbers[0], numbers[-1])[:, None] - numbers).min(axis=1, initial=np.inf)
+    chosen = decoded(encoded(values, dtype), dtype)
+    assert np.array_equal(np.isnan(chosen), np.isnan(values))
+    assert np.array_equal(np.abs(np.clip(finite, numbers[0], numbers[-1]) - chosen[np.isfinite(values)]), nearest)
