@@ -16,6 +16,16 @@ __device__ __forceinline__ void barrier_expect(u32 barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
+// What the threads of BLOCKS blocks have read before they said so at a barrier is read before the copy engine writes there: it
+// takes another way to shared memory, on which the barrier alone holds nothing up.
+template <int BLOCKS>
+__device__ __forceinline__ void overwrite_what_was_read() {
+    if constexpr (BLOCKS == 1)
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    else
+        asm volatile("fence.proxy.async.shared::cluster;" ::: "memory");
+}
+
 // The box at (x, y) or (x, y, z), x along the rows, to a place that is a multiple of 1024 bytes where rows are swizzled.
 __device__ __forceinline__ void copy_box(u32 shared, const TensorMap& map, u32 barrier, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, { %3, %4 }], [%2];"
