@@ -17,7 +17,7 @@ from tests.bench.strategy.field import Effort
 from tests.bench.strategy.ground import SPACES, paths
 from tests.bench.strategy.player import Contestant
 
-QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "failing", "transfer")
+QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "transfer")
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000)
 
@@ -57,6 +57,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_costs(told, QUICK_LENGTHS if options.quick else asking.LENGTHS)
     if "ablation" in questions:
         report.ask_ablation(told, effort)
+    if "steps" in questions:
+        report.ask_steps(told, effort)
     if "failing" in questions:
         report.ask_failing(told, effort)
     if "transfer" in questions:
@@ -65,7 +67,7 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
 
 def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
     """Those named, or everybody but the variants; the slow ones are left out of a quick look."""
-    variants = {each.name for each in [*report.ours.variants(), report.ours.hasty()]}
+    variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), report.ours.hasty()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
     if names:
         return [each for each in everybody if each.name in (report.DEFAULT, *names)]

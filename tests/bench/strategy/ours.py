@@ -1,7 +1,7 @@
 """The strategies of `evo.strategy`, and what is left of the default when one of its pieces is taken out."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.simulate import PROTOCOL, Simulation
-from tests.bench.strategy.variants import VARIANTS
+from tests.bench.strategy.variants import STEPS, VARIANTS
 
 DECIDES = ("strategy", "space", "history.py", "search.py", "trial.py")
 """What of `evo` a proposal depends on …"""
@@ -62,9 +62,18 @@ def contestants() -> list[Contestant]:
 
 
 def variants() -> list[Contestant]:
-    """The default with a piece taken out or put in."""
+    """The default with a piece taken out or replaced."""
+    return _of_variants(VARIANTS)
+
+
+def steps() -> list[Contestant]:
+    """The default as far as it is built up."""
+    return _of_variants({name: factory for name, (_, factory) in STEPS.items()})
+
+
+def _of_variants(factories: Mapping[str, Callable[[Context], Strategy]]) -> list[Contestant]:
     digest = _digest(Path(__file__).with_name("variants.py"))
-    return [_contestant(name, digest, factory) for name, factory in VARIANTS.items()]
+    return [_contestant(name, digest, factory) for name, factory in factories.items()]
 
 
 def hasty() -> Contestant:

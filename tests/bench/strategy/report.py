@@ -13,6 +13,7 @@ from evo.strategy import STRATEGIES
 from tests.bench.strategy import asking, bars, crowd, evaluations, failing, moments, ours, tables, transfer
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
+from tests.bench.strategy.variants import STEPS
 from workers.devices.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
@@ -116,6 +117,17 @@ def ask_ablation(report: Report, effort: Effort) -> None:
         return
     report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
+
+
+def ask_steps(report: Report, effort: Effort) -> None:
+    chance = [each for each in ours.contestants() if each.name == "random"]
+    _, found = evaluations.compare(effort, [*chance, *ours.steps()])
+    upon = {name: below for name, (below, _) in STEPS.items() if {name, below} <= found.keys()}
+    if not upon:
+        report.add(NOTHING)
+        return
+    report.add(f"### Built up piece by piece\n\n{tables.building(found, upon, effort.grounds)}")
+    report.note("steps", found)
 
 
 def ask_failing(report: Report, effort: Effort) -> None:

@@ -115,21 +115,26 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
 
 def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
     """What each piece is worth: the default less the variant without it."""
-    whole = found[ours]
-    rows = []
-    for name, each in found.items():
-        if name == ours:
-            continue
-        gains = np.array(whole.p200_by_space) - np.array(each.p200_by_space)
-        rows.append(
-            [
-                name,
-                *(_interval(lead(whole, each, score), sign="+") for score in ("p100", "p200")),
-                f"{int((gains > 0).sum())} of {len(grounds)}",
-                f"{each.mean_ratio:.3f}",
-            ]
-        )
+    rows = [
+        [name, *_gain(found[ours], each, len(grounds)), f"{each.mean_ratio:.3f}"]
+        for name, each in found.items()
+        if name != ours
+    ]
     return table(["variant", "whole − variant, P100", "P200", "helps on", "mean @200"], rows)
+
+
+def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
+    """What each step adds to what it is built upon."""
+    rows = [
+        [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
+        for name, below in upon.items()
+    ]
+    return table(["step", "upon", "adds to P100", "to P200", "helps on", "P200"], rows)
+
+
+def _gain(whole: Standing, part: Standing, spaces: int) -> list[str]:
+    better = sum(ours > theirs for ours, theirs in zip(whole.p200_by_space, part.p200_by_space, strict=True))
+    return [*(_interval(lead(whole, part, score), sign="+") for score in ("p100", "p200")), f"{better} of {spaces}"]
 
 
 def _by_score(found: Mapping[str, Standing]) -> list[tuple[str, Standing]]:

@@ -1,11 +1,12 @@
-"""The default strategy with one piece changed, for the ablation table: what is each piece worth, on how many spaces?
+"""The default strategy with one piece changed, and built up piece by piece: what is each worth, on how many spaces?
 
-A variant is named for what is different, ``without …`` or ``only …``, and is built like any strategy.
+A variant is named for what is different, a step for what it adds; both are built like any strategy.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from evo.strategy.observations import Observations
 from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
+
+Factory: TypeAlias = Callable[[Context], Strategy]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +62,16 @@ def logarithms(losses: Floats) -> Floats:
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
-def _without(*arms: str) -> Callable[[Context], Strategy]:
+def _without(*arms: str) -> Factory:
     return partial(Portfolio, arms=tuple(each for each in ARMS if each not in arms))
 
 
-VARIANTS: dict[str, Callable[[Context], Strategy]] = {
+def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
+    """Arms by chance, or judged; no greedy proposals."""
+    return lambda context: Portfolio(context, arms=arms, greedy=0.0, climb=0, surrogate=judge(context))
+
+
+VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
     "suggestions at random": Anywhere,
@@ -73,3 +81,20 @@ VARIANTS: dict[str, Callable[[Context], Strategy]] = {
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
     "without greedy proposals": partial(Portfolio, greedy=0.0),
 }
+
+STEPS: dict[str, tuple[str, Factory]] = {
+    **{f"{arm} alone": ("random", _only(arm)) for arm in ARMS},
+    "all arms, by chance": ("random", _only(*ARMS)),
+    "a surrogate picks": (
+        "all arms, by chance",
+        _only(*ARMS, judge=lambda context: Fearless(context.space, aligned=False, scale=logarithms)),
+    ),
+    "by speeds": (
+        "a surrogate picks",
+        _only(*ARMS, judge=lambda context: Fearless(context.space, aligned=False)),
+    ),
+    "aligned": ("by speeds", _only(*ARMS, judge=lambda context: Fearless(context.space))),
+    "with the chance of success": ("aligned", _only(*ARMS, judge=lambda context: Surrogate(context.space))),
+    "greedy once stalled": ("with the chance of success", Portfolio),
+}
+"""Each with what it is built upon."""
