@@ -27,6 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, theirs: str) -> int:
 def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
     printed = capsys.readouterr().out
+    assert printed.count("| Kernel Tuner |") == 2  # two turns
     assert "| kernel-evo search | 600 |" in printed and "| Kernel Tuner | 100 |" in printed
     assert printed.rstrip().endswith("\n6.0 times as many.")
 
