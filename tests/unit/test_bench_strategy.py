@@ -224,7 +224,14 @@ def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None
     assert not [text for text in bars.standing(found, "portfolio", ["random"]) if "ahead" in text]
     assert [text for text in bars.standing(found, "random", ["portfolio"]) if "ahead" in text]
     assert found["portfolio"].least_distinct == 200
+    assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
+    better, worse = (
+        tables.building(found, {step: upon}, [space]).splitlines()[2]
+        for step, upon in (("portfolio", "random"), ("random", "portfolio"))
+    )
+    assert better.count("1 of 1") == 2
+    assert worse.count("0 of 1") == 2
 
 
 def _descending(space: Ground, pace: int) -> Run:

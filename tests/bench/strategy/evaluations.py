@@ -9,11 +9,13 @@ from tests.bench.strategy.baseline import horizon_s
 from tests.bench.strategy.field import Effort, Field, gather
 from tests.bench.strategy.ground import Floats, Ground
 from tests.bench.strategy.player import Contestant
-from tests.bench.strategy.run import Course
+from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_over_spaces
 
 BUDGET = 200
 HORIZONS = (100, BUDGET)
+AT_BEST = 1.001
+"""Of the optimum's time: so near, noise tells no difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class Standing:
     Attributes:
         p100, p200: the score after 100 and 200 evaluations, mean over the spaces.
         p200_by_space: in the order of the spaces.
+        trials_by_space: evaluations to the optimum, the mean over the runs; 200 for a run that took more.
         ratios: best/optimum after 50, 100 and 200 evaluations, the median over all runs.
         mean_ratio: the mean over all runs after 200.
         harsh_ratio: the mean over the spaces of the median after 200.
@@ -35,6 +38,7 @@ class Standing:
     p100: Figure
     p200: Figure
     p200_by_space: Sequence[float]
+    trials_by_space: Sequence[float]
     ratios: Sequence[float]
     mean_ratio: float
     harsh_ratio: float
@@ -73,6 +77,7 @@ def standing(field: Field, name: str) -> Standing:
         p100=figure(float(estimates[0]), draws[:, 0]),
         p200=figure(float(estimates[1]), draws[:, 1]),
         p200_by_space=scores,
+        trials_by_space=[_trials(ground, runs) for ground, runs in zip(field.grounds, field.runs[name], strict=True)],
         ratios=[float(np.median(pooled[:, count - 1])) for count in (50, 100, BUDGET)],
         mean_ratio=float(pooled[:, -1].mean()),
         harsh_ratio=float(np.mean([np.median(each[:, -1]) for each in ratios])),
@@ -80,6 +85,10 @@ def standing(field: Field, name: str) -> Standing:
         asks=float(np.mean([run.asks / max(1, len(run.places)) for run in runs])),
         draws={"p100": draws[:, 0], "p200": draws[:, 1]},
     )
+
+
+def _trials(ground: Ground, runs: Sequence[Run]) -> float:
+    return float(np.mean([min(run.evaluations_to(ground, AT_BEST), BUDGET) for run in runs]))
 
 
 def lead(ours: Standing, theirs: Standing, score: str = "p200") -> Figure:

@@ -14,6 +14,7 @@ from tests.bench.strategy.moments import Timing
 from tests.bench.strategy.scores import Figure
 from tests.bench.strategy.transfer import TRIALS, Start
 
+HELPS = ("higher P200 on", "sooner at the best on")
 WORTH = ("mean @200", "by space @200", "distinct", "asks")
 
 
@@ -120,7 +121,7 @@ def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]
         for name, each in found.items()
         if name != ours
     ]
-    return table(["variant", "whole − variant, P100", "P200", "helps on", "mean @200"], rows)
+    return table(["variant", "whole − variant, P100", "P200", *HELPS, "mean @200"], rows)
 
 
 def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
@@ -129,12 +130,14 @@ def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Se
         [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
         for name, below in upon.items()
     ]
-    return table(["step", "upon", "adds to P100", "to P200", "helps on", "P200"], rows)
+    return table(["step", "upon", "adds to P100", "to P200", *HELPS, "P200"], rows)
 
 
 def _gain(whole: Standing, part: Standing, spaces: int) -> list[str]:
-    better = sum(ours > theirs for ours, theirs in zip(whole.p200_by_space, part.p200_by_space, strict=True))
-    return [*(_interval(lead(whole, part, score), sign="+") for score in ("p100", "p200")), f"{better} of {spaces}"]
+    higher = sum(ours > theirs for ours, theirs in zip(whole.p200_by_space, part.p200_by_space, strict=True))
+    sooner = sum(ours < theirs for ours, theirs in zip(whole.trials_by_space, part.trials_by_space, strict=True))
+    gains = [_interval(lead(whole, part, score), sign="+") for score in ("p100", "p200")]
+    return [*gains, f"{higher} of {spaces}", f"{sooner} of {spaces}"]
 
 
 def _by_score(found: Mapping[str, Standing]) -> list[tuple[str, Standing]]:
