@@ -159,7 +159,8 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
         """Distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are left.
 
-        A space that is not listed may also give fewer when valid points are too rare to be found (see `Drawn`).
+        Of a space that is not listed, and whose valid points are rare, some are likelier than others, and fewer may be
+        found than there are (see `Drawn`).
         """
         found: dict[str, Config] = {}
         for rows in self._valid.draws(rng, count) if count > 0 else ():
@@ -172,7 +173,7 @@ class Space:
         return list(found.values())
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """Rows of at most `count` random valid configs, each equally likely; some may be alike."""
+        """Rows of at most `count` random valid configs, as likely as `sample` has them; some may be alike."""
         return next(self._valid.draws(rng, count))[:count]
 
     def neighbours(self, config: Config, neighbourhood: Neighbourhood = "adjacent") -> list[Config]:

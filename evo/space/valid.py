@@ -16,6 +16,9 @@ from evo.space.plan import Indices, Partial, Plan
 
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
+COUNTED_DRAWS, FEW_HITS = 1 << 19, 14
+"""Where fewer of so many draws are valid, a sample would take seconds, and points are built up instead."""
+
 BUILT_AT_ONCE, BUILDS = 1 << 14, 4
 """Partial points that are built up together, and how often: a second each in a space of thirty tunables."""
 
@@ -82,9 +85,9 @@ class Drawn:
     """Too many valid points to list: they are drawn.
 
     A draw takes a listed prefix (a valid assignment of the first tunables of the plan) and the other values at random,
-    and rejects what is not valid. Each valid point is therefore equally likely. Only when `MAX_DRAWS` of these give too
-    few, or a first time none, points are built up step by step from random prefixes, and at last whole subtrees are
-    completed: both favour points in sparse subtrees.
+    and rejects what is not valid. Each valid point is therefore equally likely. Where hardly any draw is valid, or
+    `MAX_DRAWS` give too few, some ten thousand points are built up once, step by step from random prefixes, and at last
+    whole subtrees are completed: both favour points in sparse subtrees.
 
     Raises:
         EmptySpace: not even that finds a valid point.
@@ -93,7 +96,7 @@ class Drawn:
     def __init__(self, plan: Plan, prefix: Partial) -> None:
         self._plan = plan
         self._prefix = prefix
-        self._rare = not any(len(rows) for rows in self._tries(np.random.default_rng(0), 1))
+        self._rare = self._hits() < FEW_HITS
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
             raise EmptySpace("constraints", "no valid config was found among millions drawn: loosen the constraints")
@@ -112,6 +115,14 @@ class Drawn:
         """Exact within the effort `Nearest` states; when it finds none, what a descent from drawn points comes to."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
+
+    def _hits(self) -> int:
+        """Valid ones of `COUNTED_DRAWS`, or of fewer as soon as they are `FEW_HITS`."""
+        rng, hits, tried, size = np.random.default_rng(0), 0, 0, 1 << 12
+        while hits < FEW_HITS and tried < COUNTED_DRAWS:
+            hits += drawn(self._plan, self._prefix, rng, size).rows
+            tried, size = tried + size, min(2 * size, 1 << 17)
+        return hits
 
     def _tries(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         tried, size = 0, 64 * count

@@ -315,6 +315,7 @@ def test_valid_points_too_rare_to_be_drawn_are_built_up(monkeypatch: pytest.Monk
     assert len({space.key(config) for config in found}) == 500
     assert all(config in space for config in found)
     assert space.sample(rng(1), 5) == found[:5] != space.sample(rng(2), 5)
+    assert len(space.draw(rng(3), 100)) == 100
 
 
 def test_a_drawn_space_repairs_as_a_listed_one(gemm: Space) -> None:
