@@ -80,6 +80,7 @@ char fault_text[200];
 Meeting warps[32], places[16];
 std::map<u32, Barrier> barriers;
 std::map<u32, std::deque<std::function<void()>>> deliveries;  // put off until somebody waits for the barrier
+std::vector<bool> read_by_threads;  // chunks of 16 bytes: the copy engine may still overtake these reads
 
 inline void fault(const char* what, u32 where) {
     if (!fault_text[0]) std::snprintf(fault_text, sizeof fault_text, "thread %d: %s (%u)", current, what, where);
@@ -211,6 +212,7 @@ u32 cluster_meetings, cluster_size, rank;
 inline void start_block() {
     std::memset(memory, 0xff, sizeof memory);
     barriers.clear();
+    read_by_threads.clear();
     deliveries.clear();
     for (Fiber& fiber : fibers) {
         getcontext(&fiber.context);
@@ -422,7 +424,12 @@ inline void load_matrices(u32 (&r)[4], u32 address, bool transposed) {
     warp(mine, [](Mine** all) {
         for (int matrix = 0; matrix < 4; ++matrix) {
             u16 rows[8][8];
-            for (int row = 0; row < 8; ++row) std::memcpy(rows[row], at(all[matrix * 8 + row]->address, 16, 16), 16);
+            for (int row = 0; row < 8; ++row) {
+                const u32 address = all[matrix * 8 + row]->address;
+                std::memcpy(rows[row], at(address, 16, 16), 16);
+                read_by_threads.resize(std::max<std::size_t>(read_by_threads.size(), address / 16 + 1));
+                read_by_threads[address / 16] = true;
+            }
             for (int i = 0; i < 32; ++i) {
                 const int major = i / 4, minor = i % 4 * 2;
                 all[i]->r[matrix] = all[i]->transposed ? rows[minor][major] | u32(rows[minor + 1][major]) << 16

@@ -51,6 +51,10 @@ inline void carry_out(const Box& box, u32 barrier) {
 // To the same place of a block of the cluster, and to its barrier.
 inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int> corner, u32 block) {
     if (corner.size() != map.rank) fault("a tensor map of another rank", map.rank);
+    u32 bytes = map.element;
+    for (u32 axis = 0; axis < map.rank; ++axis) bytes *= map.box[axis];
+    for (u32 chunk = shared / 16; chunk < (shared + bytes) / 16 && chunk < read_by_threads.size(); ++chunk)
+        if (read_by_threads[chunk]) fault("a box overtakes reads that no fence holds up", chunk * 16);
     Box box{shared, map, {}, block};
     std::copy(corner.begin(), corner.end(), box.corner);
     if (eager || barrier_of(block, barrier).waiting) return carry_out(box, barrier);
@@ -66,7 +70,7 @@ inline void order(u32 shared, const TensorMap& map, u32 barrier, std::vector<int
 inline void publish_barriers() {}
 
 template <int BLOCKS>
-void overwrite_what_was_read() {}
+void overwrite_what_was_read() { simt::read_by_threads.clear(); }
 
 inline void barrier_expect(u32 barrier, int bytes) {
     simt::barriers[barrier].bytes += bytes;
