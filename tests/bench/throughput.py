@@ -43,6 +43,9 @@ TELL_EVERY_S = 5.0
 def main(arguments: Sequence[str]) -> int:
     """Print each rate as soon as it is known; status 1 when one of them fails, or what must hold does not."""
     options = _parser().parse_args(arguments)
+    if options.turns < 1:
+        print(f"bench-throughput: --turns is at least 1, not {options.turns}", file=sys.stderr)
+        return 2
     if options.kernel_tuner:
         _as_kernel_tuner(options)
         return 0

@@ -226,12 +226,10 @@ def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None
     assert found["portfolio"].least_distinct == 200
     assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
-    better, worse = (
-        tables.building(found, {step: upon}, [space]).splitlines()[2]
-        for step, upon in (("portfolio", "random"), ("random", "portfolio"))
-    )
-    assert better.count("1 of 1") == 2
-    assert worse.count("0 of 1") == 2
+    later = replace(found["portfolio"], trials_by_space=[199.0])  # on the whole better, and yet later at the best
+    told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
+    assert told[0].index("higher P200 on") < told[0].index("sooner at the best on")
+    assert told[2].index("1 of 1") < told[2].index("0 of 1")
 
 
 def _descending(space: Ground, pace: int) -> Run:

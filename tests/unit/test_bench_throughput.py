@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,13 +16,21 @@ from tests.bench import throughput
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, theirs: str) -> int:
+TAKES_TURNS = """
+import pathlib, sys
+file = pathlib.Path({place!r})
+file.write_text(file.read_text() + "x" if file.exists() else "x")
+print({rates}[len(file.read_text()) - 1])
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, theirs: str, *more: str) -> int:
     """With a fake search of ours, and a program that stands in for Kernel Tuner's part."""
     ends = [SimpleNamespace(finished_at=MOMENT + timedelta(seconds=each / 10)) for each in range(91)]
     monkeypatch.setattr(throughput, "search", lambda *_: None)
     monkeypatch.setattr(throughput, "trials_of", lambda *_: ends)
     monkeypatch.setattr(throughput, "KERNEL_TUNER", (sys.executable, "-S", "-c", theirs))
-    return throughput.main(["--minutes", "0.01"])
+    return throughput.main(["--minutes", "0.01", *more])
 
 
 def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,6 +39,30 @@ def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert printed.count("| Kernel Tuner |") == 2  # two turns
     assert "| kernel-evo search | 600 |" in printed and "| Kernel Tuner | 100 |" in printed
     assert printed.rstrip().endswith("\n6.0 times as many.")
+
+
+@pytest.mark.parametrize(("second", "told"), [(300.0, (0, "3.0")), (320.0, (1, "2.9"))])
+def test_turns_count_together(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    second: float,
+    told: tuple[int, str],
+) -> None:
+    status = run(monkeypatch, TAKES_TURNS.format(place=str(tmp_path / "turns"), rates=[100.0, second]))
+    ratio = capsys.readouterr().out.split("\n")[-2].removesuffix(" times as many.")
+    assert (status, ratio) == told
+
+
+def test_the_slowest_whole_command_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([(600.0, 119.0), (600.0, 500.0)])
+    monkeypatch.setattr(throughput, "_ours", lambda *_: next(rates))
+    assert run(monkeypatch, "print(100.0)") == 1
+
+
+def test_no_turns_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "", "--turns", "0") == 2
+    assert "--turns is at least 1, not 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
