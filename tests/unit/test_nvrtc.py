@@ -171,6 +171,9 @@ STARTS = (
     ("gemm", "M=4096,N=4096,K=4096", {"CLUSTER": 2, "STAGES": 3, "CTAS_PER_SM": 1}),
     *(("gemm", f"M={m},N={n},K=4096", {}) for m in (16, 64) for n in (4096, 14336)),
     ("gemm_fp8", "M=4096,N=4096,K=4096", {}),
+    *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (1024, 4096)),
+    ("transpose", "rows=16384,cols=4096,dtype=float16", {}),
+    *(("sdpa_decode", f"B={b},H=32,KV=8,S=8192,D=128", {}) for b in (1, 8)),
     ("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns", {}),
     ("sdpa_fp8", "B=4,H=16,S=2048,D=64,v_layout=columns,causal=true", {}),
 )
@@ -189,7 +192,7 @@ def begin(family: Family, text: str) -> list[Config]:
 
 
 @pytest.mark.parametrize(("family", "text", "change"), STARTS)
-def test_products_of_warpgroups_run_beside_each_other_and_the_copy_engine(
+def test_starts_neither_spill_nor_serialise_the_products_of_warpgroups(
     compiler: NvrtcCompiler, family: str, text: str, change: Config
 ) -> None:
     package, device = find(family), known("sm_90")
