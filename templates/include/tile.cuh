@@ -58,17 +58,16 @@ struct Panels {
     static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }
 };
 
-{# So many copies of a thread are written out one by one, of more half as many at a time: each has its address in registers. #}
-{% set written_out = 2 if few_registers | default(false) else 8 %}
-
 // Copies ROWS rows, from `first_row` on, of a matrix of LIMIT rows; rows beyond it become zeros.
-// WIDTH: elements in one copy; THREADS: how many share the work.
-template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, class Element>
+// WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many copies of a thread stand one by one, of
+// more half as many at a time, since each has its address in registers.
+template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
+          class Element>
 __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, int thread) {
     constexpr int PARTS = COLUMNS / WIDTH;
     constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
     constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
-#pragma unroll (STEPS <= {{ written_out }} ? STEPS : {{ written_out // 2 }})
+#pragma unroll (STEPS <= WRITTEN_OUT ? STEPS : WRITTEN_OUT / 2)
     for (int i = 0; i < STEPS; ++i) {
         const int part = thread + i * THREADS;
         const int row = part / PARTS, column = part % PARTS * WIDTH;
@@ -82,12 +81,13 @@ __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int f
 
 // The same for COLUMNS columns, from `first_column` on, of a matrix with ROWS rows of LIMIT elements, LIMIT and
 // `first_column` multiples of WIDTH: columns beyond it become zeros.
-template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, class Element>
+template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
+          class Element>
 __device__ __forceinline__ void copy_columns(u32 tile, const Element* matrix, int first_column, int thread) {
     constexpr int PARTS = COLUMNS / WIDTH;
     constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
     constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
-#pragma unroll (STEPS <= {{ written_out }} ? STEPS : {{ written_out // 2 }})
+#pragma unroll (STEPS <= WRITTEN_OUT ? STEPS : WRITTEN_OUT / 2)
     for (int i = 0; i < STEPS; ++i) {
         const int part = thread + i * THREADS;
         const int row = part / PARTS, column = part % PARTS * WIDTH;
