@@ -107,7 +107,7 @@ class Drawn:
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
         if not self._rare:
-            yield from self._tries(rng, count)
+            yield from self._tries(rng, count, MAX_DRAWS)
         yield rng.permutation(self._built)
         yield from self._subtrees(rng)
 
@@ -118,15 +118,16 @@ class Drawn:
 
     def _hits(self) -> int:
         """Valid ones of `COUNTED_DRAWS`, or of fewer as soon as they are `FEW_HITS`."""
-        rng, hits, tried, size = np.random.default_rng(0), 0, 0, 1 << 12
-        while hits < FEW_HITS and tried < COUNTED_DRAWS:
-            hits += drawn(self._plan, self._prefix, rng, size).rows
-            tried, size = tried + size, min(2 * size, 1 << 17)
+        hits = 0
+        for rows in self._tries(np.random.default_rng(0), 64, COUNTED_DRAWS):
+            hits += len(rows)
+            if hits >= FEW_HITS:
+                break
         return hits
 
-    def _tries(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
+    def _tries(self, rng: np.random.Generator, count: int, most: int) -> Iterator[Indices]:
         tried, size = 0, 64 * count
-        while tried < MAX_DRAWS:
+        while tried < most:
             yield self._plan.declared(drawn(self._plan, self._prefix, rng, size))
             tried += size
             size = min(2 * size, 1 << 17)
