@@ -71,7 +71,7 @@ class Effort:
 
     Attributes:
         trials, minutes: budget of the search.
-        sample: configs drawn from the whole space at random.
+        sample: configs drawn from the whole space at random; with 0 the middle one takes no part.
         rounds: interleaved samples of every contestant; half as many in the cache mode that does not rank.
         device: kind of device, ``cpu`` or ``cuda``.
     """
@@ -90,7 +90,7 @@ class Contest:
 
     Attributes:
         configs: by contestant.
-        sample_us: of every sampled config that is correct, fastest first.
+        sample_us: of every sampled config that is correct, fastest first; empty where none were drawn.
         refused: why a contestant did not take part, by its name.
         compared: entry i of all timings was taken in round i.
         other: the same in the cache mode that does not rank.
@@ -119,8 +119,9 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         raise BenchError(f"the search of {match.family} measured no config: {dict(view.counts)}")
     package = find(view.family)
     with workshop(_terms(view, package), package, folder) as (ladder, runners, work):
-        sampled = _sample(ladder, work, effort)
-        configs = {CHAMPION: best.config, DEFAULT: _space(work).default(), TYPICAL: sampled[len(sampled) // 2][1]}
+        configs = {CHAMPION: best.config, DEFAULT: _space(work).default()}
+        if sampled := _sample(ladder, work, effort):
+            configs[TYPICAL] = sampled[len(sampled) // 2][1]
         built = {name: ladder.build(work, config) for name, config in configs.items()}
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
         turns = {TYPICAL: TYPICAL, DEFAULT: DEFAULT, CHAMPION: CHAMPION, AGAIN: CHAMPION}
@@ -210,7 +211,11 @@ def _space(work: Assignment) -> Space:
 
 
 def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[float, Config]]:
-    """Correct configs drawn at random, fastest first."""
+    """Correct configs drawn at random, fastest first.
+
+    Raises:
+        BenchError: some were drawn, and none is correct.
+    """
     timed: list[tuple[float, Config]] = []
     drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
     for number, config in enumerate(drawn):
@@ -221,7 +226,7 @@ def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[floa
         if isinstance(outcome, Measured):
             timed.append((outcome.timing.median_us, config))
     print(file=sys.stderr)
-    if not timed:
+    if drawn and not timed:
         raise BenchError("no sampled config passed")
     return sorted(timed, key=lambda each: each[0])
 

@@ -163,13 +163,14 @@ def _worth(contest: Contest) -> str:
     champion = series[CHAMPION].median_us
     over = [f"{_interval(_speedup(contest, name))} × {name}" for name in contest.compared.baselines]
     spread = abs(series[AGAIN].median_us / champion - 1)
-    than_default = [f"{_less(champion, series[DEFAULT].median_us)} than the default"] if DEFAULT in series else []
-    than_typical = f"{_less(champion, series[TYPICAL].median_us)} than the middle one"
+    than = [f"{_less(champion, series[DEFAULT].median_us)} than the default"] if DEFAULT in series else []
+    if TYPICAL in series:
+        drawn = f"{len(sample)} correct configs drawn at random ({figure(sample[0])} … {figure(sample[-1])} µs)"
+        than.append(f"{_less(champion, series[TYPICAL].median_us)} than the middle one of {drawn}")
     return (
         f"The champion runs at {', '.join(over)} (95 % intervals); timed twice in these rounds it differs by "
-        f"{spread:.1%}. It takes {' and '.join([*than_default, than_typical])} of {len(sample)} correct configs drawn "
-        f"at random ({figure(sample[0])} … {figure(sample[-1])} µs)."
-    )
+        f"{spread:.1%}."
+    ) + (f" It takes {' and '.join(than)}." if than else "")
 
 
 def _course(contest: Contest) -> str:

@@ -141,3 +141,12 @@ def test_a_default_that_the_device_refuses_is_left_out_with_the_reason() -> None
     assert "Not run: default: spills 8 bytes." in text
     assert "It takes 75.0% less time than the middle one of 3 correct configs" in text
     assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
+
+
+def test_without_a_sample_nothing_is_said_of_its_middle() -> None:
+    whole = contest(torch=250.0)
+    series = {name: each for name, each in whole.compared.series.items() if name != TYPICAL}
+    without = replace(whole, sample_us=(), compared=replace(whole.compared, series=series))
+    text = section(without)
+    assert "It takes 9.1% less time than the default." in text
+    assert "middle one" not in text
