@@ -78,6 +78,15 @@ ATTENTION = [
     {"BLOCK_N": 128, "WARPS_KV": 2, "PARTS_APART": True, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
     | {"Q_IN_REGISTERS": False, "POLYNOMIALS": 3, "UNROLL": 1},
 ]
+OF_A_CLUSTER = {"SPLIT_MERGE": "cluster", "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
+OF_A_CLUSTER |= {"K_STAGES": 0, "V_STAGES": 0, "RESCALE": "always", "UNROLL": 1}
+BY_BOXES = {**OF_A_CLUSTER, "COPY": "tma", "PRODUCER_WARPS": 1, "PARTS_APART": True, "STORE": "stmatrix"}
+SHARED_KEYS: list[tuple[str, Config]] = [
+    ("B=1,H=3,S=387,D=64", {**BY_BOXES, "KV_SPLITS": 2, "BLOCK_N": 128, "PV_BEHIND": True}),
+    ("B=1,H=3,S=387,D=64", {**OF_A_CLUSTER, "KV_SPLITS": 4, "BLOCK_N": 128, "WARPS_KV": 2, "STORE": "direct"}),
+    ("B=1,H=2,S=512,D=128,causal=true", {**BY_BOXES, "KV_SPLITS": 4, "BLOCK_N": 64, "BLOCK_M": 128, "WARPS_M": 8}),
+    ("B=1,H=2,S=512,D=128,causal=true", {**OF_A_CLUSTER, "KV_SPLITS": 8, "BLOCK_N": 32, "PRODUCTS": "mma"}),
+]
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -111,6 +120,7 @@ FEW_BITS = [
 ]
 WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
+    *(("sdpa", text, each) for text, each in SHARED_KEYS),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
     *(("sdpa_fp8", "B=1,H=3,S=400,D=64,v_layout=columns", {**OF_WARPGROUPS, **each}) for each in CODES),

@@ -40,6 +40,9 @@ DIFFERENTLY = (
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True},
     {"COPY_TOGETHER": False, "K_STAGES": 0, "V_STAGES": 0, "TILE_READY": "mbarrier", "KV_SPLITS": 3, "WARPS_KV": 1},
     {"COPY_TOGETHER": False, "PRODUCER_WARPS": 1, "PARTS_APART": True, "COPY": "tma", "CLUSTER": 2},
+    {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "STORE": "direct"},
+    {"KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "WARPS_KV": 1, "PRODUCER_WARPS": 1, "PARTS_APART": True, "COPY": "tma"}
+    | {"COPY_TOGETHER": False},
 )
 
 FP8 = (
@@ -75,6 +78,11 @@ WARPGROUPS = (
         "B=1,H=1,S=267,D=64,causal=true",
         {"BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
         | {"PV_BEHIND": True, "IN_TURNS": True, "CLUSTER": 2, "UNROLL": 1},
+    ),
+    (
+        "B=1,H=1,S=267,D=64",
+        {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 48, "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "COPY": "tma"}
+        | {"PV_BEHIND": True, "KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "PARTS_APART": True, "STORE": "stmatrix"},
     ),
 )
 
@@ -160,7 +168,7 @@ def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> 
     assert max(errors(kernel, package, problem)) < TOLERANCE
 
 
-@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes"])
+@pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])
 def test_attention_is_right(change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=139,D=64,causal=true", "cuda")
@@ -205,7 +213,7 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
         assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
-@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns"])
+@pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns", "shared"])
 def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
