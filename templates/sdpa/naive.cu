@@ -24,7 +24,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
 }
 
 extern "C" __global__ void attention(const Number* q, const Number* k, const Number* v, Number* out) {
-    __shared__ float scores[S];
+    extern __shared__ float scores[];  // S of them
     __shared__ float place[128];
     const int row = blockIdx.x % S, keys = CAUSAL ? row + 1 : S;
     const long long head = (long long)(blockIdx.x / S) * S * D;

@@ -150,10 +150,11 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
     out = cupy.empty_like(q)
-    blocks = problem["B"] * problem["H"] * problem["S"]
+    blocks, scores_bytes = problem["B"] * problem["H"] * problem["S"], 4 * problem["S"]
+    kernel.max_dynamic_shared_size_bytes = scores_bytes
 
     def call() -> object:
-        kernel((blocks,), (128,), (q, k, v, out))
+        kernel((blocks,), (128,), (q, k, v, out), shared_mem=scores_bytes)
         return out
 
     return call

@@ -27,7 +27,7 @@ __device__ float over_block(float x, float* place, bool maximum) {
 
 extern "C" __global__ void attention(const u8* q, const u8* k, const u8* v, const float* q_scale,
                                      const float* k_scale, const float* v_scale, __half* out) {
-    __shared__ float scores[S];
+    extern __shared__ float scores[];  // S of them
     __shared__ float place[128];
     const int head = blockIdx.x / S, row = blockIdx.x % S, keys = CAUSAL ? row + 1 : S;
     const long long start = (long long)head * S * D;

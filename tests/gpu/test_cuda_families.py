@@ -1,5 +1,7 @@
 """Sampled configs of every CUDA family are right on every case, and their baselines run."""
 
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -146,6 +148,7 @@ REFILLED: list[tuple[str, Config]] = [
 """Of attention by mma.sync. Each of them was wrong once, before the copy engine waited for what others had read."""
 BASELINES = [
     ("sdpa", "B=1,H=2,S=256,D=64"),
+    ("sdpa", "B=1,H=1,S=12416,D=64"),
     ("sdpa_decode", "B=2,H=32,KV=8,S=1024,D=128"),
     ("quantize_e4m3", "B=1,H=2,S=256,D=64"),
     ("sdpa_fp8", "B=1,H=2,S=256,D=64"),
@@ -161,24 +164,32 @@ CONFIGS = 12
 TERMS = Objective()
 
 
-def goldens(package: Package, problem: Problem, folder: Path) -> list[Golden]:
-    """The cases on the searched problem itself."""
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A case of the searched problem, or of one with tails beside it."""
+
+    problem: Problem
+    golden: Golden
+
+
+def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
+    """The cases on the searched problem itself, the plain one first; with `tails` the others as well."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
-    cases, operands = package.family.case_problems(problem, "cuda"), package.family.operands(problem)
-    return [
-        reference.golden(
-            CasePlan(
-                name=each.case.name,
-                distribution=each.case.inputs,
-                problem=problem,
-                seeds=((1,),),
-                tolerances={each.name: each.tolerance for each in operands if each.tolerance is not None},
-            ),
-            (1,),
+    operands = package.family.operands(problem)
+    tolerances = {each.name: each.tolerance for each in operands if each.tolerance is not None}
+    made = []
+    for each in package.family.case_problems(problem, "cuda"):
+        if each.problem is None or (each.problem != problem and not tails):
+            continue
+        plan = CasePlan(
+            name=each.case.name,
+            distribution=each.case.inputs,
+            problem=each.problem,
+            seeds=((1,),),
+            tolerances=tolerances,
         )
-        for each in cases
-        if each.problem == problem
-    ]
+        made.append(Trial(problem=each.problem, golden=reference.golden(plan, (1,))))
+    return made
 
 
 def load(bench: Workbench, package: Package, problem: Problem, config: Config) -> tuple[Any, Candidate]:
@@ -191,18 +202,26 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
     return bench.session.load(path, entry, call_arguments(candidate), launch), candidate
 
 
+def stand(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
+    """A kernel serves one problem: cases of another have one of their own, where the config has one."""
+    for problem, cases in groupby(on, key=lambda each: each.problem):
+        if problem != on[0].problem and package.family.violations(config, problem, bench.gpu, TERMS):
+            continue
+        loaded, candidate = load(bench, package, problem, config)
+        for golden in (each.golden for each in cases):
+            buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
+            errors = verify(bench.session, loaded, buffers, golden, launches=launches, deterministic=True)
+            assert all(error.passed for error in errors), (problem, config, errors)
+
+
 @pytest.mark.parametrize(("family", "text"), SHAPES)
 def test_sampled_configs_are_right(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     space = package.family.space(problem, bench.gpu, TERMS)
-    made = goldens(package, problem, bench.folder)
+    cases = trials(package, problem, bench.folder, tails=True)
     for config in [space.default(), *space.sample(np.random.default_rng(11), CONFIGS, ())]:
-        loaded, candidate = load(bench, package, problem, config)
-        for golden in made:
-            buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
-            errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
-            assert all(error.passed for error in errors), (config, errors)
+        stand(bench, package, config, cases)
 
 
 @pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
@@ -213,11 +232,7 @@ def test_what_only_a_hopper_runs_is_right(bench: Workbench, family: str, text: s
     if bench.gpu.limits["compute_capability"] != 90:
         pytest.skip("warpgroups multiply on sm_90 alone")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
-    loaded, candidate = load(bench, package, problem, config)
-    for golden in goldens(package, problem, bench.folder):
-        buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
-        errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
-        assert all(error.passed for error in errors), errors
+    stand(bench, package, config, trials(package, problem, bench.folder))
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
@@ -228,32 +243,24 @@ def test_a_slot_is_filled_again_after_all_have_read_it(bench: Workbench, text: s
     if bench.gpu.limits["compute_capability"] != 90:
         pytest.skip("the copy engine needs sm_90")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
-    loaded, candidate = load(bench, package, problem, config)
-    golden = goldens(package, problem, bench.folder)[0]
-    buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
-    verify(bench.session, loaded, buffers, golden, launches=500, deterministic=True)
+    stand(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
 def test_every_step_of_the_ladder_is_right(bench: Workbench, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
-    made = goldens(package, problem, bench.folder)
+    cases = trials(package, problem, bench.folder)
     for step in steps(package):
-        if package.family.violations(step.config, problem, bench.gpu, TERMS):
-            continue
-        loaded, candidate = load(bench, package, problem, step.config)
-        for golden in made:
-            buffers = bench.session.allocate(call_arguments(candidate), golden.inputs)
-            errors = verify(bench.session, loaded, buffers, golden, launches=3, deterministic=True)
-            assert all(error.passed for error in errors), (step.name, errors)
+        if not package.family.violations(step.config, problem, bench.gpu, TERMS):
+            stand(bench, package, step.config, cases)
 
 
 @pytest.mark.parametrize(("family", "text"), BASELINES)
 def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
-    golden = goldens(package, problem, bench.folder)[0]
+    golden = trials(package, problem, bench.folder)[0].golden
     reference = Reference(package.path / "reference.py", package.digest, Cache(bench.folder))
     ready = prepare_baselines(bench.session, reference, problem, golden, function=DRIVER.baselines, sets=1)
     assert "naive" in ready.timers, ready.unavailable
@@ -266,11 +273,11 @@ def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
 ) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=200,D=64,causal={causal}", "cuda")
-    on_cores = goldens(package, problem, tmp_path / "cores")
+    on_cores = trials(package, problem, tmp_path / "cores")
     small = (package.path / "reference.py").read_text()
     monkeypatch.setattr("workers.golden.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
-    on_gpu = goldens(package, problem, tmp_path / "gpu")
-    for one, other in zip(on_cores, on_gpu, strict=True):
+    on_gpu = trials(package, problem, tmp_path / "gpu")
+    for one, other in zip((each.golden for each in on_cores), (each.golden for each in on_gpu), strict=True):
         assert np.allclose(one.reference["out"], other.reference["out"], rtol=1e-12, atol=1e-13)
         assert one.limits["out"].max_abs == pytest.approx(other.limits["out"].max_abs, rel=0.5)
 

@@ -1,6 +1,7 @@
 """Every CUDA template compiles for every architecture it is meant for. NVRTC needs no GPU and no driver."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,21 @@ def test_every_family_for_gpus_is_sampled_wherever_it_runs() -> None:
     for architecture in ("sm_80", "sm_89", "sm_90"):
         meant = {family.name for family in mine if runs(family, known(architecture))}
         assert meant == {name for name, _, targets in PROBLEMS if architecture in targets}, architecture
+
+
+def older(device: Device) -> Device:
+    return replace(device, architecture="sm_75", limits={**device.limits, "compute_capability": 75})
+
+
+@pytest.mark.parametrize("family", [each.family.name for each in builtin() if "cuda" in each.family.implementations])
+def test_what_does_not_compile_for_an_older_gpu_is_refused_there(compiler: NvrtcCompiler, family: str) -> None:
+    device, package = older(known("sm_80")), find(family)
+    if not runs(package.family, device):
+        return
+    entry = package.family.implementation("cuda").entry
+    for config, _, source in samples(family, "", device, SAMPLE + 5):
+        made = compiler.compile(Unit(source=source, architecture="sm_75", entry=entry), timeout_s=60)
+        assert isinstance(made, Artefact), f"{config}: {made}"
 
 
 def runs(family: Family, device: Device) -> bool:
