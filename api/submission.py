@@ -61,10 +61,10 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     policy = policy_from(request.policy)
     device = choose_device(family, request, Fleet(session).devices(connected_since))
     _check_threads(request.objective, device)
-    _check_launch(request.objective, device)
     objective = aimed(request.objective, device)
     problem = family.problem(request.problem, aimed_at(device, objective).kind)
     for each in (device, aimed_at(device, objective)):
+        _check_launch(objective, each)
         family.check_device(problem, each)
     row = SearchRow(
         family=family_row,
@@ -178,6 +178,9 @@ def _check_threads(objective: Objective, device: Device) -> None:
 
 
 def _check_launch(objective: Objective, device: Device) -> None:
+    """A device that runs nothing launches any way."""
+    if device.kind == "estimate":
+        return
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
         needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"
         raise InvalidInput(

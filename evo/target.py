@@ -9,6 +9,7 @@ from evo.device import Ceilings, Device
 from evo.errors import NotFound
 from evo.gpu import capability, ceilings, limits
 from evo.objective import Objective
+from evo.requirements import GB
 
 _COMMON = {"max_threads": 1024, "registers": 65536, "warp_size": 32}
 _AMPERE_100 = {
@@ -59,6 +60,12 @@ ATTRIBUTES_BY_MODEL: Mapping[str, Mapping[str, int]] = {
     "NVIDIA H200": {**_HOPPER, "l2_bytes": 60 << 20, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6144},
 }
 """By the name the driver gives; the first of an architecture stands for it."""
+_MEMORY_GB: Mapping[str, int] = {
+    "NVIDIA A100-SXM4-40GB": 40,
+    "NVIDIA L4": 24,
+    "NVIDIA H100 80GB HBM3": 80,
+    "NVIDIA H200": 141,
+}
 
 
 def known(target: str) -> Device:
@@ -115,4 +122,5 @@ def _device(model: str, attributes: Mapping[str, int]) -> Device:
         uuid=f"target {model}",
         limits=limits(attributes),
         ceilings=Ceilings(flops_per_s=rates.flops_per_s, bytes_per_s=rates.bytes_per_s, source="table"),
+        memory_bytes=_MEMORY_GB[model] * GB,
     )

@@ -80,3 +80,28 @@ def test_a_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> Non
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err
+
+
+def test_estimates_ask_the_target_what_it_can_do(line: CommandLine, service: str) -> None:
+    aimed = (
+        "search",
+        "softmax",
+        "--compile-only",
+        "--problem",
+        "rows=4096,cols=1024",
+        "--trials",
+        "1",
+        "--launch",
+        "pdl",
+    )
+    assert line.run(*aimed, "--target", "sm_90").code == 0
+    refused = line.run(*aimed, "--target", "sm_89")
+    assert refused.code == 2
+    assert "needs a GPU of sm_90 or newer, and NVIDIA L4 is sm_89; accepted: plain" in " ".join(refused.err.split())
+
+
+def test_what_does_not_fit_the_target_has_no_estimate(line: CommandLine, service: str) -> None:
+    large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
+    refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
+    assert refused.code == 2
+    assert "and NVIDIA L4 has 24.0 GB: choose a smaller one" in " ".join(refused.err.split())
