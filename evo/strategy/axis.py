@@ -1,6 +1,7 @@
 """One parameter of an Optuna study as a tunable: its distribution laid out as a grid of values."""
 
 import bisect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from evo.errors import InvalidInput
 from evo.space import Space, Tunable
+from evo.space.space import MAX_TUNABLES
 from evo.space.tunable import NAME
 
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
@@ -18,6 +20,9 @@ POINTS = 101
 """Grid points of a float without a step, and of an int with more than `MAX_INTS` values."""
 
 MAX_INTS = 1_000
+
+LARGEST_INT = 2**53
+"""Beyond it a float no longer tells whole numbers apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +38,11 @@ class Axis:
     values: tuple[Any, ...]
     tunable: Tunable
 
+    @property
+    def by_rank(self) -> bool:
+        """Whether the tunable holds the ranks in place of the values, so that no constraint can compare these."""
+        return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
+
     def rank(self, value: Any) -> int | None:
         """The rank of a value, of the nearest one for numbers; None when the grid does not reach there."""
         if not self.tunable.ordinal:
@@ -44,14 +54,37 @@ class Axis:
         return min(near, key=lambda rank: abs(self.values[rank] - value))
 
 
-def axis(name: str, distribution: BaseDistribution, place: int) -> Axis:
+def axes_of(distributions: Distributions) -> list[Axis]:
+    """A grid of all these parameters.
+
+    Raises:
+        InvalidInput: names the parameter that cannot be laid out, or there are too many.
+    """
+    if len(distributions) > MAX_TUNABLES:
+        raise InvalidInput(
+            "space",
+            f"has {len(distributions)} parameters; at most {MAX_TUNABLES} are searched together: "
+            "leave some out, which are then sampled independently",
+        )
+    return [axis(name, each, _label(name, n, distributions)) for n, (name, each) in enumerate(distributions.items())]
+
+
+def _label(name: str, place: int, others: Distributions) -> str:
+    """What the tunable is called: as the parameter, where a tunable may be called so."""
+    label = name if NAME.fullmatch(name) else f"parameter_{place}"
+    while label != name and label in others:
+        label += "_"
+    return label
+
+
+def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
     """Lay a distribution out as a grid.
 
     Raises:
-        InvalidInput: it is none of Optuna's three kinds.
+        InvalidInput: it is none of Optuna's three kinds, or has values that no grid can hold.
     """
-    label = name if NAME.fullmatch(name) else f"parameter_{place}"
     values: tuple[float, ...]
+    _check(name, distribution)
     match distribution:
         case CategoricalDistribution():
             return Axis(name=name, values=distribution.choices, tunable=_choices(label, distribution.choices))
@@ -62,6 +95,18 @@ def axis(name: str, distribution: BaseDistribution, place: int) -> Axis:
         case _:
             raise InvalidInput(name, f"{type(distribution).__name__} has no grid of values to search")
     return Axis(name=name, values=values, tunable=Tunable(name=label, values=values, ordinal=True))
+
+
+def _check(name: str, distribution: BaseDistribution) -> None:
+    field = f"space[{name!r}]"
+    if isinstance(distribution, CategoricalDistribution):
+        if any(isinstance(choice, float) and math.isnan(choice) for choice in distribution.choices):
+            raise InvalidInput(field, "nan is not equal to itself, so that no result could be told to it: leave it out")
+    elif isinstance(distribution, IntDistribution):
+        if max(abs(distribution.low), abs(distribution.high)) > LARGEST_INT:
+            raise InvalidInput(field, "whole numbers are searched up to 2^53: choose narrower bounds, or a float")
+    elif isinstance(distribution, FloatDistribution) and not math.isfinite(distribution.high - distribution.low):
+        raise InvalidInput(field, "spans more than a float can hold: choose narrower bounds")
 
 
 def _choices(label: str, choices: Sequence[Any]) -> Tunable:

@@ -24,7 +24,10 @@ FIRST, SHARE = 8, 0.75
 workers try at once none knows what the others bring, so a search widens as it learns."""
 
 CANDIDATES = 16
-"""Random configs of which the one farthest from all earlier ones is taken."""
+"""Random configs of which the one farthest from all earlier ones is taken …"""
+
+REMEMBERED = 1_000
+"""… or from so many of the latest, where nothing works and the opening does not end."""
 
 
 class Opening:
@@ -67,7 +70,7 @@ class Opening:
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
-        known = np.concatenate([seen.rows, seen.pending])
+        known = np.concatenate([seen.rows, seen.pending])[-REMEMBERED:]
         rows = np.array([self._space.encode(config) for config in drawn])
         apart = np.abs(rows[:, None, :] - known)
         distances = np.where(self._ordinal, apart / self._spans, apart > 0).sum(axis=2)

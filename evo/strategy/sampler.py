@@ -1,20 +1,24 @@
 """Our strategies for anybody's Optuna study."""
 
 import threading
+import warnings
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 from weakref import ref
 
 import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import intersection_search_space
+from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from evo.errors import InvalidInput
+from evo.expression import Expression
+from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.axis import Distributions, axis, space_of
+from evo.strategy.axis import Axis, Distributions, axes_of, space_of
 from evo.strategy.told import Told, row_values
 
 
@@ -22,20 +26,23 @@ class KernelEvoSampler(BaseSampler):
     """Searches a grid of values: never the same config twice while others are left, and only valid ones.
 
     Trials are told as they end; failed ones (`TrialState.FAIL`) and pruned ones are information. What the space does
-    not declare is sampled independently, at random. May be shared by threads (``n_jobs``). With the same seed and one
-    job a study repeats exactly.
+    not declare is sampled independently, at random. May be shared by threads (``n_jobs``), and pickled. With the same
+    seed and one job a study repeats exactly. Processes that share a storage know of each other's trials what these
+    have suggested so far, so that two which ask at the same moment may try the same config.
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
-            without a step, and ints with more than a thousand values, are searched on 101 points. None: the
-            parameters that all completed trials have in common, as Optuna's own samplers do it.
+            without a step, and ints with more than a thousand values, are searched on 101 points. What a trial does not
+            suggest of them, as conditional parameters, is taken to have no effect on it. None: the parameters that all
+            completed trials have in common, as Optuna's own samplers do it, 64 at most.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
         seed: None: a different study each time.
 
     Raises:
-        InvalidInput: (a ValueError) a constraint that does not parse or names what is not declared, or when it samples
-            for a study with several objectives.
+        InvalidInput: (a ValueError) names what is wrong: a parameter that no grid can hold, a constraint that does not
+            parse, names what is not declared, compares what cannot be compared or leaves nothing, an unknown strategy;
+            or when it samples for a study with several objectives.
     """
 
     def __init__(
@@ -46,25 +53,46 @@ class KernelEvoSampler(BaseSampler):
         strategy: str | None = None,
         seed: int | None = None,
     ) -> None:
+        if isinstance(constraints, str):
+            raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r}]")
         self._space = None if space is None else dict(space)
         self._constraints = tuple(constraints)
         self._strategy = strategy or next(iter(STRATEGIES))
-        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        self._seed = _drawn_seed() if seed is None else seed
         self._random = RandomSampler(seed=seed)
+        if self._strategy not in STRATEGIES:
+            raise InvalidInput("strategy", f"`{strategy}` is none of {', '.join(STRATEGIES)}")
+        if self._space is not None:
+            axes = axes_of(self._space)
+            _check(axes, self._constraints)
+            space_of(axes, self._constraints)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Everything that a study's trials tell again."""
         self._lock = threading.Lock()
         self._met: tuple[object, ...] | None = None
         self._study: ref[Study] | None = None
-        if self._space is not None:
-            _check(space_of([axis(*item, n) for n, item in enumerate(self._space.items())], ()).names, constraints)
+
+    def __getstate__(self) -> dict[str, Any]:
+        lasting = ("_space", "_constraints", "_strategy", "_seed", "_random")
+        return {name: self.__dict__[name] for name in lasting}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
     def reseed_rng(self) -> None:
         self._random.reseed_rng()
+        self._seed = _drawn_seed()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         _check_single_objective(study)
         if self._space is not None:
             return dict(self._space)
-        return intersection_search_space(study.get_trials(deepcopy=False), include_pruned=True)
+        with self._lock:
+            common = self._of_study(study).calculate(study)
+        return dict(islice(common.items(), MAX_TUNABLES))
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -77,10 +105,11 @@ class KernelEvoSampler(BaseSampler):
             history = self._told.read(study.get_trials(deepcopy=False))
             rng = np.random.default_rng((self._seed, trial.number))
             proposal = self._strategist.propose(history, rng)
-            if proposal is None:  # every config was asked for: repeats may at least tell the noise
+            config = self._told.unmet() if proposal is None else proposal.config
+            if config is None:  # every config was asked for: repeats may at least tell the noise
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
-            self._told.expect(trial.number, proposal.config)
-            return row_values(self._axes, self._grid.encode(proposal.config))
+            self._told.expect(trial.number, config)
+            return row_values(self._axes, self._grid.encode(config))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -88,23 +117,53 @@ class KernelEvoSampler(BaseSampler):
         _check_single_objective(study)
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
+    def _of_study(self, study: Study) -> IntersectionSearchSpace:
+        """What knows which parameters the trials of this study have in common, without reading all of them again."""
+        if self._study is None or self._study() is not study:
+            self._common = IntersectionSearchSpace(include_pruned=True)
+            self._met, self._study = None, ref(study)
+        return self._common
+
     def _meet(self, study: Study, search_space: dict[str, BaseDistribution]) -> None:
         """Begin anew when it is another study, or another space."""
+        self._of_study(study)
         key = (study.direction, *search_space.items())
-        if key == self._met and self._study is not None and self._study() is study:
+        if key == self._met:
             return
-        self._axes = [axis(name, distribution, n) for n, (name, distribution) in enumerate(search_space.items())]
+        self._axes = axes_of(search_space)
+        _warn_of_unknown(self._axes, self._constraints)
         self._grid = space_of(self._axes, self._constraints)
         self._told = Told(self._axes, self._grid, study.direction)
         self._strategist = build(self._strategy, Context(space=self._grid))
-        self._met, self._study = key, ref(study)
+        self._met = key
 
 
-def _check(names: Sequence[str], constraints: Sequence[str]) -> None:
-    from evo.expression import Expression
+def _drawn_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])
 
+
+def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
+    incomparable = {each.tunable.name for each in axes if each.by_rank}
     for place, text in enumerate(constraints):
-        Expression.parse(text, f"constraints[{place}]").check_names(set(names))
+        expression = Expression.parse(text, f"constraints[{place}]")
+        expression.check_names({each.tunable.name for each in axes})
+        if wrong := sorted(expression.names & incomparable):
+            raise InvalidInput(
+                f"constraints[{place}]",
+                f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or texts with spaces): "
+                "give it numbers alone, or words",
+            )
+
+
+def _warn_of_unknown(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
+    names = {each.tunable.name for each in axes}
+    for place, text in enumerate(constraints):
+        if unknown := sorted(Expression.parse(text, f"constraints[{place}]").names - names):
+            warnings.warn(
+                f"constraints[{place}] is left out: no parameter `{unknown[0]}` is common to all completed trials; "
+                "declare the space to have it checked",
+                stacklevel=2,
+            )
 
 
 def _check_single_objective(study: Study) -> None:

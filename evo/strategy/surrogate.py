@@ -17,6 +17,9 @@ TRAINED = 160
 FITTED = 80
 """… and that of a fit with the cube."""
 
+BELIEVED = 240
+"""Pending configs that are taken to come out as predicted, the latest ones."""
+
 FIRST_FIT = 2
 GROWTH = 1.2
 """The length scales are fitted when there are so many times, and again each time these have grown by a fifth."""
@@ -107,7 +110,7 @@ class Surrogate:
         points, values = self._coordinates.of(seen.rows[known]), self._scale(seen.losses[known])
         time = Posterior(kernel, points, values)
         if len(seen.pending):
-            pending = self._coordinates.of(seen.pending)
+            pending = self._coordinates.of(seen.pending[-BELIEVED:])
             believed = np.concatenate([values, time.mean(pending)])
             time = Posterior(kernel, np.concatenate([points, pending]), believed)
         return Outlook(

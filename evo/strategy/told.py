@@ -1,7 +1,7 @@
 """A study's trials as a history, kept up to date as the study grows."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -21,8 +21,9 @@ class Told:
     """The history of one study over one space.
 
     Values become positive times in the same order: as they are, as reciprocals for a maximised positive value, or, once
-    a value is not positive, by a smooth function. Left out is a trial without all parameters, or beyond the grid, and
-    one that repeats a config: its first result counts.
+    a value is not positive, by a smooth function. A parameter that a trial did without had no effect: its result is
+    that of what was proposed. Left out is a trial beyond the grid, and one that repeats a config: its first result
+    counts.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -30,60 +31,89 @@ class Told:
         self._space = space
         self._maximise = direction == StudyDirection.MAXIMIZE
         self._positive = True
+        self._given: dict[int, Config] = {}  # to trials that have not ended
         self._clear()
 
     def read(self, trials: Sequence[FrozenTrial]) -> History:
         """Take in what is new; `trials` are all trials of the study, by number."""
-        if self._positive and any((trial.value or 0) <= 0 for trial in self._completed(trials)):
+        news = [*(trials[number] for number in self._open), *trials[self._read :]]
+        if self._positive and any((trial.value or 0) <= 0 for trial in news if trial.state == TrialState.COMPLETE):
             self._positive = False
             self._clear()
-        for trial in trials[self._settled :]:
+            news = list(trials)
+        for trial in news:
             self._take(trial)
-        while self._settled < len(trials) and trials[self._settled].number in self._done:
-            self._settled += 1
+        self._open = [trial.number for trial in news if trial.state not in ENDED]
+        self._read = len(trials)
         return self.history
 
     def expect(self, number: int, config: Config) -> None:
         """A trial was given this config and has not ended."""
-        proposal = Proposal(config=config, origin="asked")
-        self._pending[number] = self.history.ask(proposal)
-        self._keys.add(self._space.key(config))
+        self._given[number] = config
+        self._ask(number, config)
+
+    def unmet(self) -> Config | None:
+        """A config that was proposed for a trial that then chose another."""
+        return next(iter(self._unmet.values()), None)
 
     def _clear(self) -> None:
         self.history = History()
         self._pending: dict[int, Trial] = {}
-        self._done: set[int] = set()
         self._keys: set[str] = set()
-        self._settled = 0
+        self._unmet: dict[str, Config] = {}
+        self._open: list[int] = []
+        self._read = 0
 
-    def _completed(self, trials: Sequence[FrozenTrial]) -> Iterable[FrozenTrial]:
-        return (trial for trial in trials[self._settled :] if trial.state == TrialState.COMPLETE)
+    def _ask(self, number: int, config: Config) -> Trial:
+        key = self._space.key(config)
+        self._keys.add(key)
+        self._unmet.pop(key, None)
+        self._pending[number] = self.history.ask(Proposal(config=config, origin="asked"))
+        return self._pending[number]
 
     def _take(self, trial: FrozenTrial) -> None:
-        if trial.number in self._done:
-            return
-        config = self._config(trial)
-        key = None if config is None else self._space.key(config)
+        given, ended = self._given.get(trial.number), trial.state in ENDED
         asked = self._pending.get(trial.number)
-        if asked is not None and trial.state in ENDED and key != self._space.key(asked.config):
-            asked = None  # the objective chose otherwise; what was proposed stays pending and is not proposed again
-        if asked is None and config is not None and key not in self._keys:
-            self.expect(trial.number, config)
-            asked = self._pending[trial.number]
-        if trial.state in ENDED:
-            self._done.add(trial.number)
-            if asked is not None:
-                outcome = Abandoned(worker_losses=1) if config is None else self._outcome(trial)
-                self.history.tell(Trial(number=asked.number, proposal=asked.proposal, outcome=outcome))
+        if asked is None and given is not None:
+            asked = self._ask(trial.number, given)
+        config = self._config(trial, given) if ended or self._whole(trial) else None
+        if asked is not None and ended and config != asked.config:
+            self._tell(asked, Abandoned(worker_losses=1))
+            self._unmet[self._space.key(asked.config)] = asked.config
+            asked = None
+        if asked is None and config is not None and self._is_new(config):
+            asked = self._ask(trial.number, config)
+        if asked is not None and ended:
+            self._tell(asked, self._outcome(trial))
+        if ended:
+            self._given.pop(trial.number, None)
+            self._pending.pop(trial.number, None)
 
-    def _config(self, trial: FrozenTrial) -> Config | None:
-        if not all(each.name in trial.params for each in self._axes):
+    def _is_new(self, config: Config) -> bool:
+        key = self._space.key(config)
+        return key not in self._keys or key in self._unmet
+
+    def _tell(self, asked: Trial, outcome: Outcome) -> None:
+        self.history.tell(Trial(number=asked.number, proposal=asked.proposal, outcome=outcome))
+
+    def _whole(self, trial: FrozenTrial) -> bool:
+        return all(each.name in trial.params for each in self._axes)
+
+    def _config(self, trial: FrozenTrial, given: Config | None) -> Config | None:
+        """What the trial tried, None where that is nothing of this space."""
+        if not any(each.name in trial.params for each in self._axes):
             return None
-        ranks = [each.rank(trial.params[each.name]) for each in self._axes]
+        ranks = [self._rank(each, trial, given) for each in self._axes]
         if any(rank is None for rank in ranks):
             return None
         config = self._space.decode([rank or 0 for rank in ranks])
         return config if config in self._space else None
+
+    @staticmethod
+    def _rank(axis: Axis, trial: FrozenTrial, given: Config | None) -> int | None:
+        if axis.name in trial.params:
+            return axis.rank(trial.params[axis.name])
+        return axis.tunable.default_index if given is None else axis.tunable.index(given[axis.tunable.name], axis.name)
 
     def _outcome(self, trial: FrozenTrial) -> Outcome:
         if trial.state == TrialState.COMPLETE and trial.value is not None:

@@ -1,8 +1,11 @@
 """Our strategies as a sampler of Optuna: its own test suite, and what it promises beyond."""
 
+import copy
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -123,6 +126,93 @@ def test_a_wrong_constraint_is_refused_when_the_sampler_is_made(constraints: tup
         KernelEvoSampler(SPACE, constraints=constraints)
 
 
+DEPENDENT: dict[str, BaseDistribution] = {
+    "KIND": CategoricalDistribution(["tiled", "plain"]),
+    "TILE": IntDistribution(0, 9),
+    "LINES": IntDistribution(0, 9),
+}
+
+
+def dependent(trial: optuna.Trial) -> float:
+    """Optimum 1 at plain with 4 lines; a plain kernel has no tile, a tiled one no lines."""
+    if trial.suggest_categorical("KIND", ["tiled", "plain"]) == "tiled":
+        return 2 + abs(trial.suggest_int("TILE", 0, 9) - 7)
+    return 1 + abs(trial.suggest_int("LINES", 0, 9) - 4)
+
+
+def test_parameters_that_a_trial_did_without_leave_no_proposal_behind() -> None:
+    sampler = KernelEvoSampler(DEPENDENT, seed=0)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(dependent, n_trials=40)
+    history = sampler._told.read(study.get_trials(deepcopy=False))
+    assert len(history.measured) == 40
+    assert not history.pending
+    assert study.best_value == 1
+
+
+def test_what_a_trial_chose_otherwise_is_proposed_again_in_the_end() -> None:
+    space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3), "y": IntDistribution(0, 3)}
+    study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
+    for x in (0, 1, 2, 3):
+        study.enqueue_trial({"x": x})
+    study.optimize(lambda trial: trial.suggest_int("x", 0, 3) + trial.suggest_int("y", 0, 3), n_trials=24)
+    assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
+
+
+def test_a_sampler_that_was_pickled_or_copied_goes_on() -> None:
+    study = searched(20)
+    whole = configs(searched(40))
+    for copied in (pickle.loads(pickle.dumps(study.sampler)), copy.deepcopy(study.sampler)):
+        other = optuna.create_study(sampler=copied)
+        other.add_trials(study.trials)
+        other.optimize(kernel, n_trials=20, catch=(RuntimeError,))
+        assert configs(other) == whole
+
+
+def test_a_sampler_that_is_seeded_anew_goes_elsewhere() -> None:
+    sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1)
+    sampler.reseed_rng()
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(kernel, n_trials=20, catch=(RuntimeError,))
+    assert configs(study) != configs(searched(20))
+
+
+MIXED = CategoricalDistribution([16, 32, None])
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "message"),
+    [
+        ({"B": MIXED}, {"constraints": ["B <= 16"]}, r"^constraints\[0\]: `B` has choices that cannot be compared"),
+        ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one text; give a sequence"),
+        ({"B": IntDistribution(0, 9)}, {"constraints": ["B > 9"]}, "valid"),
+        ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is none of portfolio"),
+        ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: nan is not equal to itself"),
+        ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: whole numbers are searched up to 2\^53"),
+        ({"B": FloatDistribution(-1e308, 1e308)}, {}, r"^space\['B'\]: spans more than a float can hold"),
+        ({f"p{n}": IntDistribution(0, 1) for n in range(65)}, {}, "^space: has 65 parameters; at most 64"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_when_the_sampler_is_made(
+    space: dict[str, BaseDistribution], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        KernelEvoSampler(space, **options)
+
+
+def test_a_constraint_on_what_trials_do_not_share_is_told_of() -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler(constraints=["BLOK <= 64"], seed=0))
+    with pytest.warns(UserWarning, match=r"constraints\[0\] is left out: no parameter `BLOK`"):
+        study.optimize(lambda trial: float(trial.suggest_int("BLOCK", 16, 128, step=16)), n_trials=3)
+
+
+def test_names_that_tunables_cannot_have_do_not_collide() -> None:
+    space: dict[str, BaseDistribution] = {"a b": IntDistribution(0, 3), "parameter_0": IntDistribution(0, 3)}
+    study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
+    study.optimize(lambda trial: sum(trial.suggest_int(name, 0, 3) for name in space), n_trials=16)
+    assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
+
+
 def test_several_objectives_are_refused_in_words() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=KernelEvoSampler(SPACE))
     with pytest.raises(ValueError, match="several objectives"):
@@ -142,7 +232,7 @@ def test_several_objectives_are_refused_in_words() -> None:
     ],
 )
 def test_a_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribution, size: int, some: object) -> None:
-    made = axis("a name", distribution, 0)
+    made = axis("a name", distribution, "parameter_0")
     assert len(made.values) == len(made.tunable.values) == size
     assert all(distribution._contains(distribution.to_internal_repr(value)) for value in made.values)
     rank = made.rank(some)
