@@ -32,6 +32,8 @@ class Told:
         self._maximise = direction == StudyDirection.MAXIMIZE
         self._positive = True
         self._given: dict[int, Config] = {}  # to trials that have not ended
+        self._open: list[int] = []
+        self._read = 0
         self._clear()
 
     def read(self, trials: Sequence[FrozenTrial]) -> History:
@@ -61,8 +63,7 @@ class Told:
         self._pending: dict[int, Trial] = {}
         self._keys: set[str] = set()
         self._unmet: dict[str, Config] = {}
-        self._open: list[int] = []
-        self._read = 0
+        self._open, self._read = [], 0
 
     def _ask(self, number: int, config: Config) -> Trial:
         key = self._space.key(config)
