@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from evo.errors import EvoError
 from workers import descendants
 from workers.guardian import PEAK
+from workers.obituary import ended
 from workers.protocol import REPLIES, REQUESTS, Reply, Request, encode
 
 _CHUNK_BYTES = 4096
@@ -150,7 +151,7 @@ class Child:
     def _reap(self) -> str:
         """Wait for the end; the guardian ended as its runner did."""
         try:
-            return _describe(self._process.wait(_END_S))
+            return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:
             return "closed its pipes without an answer"
 
@@ -192,15 +193,6 @@ def _watched(pid: int) -> int | None:
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
     return None
-
-
-def _describe(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status} in the middle of its work"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
 
 
 def _kill_group(pid: int) -> None:

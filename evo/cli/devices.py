@@ -99,8 +99,8 @@ def require_compiler(family: Family, wanted: str) -> None:
 def _require_gpu() -> None:
     from workers.devices.cuda import DRIVER
 
-    _, obstacle = DRIVER.look()
-    if obstacle is not None:
+    usable, obstacle = DRIVER.look()
+    if not usable and obstacle is not None:
         raise EvoError(f"no GPU can be used: {obstacle}")
 
 

@@ -14,6 +14,12 @@ def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.
     assert (finding.found, finding.detail, finding.way_out) == (False, "no GPU that can be used", NO_DRIVER)
 
 
+def test_a_gpu_that_can_be_used_is_named_beside_what_ails_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89")], "GPU 1 cannot be used"))
+    finding = doctor._cuda()
+    assert (finding.found, finding.detail, finding.way_out) == (False, "NVIDIA L4", "GPU 1 cannot be used")
+
+
 def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89"), known("sm_90")], None))
     finding = doctor._cuda()

@@ -1,35 +1,50 @@
 """What a user is told when GPUs are missing or cannot be used; CuPy is a stand-in, so no GPU takes part."""
 
+import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+import workers
 from workers.devices import cuda
 from workers.devices.cuda_limits import ATTRIBUTES
-from workers.devices.cuda_survey import NO_DRIVER, survey
+from workers.devices.cuda_survey import NO_DRIVER, CudaUnusableError, index_of, survey
+
+BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
+FIRST = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+THIRD = "GPU-02030405-0607-0809-0a0b-0c0d0e0f1011"
+BROKEN = r"""raise ImportError(
+    "\n================\nFailed to import CuPy.\n\nOriginal error:\n"
+    "  ImportError: libcublas.so.13: cannot open shared object file\n================\n"
+)"""
 
 
 class CUDARuntimeError(RuntimeError):
     status = 35
 
 
-def fake_cupy(driver: int, names: tuple[str, ...] = (), error: str | None = None) -> ModuleType:
+def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None = None) -> ModuleType:
+    """A GPU without a name does not answer."""
+
     def count() -> int:
         if error:
             raise CUDARuntimeError(error)
         return len(names)
 
+    def properties(index: int) -> dict[str, Any]:
+        if (name := names[index]) is None:
+            raise CUDARuntimeError(BUSY)
+        return {"name": name.encode(), "uuid": bytes(range(index, index + 16)), "totalGlobalMem": 24 << 30}
+
     runtime = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
         driverGetVersion=lambda: driver,
         getDeviceCount=count,
-        getDeviceProperties=lambda index: {
-            "name": names[index].encode(),
-            "uuid": bytes(range(16)),
-            "totalGlobalMem": 24 << 30,
-        },
+        getDeviceProperties=properties,
         deviceGetAttribute=lambda number, index: number,
     )
     module = ModuleType("cupy")
@@ -62,9 +77,51 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     report = survey((13, 0))
     assert report["obstacle"] is None
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
-    assert report["gpus"][0]["uuid"] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert report["gpus"][0]["uuid"] == FIRST
     assert report["gpus"][1]["attributes"] == dict(ATTRIBUTES)
     assert report["gpus"][1]["memory_bytes"] == 24 << 30
+
+
+def test_a_gpu_that_does_not_answer_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", None, "NVIDIA H200")))
+    report = survey((13, 0))
+    assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
+    assert report["obstacle"] == f"GPU 1 cannot be used: {BUSY} (`nvidia-smi` may say more)"
+    assert (index_of(FIRST), index_of(THIRD)) == (0, 2)
+    with pytest.raises(CudaUnusableError, match=r"GPU-0: there is no such GPU .*; GPU 1 cannot be used: cudaErrorDev"):
+        index_of("GPU-0")
+
+
+def test_every_gpu_that_does_not_answer_has_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, (None, None)))
+    report = survey((13, 0))
+    assert report["gpus"] == []
+    told = [each.partition(":")[0] for each in report["obstacle"].split("; ")]
+    assert told == ["GPU 0 cannot be used", "GPU 1 cannot be used"]
+
+
+@pytest.mark.parametrize(
+    ("cupy", "told"),
+    [
+        (BROKEN, "CuPy cannot be imported: ImportError: libcublas.so.13: cannot open shared object file; "),
+        ("import os; os._exit(3)", "looking for GPUs failed: ended with status 3 in the middle of its work"),
+        ("import os; os.abort()", "looking for GPUs failed: killed by SIGABRT"),
+        ("", "looking for GPUs failed: AttributeError: module 'cupy' has no attribute 'cuda'"),
+    ],
+)
+def test_a_survey_that_fails_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str
+) -> None:
+    (tmp_path / "cupy.py").write_text(cupy)
+    root = str(Path(workers.__file__).parent.parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), root)))
+    monkeypatch.setattr(cuda, "find_spec", lambda name: object())
+    monkeypatch.setattr(cuda, "driver_installed", lambda: True)
+    monkeypatch.setattr(cuda.CudaDriver, "compiler", lambda _: SimpleNamespace(toolkit=(13, 0)))
+    devices, obstacle = cuda.CudaDriver().look()
+    assert devices == []
+    assert str(obstacle).startswith(told)
+    assert "\n" not in str(obstacle)
 
 
 def test_a_machine_without_a_driver_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

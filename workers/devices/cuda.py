@@ -1,7 +1,5 @@
 """NVIDIA GPUs as devices. Nothing but this and `cuda_survey` imports CuPy, and only where a GPU is opened or asked."""
 
-import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from workers.devices.cuda_copy import with_measured_copy
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_support import SupportKernels, checksum, support_binary
-from workers.devices.cuda_survey import NO_DRIVER, CudaUnusableError, index_of
+from workers.devices.cuda_survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
 from workers.kernel import Argument
 from workers.log import log
 from workers.profilers.ncu import NcuProfiler
@@ -159,7 +157,7 @@ class CudaDriver:
         return [with_measured_copy(each, folder) for each in found]
 
     def look(self) -> tuple[list[Device], str | None]:
-        """The GPUs here, and what keeps them from being used, if anything does."""
+        """The GPUs that can be used here, and what keeps others, or any, from being used, if anything does."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():
@@ -168,12 +166,7 @@ class CudaDriver:
             toolkit = self.compiler().toolkit
         except NoNvrtcError as error:
             return [], str(error)
-        command = [sys.executable, "-m", "workers.devices.cuda_survey", str(toolkit[0]), str(toolkit[1])]
-        try:
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-        except (OSError, subprocess.SubprocessError) as error:
-            return [], f"looking for GPUs failed: {str(getattr(error, 'stderr', '') or error).strip()[-500:]}"
-        report = json.loads(answer)
+        report = surveyed(toolkit)
         return [_device(each, f"NVRTC {toolkit[0]}.{toolkit[1]}") for each in report["gpus"]], report["obstacle"]
 
     def compiler(self) -> NvrtcCompiler:

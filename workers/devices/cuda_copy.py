@@ -16,6 +16,7 @@ from workers.cache import Cache, cache_key
 from workers.devices import Timer
 from workers.lock import exclusive
 from workers.log import log
+from workers.obituary import last_line
 from workers.timing import cold_sets
 
 MOST_BYTES = 256 << 20
@@ -60,7 +61,8 @@ def _measured(device: Device, folder: Path, *size: str) -> float | None:
             )
             return float(done.stdout)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            log().warning("copy.failed", reason=str(getattr(error, "stderr", b"") or error)[-500:])
+            said = last_line((getattr(error, "stderr", None) or b"").decode(errors="replace"))
+            log().warning("copy.failed", reason=said or str(error))
             return None
 
 

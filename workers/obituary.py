@@ -1,0 +1,23 @@
+"""How a process ended, and what of its last words a person needs."""
+
+import signal
+
+
+def ended(status: int) -> str:
+    """E.g. ``killed by SIGKILL``.
+
+    Args:
+        status: its exit status; of a signal, the signal's number below zero.
+    """
+    if status >= 0:
+        return f"ended with status {status} in the middle of its work"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def last_line(text: str) -> str:
+    """The last one that says something: rules below an error and marks below a place in a source do not."""
+    said = (line.strip() for line in reversed(text.splitlines()))
+    return next((line for line in said if any(map(str.isalnum, line))), "")
