@@ -1,5 +1,10 @@
 """Every CUDA template compiles for every architecture it is meant for. NVRTC needs no GPU and no driver."""
 
+import json
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +22,7 @@ from evo.trial import Config
 from templates.registry import builtin, find
 from templates.render import render
 from workers.cache import Cache
-from workers.compile import Artefact, Launch, Unit
+from workers.compile import Artefact, Launch, Unit, nvrtc
 from workers.compile.cached import compile_cached
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
@@ -163,8 +168,59 @@ def test_a_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcC
     failed = compiler.compile(slow, timeout_s=0.05)
     assert isinstance(failed, CompileFailed)
     assert "stopped after 0.05 s" in failed.log
-    quick = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
-    assert isinstance(compiler.compile(quick, timeout_s=60), Artefact)
+    assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
+
+
+QUICK = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
+
+
+def test_a_compiler_that_was_killed_while_it_was_idle_says_nothing_of_a_source(compiler: NvrtcCompiler) -> None:
+    assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
+    for process in compiler._idle.queue:
+        os.kill(process._popen.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, process._popen.pid, os.WEXITED | os.WNOWAIT)
+    assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import os, signal; input(); os.kill(os.getpid(), signal.SIGKILL)", "second one: killed by SIGKILL, killed "),
+        ("input(); raise SystemExit(3)", "second one: ended with status 3 "),
+        ("input(); print('{', end='', flush=True)", "second one: ended with status 0 "),
+        ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
+    ],
+)
+def test_how_a_compiler_ended_is_told(
+    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "_COMMAND", (sys.executable, "-c", program))
+        broken = NvrtcCompiler()
+        failed = broken.compile(QUICK, timeout_s=2)
+        assert isinstance(failed, CompileFailed)
+        assert told in failed.log
+        assert broken._idle.empty()
+    assert isinstance(broken.compile(QUICK, timeout_s=60), Artefact)
+
+
+def test_an_answer_just_in_time_of_a_compiler_that_is_killed_counts(
+    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
+    monkeypatch.setattr(nvrtc, "_COMMAND", (sys.executable, "-c", f"input(); print({answer!r}, flush=True)"))
+    monkeypatch.setattr(nvrtc.threading, "Timer", Belated)
+    quick = NvrtcCompiler()
+    assert quick.compile(QUICK, timeout_s=1) == CompileFailed(log="told")
+    assert quick._idle.empty(), "it is dead"
+
+
+class Belated(threading.Timer):
+    """Its time is up while it is called off."""
+
+    def cancel(self) -> None:
+        self.function(*self.args)
+        super().cancel()
 
 
 def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:

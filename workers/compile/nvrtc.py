@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -18,11 +19,16 @@ from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.compile.nvrtc_library import Nvrtc, NvrtcMissingError, include_folders
 from workers.compile.occupancy import occupancy
+from workers.obituary import ended
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
 """From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
 the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
+_COMMAND = (sys.executable, "-m", "workers.compile.nvrtc_library")
+_END_S = 2.0
+"""What a process gets that has closed its output to end."""
+
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 _FIGURES: Mapping[str, str] = {
@@ -78,10 +84,9 @@ class NvrtcCompiler:
         self._check(unit.architecture)
         includes = [f"--include-path={folder}" for folder in include_folders()]
         options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit), *includes, *unit.flags]
-        with self._process() as process:
-            answer = process.ask({"source": unit.source, "options": options}, timeout_s)
-        if answer is None:
-            return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s, or ended by itself")
+        answer = self._answer({"source": unit.source, "options": options}, timeout_s)
+        if isinstance(answer, CompileFailed):
+            return answer
         log = str(answer["log"])
         if answer["binary"] is None:
             return CompileFailed(log=log)
@@ -118,18 +123,35 @@ class NvrtcCompiler:
             way_out = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
             raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{way_out}")
 
+    def _answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
+        """Where a process ended by itself a new one is asked: the system, short of memory, may have killed it idle."""
+        deadline_s = time.monotonic() + timeout_s
+        ends: list[str] = []
+        for anew in (False, True):
+            with self._process(anew=anew) as process:
+                answer = process.ask(question, deadline_s - time.monotonic())
+            if answer is None:
+                before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
+                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
+            if not isinstance(answer, str):
+                return answer
+            ends.append(answer)
+        return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
+
     @contextlib.contextmanager
-    def _process(self) -> Iterator["_Process"]:
+    def _process(self, *, anew: bool) -> Iterator["_Process"]:
         """An idle process or a new one; a broken one is not used again."""
         try:
-            process = self._idle.get_nowait()
+            process = _Process() if anew else self._idle.get_nowait()
         except queue.Empty:
             process = _Process()
         try:
             yield process
-        finally:
-            if process.works:
-                self._idle.put(process)
+        except BaseException:
+            process.close()  # its answer would be taken for that to the next question
+            raise
+        if process.works:
+            self._idle.put(process)
 
 
 class _Process:
@@ -137,7 +159,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "workers.compile.nvrtc_library"],
+            _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -147,9 +169,10 @@ class _Process:
         self.works = True
         self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
 
-    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | None:
-        """The answer, or None when there was none in time; the process is killed then."""
-        watchdog = threading.Timer(timeout_s, self._popen.kill)
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
+        """The answer; how the process ended instead; or None when there was no answer in time, and it was killed."""
+        late = threading.Event()
+        watchdog = threading.Timer(timeout_s, self._stop, (late,))
         watchdog.start()
         try:
             self._pipe("stdin").write(json.dumps(question) + "\n")
@@ -159,10 +182,22 @@ class _Process:
             line = ""
         finally:
             watchdog.cancel()
-        if line:
-            return cast(Mapping[str, object], json.loads(line))
-        self.close()
-        return None
+            watchdog.join()  # it may have been at it
+        whole = line.endswith("\n")
+        how = None if whole or late.is_set() else self._how_it_ended()
+        if late.is_set() or not whole:
+            self.close()
+        return cast(Mapping[str, object], json.loads(line)) if whole else how
+
+    def _stop(self, late: threading.Event) -> None:
+        late.set()
+        self._popen.kill()
+
+    def _how_it_ended(self) -> str:
+        try:
+            return ended(self._popen.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes"
 
     def close(self) -> None:
         """End the process; it cannot be asked again."""
