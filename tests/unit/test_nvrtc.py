@@ -312,13 +312,14 @@ def test_figures_are_those_of_the_entry() -> None:
 
 def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
     device = known("sm_89")
-    artefact = Artefact(binary=b"", figures={"registers": 128})
-    for launch, resource in (
-        (Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),
-        (Launch(grid=(1, 1, 1), block=(2048, 1, 1)), "threads"),
-        (Launch(grid=(1, 1, 1), block=(1024, 1, 1)), "registers of a block"),
-        (Launch(grid=(1, 70_000, 1), block=(32, 1, 1)), "blocks along y"),
+    for registers, launch, resource in (
+        (128, Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),
+        (128, Launch(grid=(1, 1, 1), block=(2048, 1, 1)), "threads"),
+        (128, Launch(grid=(1, 1, 1), block=(1024, 1, 1)), "registers of a block"),
+        (96, Launch(grid=(1, 1, 1), block=(672, 1, 1)), "registers of a block"),
+        (128, Launch(grid=(1, 70_000, 1), block=(32, 1, 1)), "blocks along y"),
     ):
+        artefact = Artefact(binary=b"", figures={"registers": registers})
         refusal = compiler.refusal(compiler.resources(artefact, launch, device), launch, device)
         assert refusal is not None
         assert refusal.resource == resource
@@ -326,9 +327,14 @@ def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
 
 @pytest.mark.parametrize(
     ("registers", "shared", "threads", "blocks"),
-    [(32, 0, 256, 8), (128, 0, 128, 4), (255, 0, 256, 1), (32, 100 << 10, 128, 2), (16, 0, 32, 32), (32, 0, 0, 0)],
+    [
+        *((32, 0, 256, 8), (128, 0, 128, 4), (255, 0, 256, 1), (32, 100 << 10, 128, 2), (16, 0, 32, 32), (32, 0, 0, 0)),
+        *((144, 0, 64, 6), (40, 0, 160, 9), (88, 0, 224, 2), (168, 0, 384, 1)),  # warps go into four parts
+        *((168, 0, 288, 1), (176, 0, 288, 0), (96, 0, 672, 0), (80, 0, 672, 1), (65, 0, 1024, 0)),  # a block at all
+    ],
 )
 def test_blocks_on_a_multiprocessor(registers: int, shared: int, threads: int, blocks: int) -> None:
+    """As NVIDIA's cuda_occupancy.h has them."""
     assert blocks_per_sm(registers, shared, threads, known("sm_90").limits) == blocks
 
 

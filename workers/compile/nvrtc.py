@@ -18,7 +18,7 @@ from evo.errors import EvoError
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.compile.nvrtc_library import Nvrtc, NvrtcMissingError, include_folders
-from workers.compile.occupancy import occupancy
+from workers.compile.occupancy import occupancy, registers_of_block
 from workers.obituary import ended
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
@@ -241,7 +241,7 @@ def _hard_limits(
     threads = _threads(launch)
     yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)
     yield "threads", threads, limits.get("max_threads", unlimited)
-    warps, per_warp = -(-threads // 32), -(-(resources.registers or 0) * 32 // 256) * 256
-    yield "registers of a block", warps * per_warp, limits.get("registers", unlimited)
+    registers = registers_of_block(resources.registers or 0, threads)
+    yield "registers of a block", registers, limits.get("registers", unlimited)
     for axis, blocks, limit in zip("xyz", launch.grid if launch else (), _MAXIMUM_GRID, strict=False):
         yield f"blocks along {axis}", blocks, limit

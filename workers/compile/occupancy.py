@@ -1,11 +1,15 @@
 """Theoretical occupancy: how many of a multiprocessor's warps can be resident.
 
-Source: CUDA C++ Programming Guide, "Compute Capabilities"; granularities as in NVIDIA's occupancy calculator.
+Source: CUDA C++ Programming Guide, "Compute Capabilities"; granularities, and how registers are shared out, as in
+NVIDIA's occupancy calculator, `cuda_occupancy.h` of the CUDA toolkit (`cudaOccMaxBlocksPerSMRegsLimit`).
 """
 
 from collections.abc import Mapping
 
 _REGISTER_UNIT = 256
+_PARTITIONS = 4
+"""Of a multiprocessor, each with its share of the registers, from compute capability 7.0 on."""
+
 _SHARED_UNIT = 128
 _SHARED_RESERVED_BYTES = 1024
 _WARP = 32
@@ -13,6 +17,8 @@ _WARP = 32
 
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
     """Blocks of one kernel a multiprocessor holds at once; 0 when not even one fits.
+
+    A warp's registers lie in one partition, so what registers allow is as many warps as fit into one, times four.
 
     Args:
         registers: per thread.
@@ -23,15 +29,32 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
     if threads == 0:
         return 0
     warps = -(-threads // _WARP)
-    of_registers = -(-registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT * warps
+    of_registers = limits.get("registers", 65536)
+    if registers_of_block(registers, threads) > of_registers:
+        return 0
     of_shared = -(-shared_memory_bytes // _SHARED_UNIT) * _SHARED_UNIT + _SHARED_RESERVED_BYTES
     shares = [
         limits.get("max_threads_per_sm", 2048) // (warps * _WARP),
         limits.get("max_blocks_per_sm", 32),
-        limits.get("registers", 65536) // max(of_registers, 1),
+        of_registers // _PARTITIONS // max(_registers_of_warp(registers), 1) * _PARTITIONS // warps,
         limits.get("shared_memory_per_sm_bytes", float("inf")) // of_shared,
     ]
     return int(min(shares))
+
+
+def registers_of_block(registers: int, threads: int) -> int:
+    """What a launch takes a block to need, and fails on: that of its warps, made up to as many for each partition.
+
+    Args:
+        registers: per thread.
+        threads: per block.
+    """
+    warps = -(-threads // _WARP)
+    return _registers_of_warp(registers) * -(-warps // _PARTITIONS) * _PARTITIONS
+
+
+def _registers_of_warp(registers: int) -> int:
+    return -(-registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
 
 
 def occupancy(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> float:
