@@ -1,6 +1,7 @@
 """Who else uses a GPU, as NVML tells it; NVML and the processes are stand-ins, so no GPU takes part."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 import psutil
 import pytest
 
+import workers
 from evo.cli import doctor
 from evo.target import known
 from workers.compile.nvrtc import NvrtcCompiler
@@ -16,6 +18,7 @@ from workers.devices import LaunchError, cuda, nvml
 
 NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
 COMMANDS = {44: ["python", "-P", "-m", "workers.guardian", "7"], 41: ["python3", "train.py"]}
+STARTS = re.compile(r'"-m", (?:"(workers[.\w]*)"|(__name__))')
 
 
 class NVMLError(Exception):
@@ -64,6 +67,40 @@ WHO = "process 41 (python3), process 42 (train), process 43"
 
 def test_strangers_are_named_and_our_own_runners_are_none(shared: None) -> None:
     assert ", ".join(nvml.strangers("GPU-1")) == WHO
+
+
+def started() -> Iterator[str]:
+    """The modules that this project starts processes as."""
+    root = Path(workers.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        module = ".".join(["workers", *path.relative_to(root).with_suffix("").parts])
+        yield from (named or module for named, _ in STARTS.findall(path.read_text()))
+
+
+def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    ours = {"workers.guardian", *(f"workers.devices.cuda_{each}" for each in ("survey", "copy", "solo"))}
+    found = set(started())
+    assert ours <= found
+    for module in found:
+        monkeypatch.setitem(COMMANDS, 45, ["/usr/bin/python3", "-P", "-m", module, "/tmp/plan.json"])
+        assert nvml._is_ours(45), module
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "-m", "workers.train"],
+        ["python", "-m", "workers"],
+        ["python", "train.py", "workers.guardian"],
+        ["python", "-m"],
+        [],
+    ],
+)
+def test_a_name_like_ours_makes_no_process_ours(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    monkeypatch.setattr(nvml.psutil, "Process", Process)
+    monkeypatch.setitem(COMMANDS, 45, command)
+    assert not nvml._is_ours(45)
 
 
 def test_without_nvml_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

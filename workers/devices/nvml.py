@@ -6,14 +6,18 @@ Opens no CUDA context. Everything here is a fact to record; where the library is
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+import workers
+
 _HARMLESS_REASONS = 0x1  # the GPU is idle
-_OURS = ("workers.guardian", "workers.devices.cuda")
-"""Modules that our own processes on a GPU were started as: runners, of which one at a time measures, and discovery."""
+_OURS = Path(workers.__file__).parent
+"""Whose modules our own processes on a GPU were started as: runners, of which one at a time measures, discovery, the
+measured copy, and what tools watch."""
 
 
 def facts(uuid: str) -> Mapping[str, str]:
@@ -60,7 +64,13 @@ def _is_ours(pid: int) -> bool:
         command = psutil.Process(pid).cmdline()
     except psutil.Error:  # somebody else's, or of another container
         return False
-    return any(module in command for module in _OURS)
+    return any(flag == "-m" and _is_of_ours(module) for flag, module in pairwise(command))
+
+
+def _is_of_ours(module: str) -> bool:
+    """Other programs may have a package called `workers`, too."""
+    package, *names = module.split(".")
+    return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 
 
 def _try(function: Any, *arguments: Any) -> Any:
