@@ -13,10 +13,12 @@ _ROUNDS_UP = 0.99995
 """From this fraction of a limit on, four digits round up to it."""
 
 
-def time_text(time_us: float | None) -> str:
-    """A kernel's time: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``."""
+def time_text(time_us: float | None, *, estimated: bool = False) -> str:
+    """A kernel's time: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``; an estimated one: ``≈ 45.25 µs``."""
     if time_us is None:
         return "–"
+    if estimated:
+        return f"≈ {time_text(time_us)}"
     for limit_us, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if time_us < limit_us * _ROUNDS_UP:
             return f"{significant(time_us * factor)} {unit}"

@@ -94,7 +94,7 @@ def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tup
     """Searches, each with its trend."""
     views = search_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
-    return tuple(Board(search=view, spark=spark_of(lows[view.id])) for view in views)
+    return tuple(Board(search=view, spark=spark_of(lows[view.id], estimated=view.estimated)) for view in views)
 
 
 def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
@@ -120,7 +120,10 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
     """The same for wide windows and for phones; none while nothing is measured."""
-    drawn = [best_so_far(progress, search.finished, _levels(search), width=width) for width in (WIDTH, NARROW)]
+    drawn = [
+        best_so_far(progress, search.finished, _levels(search), width=width, estimated=search.estimated)
+        for width in (WIDTH, NARROW)
+    ]
     return tuple(chart for chart in drawn if chart is not None)
 
 

@@ -60,14 +60,16 @@ def best_so_far(
     levels_us: Mapping[tuple[str, str], float],
     *,
     width: float = WIDTH,
+    estimated: bool = False,
 ) -> Chart | None:
-    """The chart of a search, or None while nothing was measured.
+    """The chart of a search, or None while nothing was measured or estimated.
 
     Args:
         progress: (place among the ended trials, time in µs) of each measured trial, in that order.
         ended: trials that ended, measured or not: the length of the axis.
         levels_us: (kind, label) of each horizontal line → its time; those of 0 µs are left out.
         width: of the drawing; a narrow one has fewer dots and ticks.
+        estimated: the times are estimates, and the summary says so.
     """
     if not progress:
         return None
@@ -77,6 +79,7 @@ def best_so_far(
     left = margin(tick.label for tick in y_ticks)
     x = _Linear(0, max(ended - 1, 1), left, width - RIGHT)
     best = _running_best(progress)
+    first, last = (time_text(time_us, estimated=estimated) for time_us in (progress[0][1], best[-1][1]))
     last_x = f" H{x.at(max(ended - 1, 1)):.1f}"
     steps = [f"{'M' if place == 0 else 'H'}{x.at(seq):.1f}" for place, (seq, _) in enumerate(best)]
     drops = [f"{',' if place == 0 else ' V'}{y.at(time_us):.1f} " for place, (_, time_us) in enumerate(best)]
@@ -89,8 +92,8 @@ def best_so_far(
         left=left,
         right=width - RIGHT,
         width=width,
-        summary=f"Best time by ended trials: from {time_text(progress[0][1])} to {time_text(best[-1][1])} "
-        f"in {ended} trials.",
+        summary=f"Best {'estimate' if estimated else 'time'} by ended trials: "
+        f"from {first} to {last} in {ended} trials.",
     )
 
 

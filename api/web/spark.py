@@ -20,8 +20,12 @@ class Spark:
     height: float = HEIGHT
 
 
-def spark_of(lows: Sequence[tuple[int, float]]) -> Spark | None:
-    """The line through the running minimum of these (number, time in µs); None while there is nothing to draw."""
+def spark_of(lows: Sequence[tuple[int, float]], *, estimated: bool = False) -> Spark | None:
+    """The line through the running minimum of these (number, time in µs); None while there is nothing to draw.
+
+    Args:
+        estimated: the times are estimates, and the summary says so.
+    """
     if not lows:
         return None
     best: list[tuple[int, float]] = []
@@ -42,4 +46,6 @@ def spark_of(lows: Sequence[tuple[int, float]]) -> Spark | None:
         steps += [f"H{x:.1f}"] + ([f"V{new_y:.1f}"] if new_y != y else [])
         y = new_y
     steps.append(f"H{WIDTH - MARGIN:.1f}")
-    return Spark(path=" ".join(steps), summary=f"Best time so far: from {time_text(first)} to {time_text(last)}")
+    span_words = " to ".join(time_text(time_us, estimated=estimated) for time_us in (first, last))
+    best_words = "Best estimate so far" if estimated else "Best time so far"
+    return Spark(path=" ".join(steps), summary=f"{best_words}: from {span_words}")

@@ -122,7 +122,7 @@ def best_time_text(view: SearchView) -> str:
     """``10.8 µs``, or ``≈ 10.8 µs`` where it is an estimate."""
     if view.best is None:
         return "–"
-    return f"{'≈ ' if view.estimated else ''}{time_text(view.best.time_us)}"
+    return time_text(view.best.time_us, estimated=view.estimated)
 
 
 def speedup_text(view: SearchView) -> str:

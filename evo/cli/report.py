@@ -100,8 +100,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     rows.sort()
     times = [time_us for time_us, *_ in rows]
     for time_us, number, what, style in rows:
-        shown = f"≈ {time_text(time_us)}" if view.estimated else time_text(time_us)
-        cells = (number, shown, _against(view, time_us), _share(view, time_us))
+        cells = (number, time_text(time_us, estimated=view.estimated), _against(view, time_us), _share(view, time_us))
         rank = 1 + bisect_left(times, time_us)  # equal estimates are no order
         made.add_row(str(rank), *cells, Text(what), style=style)
     return made

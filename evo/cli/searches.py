@@ -127,7 +127,7 @@ def _print_trials(found: "Iterable[TrialView]") -> None:
     twins = same_binary(found)
     for trial in found:
         outcome = "running" if trial.outcome is None else outcome_text(trial.outcome.kind)
-        time = f"{'≈ ' if outcome == 'estimated' else ''}{time_text(trial.time_us)}"
+        time = time_text(trial.time_us, estimated=outcome == "estimated")
         rows.add_row(
             str(trial.number),
             outcome,

@@ -1,21 +1,31 @@
 """The sections of a search's report, in the order in which a reader asks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from evo.report.ablation import ablation_blocks
 from evo.report.document import Block, Document, Section
 from evo.report.effort import effort_blocks
-from evo.report.findings import importance_blocks, negative_blocks, outcome_blocks
+from evo.report.findings import importance_blocks, negative_blocks, never_blocks, outcome_blocks
 from evo.report.goals import goal_blocks
 from evo.report.material import Material
 from evo.report.subject import command_blocks, environment_blocks, subject_blocks
 from evo.report.terms import Terms
 from evo.report.times import limit_blocks, progress_blocks, sample_blocks, verdict_blocks
 
+Sections: TypeAlias = Mapping[str, Iterable[Block]]
+"""Titles with what stands under them."""
+
 
 def search_report(material: Material, terms: Terms) -> Document:
     """The whole report: everything from `material`, held against `terms`."""
-    sections: dict[str, Iterable[Block]] = {
+    sections = _estimates(material, terms) if material.search.estimated else _times(material, terms)
+    title = f"{material.search.family}: search {material.search.id}"
+    return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))
+
+
+def _times(material: Material, terms: Terms) -> Sections:
+    return {
         "What was searched": subject_blocks(material),
         "Targets and decision": goal_blocks(material, terms),
         "Best so far": progress_blocks(material),
@@ -30,5 +40,18 @@ def search_report(material: Material, terms: Terms) -> Document:
         "Environment": environment_blocks(material),
         "Again": command_blocks(material),
     }
-    title = f"{material.search.family}: search {material.search.id}"
-    return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))
+
+
+def _estimates(material: Material, terms: Terms) -> Sections:
+    """Without what takes measured times for granted: samples, verdicts, importances, ablation and negatives."""
+    return {
+        "What was searched": subject_blocks(material),
+        "Targets and decision": goal_blocks(material, terms),
+        "Best estimate so far": progress_blocks(material),
+        "Share of the limit": limit_blocks(material),
+        "Values without an estimate": never_blocks(material),
+        "Outcomes": outcome_blocks(material),
+        "Time and cost": effort_blocks(material, terms),
+        "Environment": environment_blocks(material),
+        "Again": command_blocks(material),
+    }

@@ -46,7 +46,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
     compared = comparisons(material.found, winner, policy.confidence)
     lost = [each for each in compared if each.negative(policy.minimum_gain)]
     negatives = sorted(lost, key=lambda each: not each.tells)
-    never = never_measured(material.found)
+    never = list(_never(material))
     if negatives:
         rows = tuple(_row(each, policy.minimum_gain, ablated) for each in negatives[:MOST_ROWS])
         head = ("tunable", "value", "in place of", "pairs", "time", "interval", "beside the winner", "")
@@ -64,11 +64,15 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         yield Text(
             f"{len(negatives) - MOST_ROWS} more are left out, which hurt less or met the winner's value in one pair."
         )
-    if never:
-        rows = tuple((each.tunable, value_text(each.value), _kinds(each.kinds)) for each in never)
-        yield Listed(("tunable", "value", "no trial with it was measured"), rows)
+    yield from never
     if not negatives and not never:
         yield Text(f"None: no value met the winner's in a pair and lost ({count_text(len(compared), 'value')} met it).")
+
+
+def never_blocks(material: Material) -> Iterator[Block]:
+    """Values with which nothing was even compiled: that holds without a GPU, too."""
+    never = list(_never(material))
+    yield from never or [Text("None: no value that was tried more than once failed every time.")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
@@ -86,6 +90,14 @@ def outcome_blocks(material: Material) -> Iterator[Block]:
 
 
 Effects: TypeAlias = dict[tuple[str, Value], Effect]
+
+
+def _never(material: Material) -> Iterator[Block]:
+    never = never_measured(material.found)
+    if never:
+        rows = tuple((each.tunable, value_text(each.value), _kinds(each.kinds)) for each in never)
+        came = "estimated" if material.search.estimated else "measured"
+        yield Listed(("tunable", "value", f"no trial with it was {came}"), rows)
 
 
 def _ablated(material: Material) -> Effects:

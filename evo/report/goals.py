@@ -46,7 +46,7 @@ def standing(goal: Goal, material: Material) -> Standing | None:
     if reached_us is None:
         return None
     if goal.time_us is not None:
-        found, missing = time_text(reached_us), reached_us / goal.time_us
+        found, missing = time_text(reached_us, estimated=material.search.estimated), reached_us / goal.time_us
         return _judged(Standing(goal=goal, found=found, missing=missing, time_us=goal.time_us), material)
     if goal.factor is None or saving is None:
         return None
@@ -60,7 +60,8 @@ def decision(material: Material, terms: Terms) -> str:
     """One sentence or two."""
     search, champion = material.search, material.champion
     if search.estimated:
-        return "none: nothing was run. Search on such a device, beginning with the best of these estimates."
+        begin = "" if material.reached_us is None else ", beginning with the best of these estimates"
+        return f"none: nothing was run. Search on such a device{begin}."
     saving = material.saving
     if material.reached_us is None:
         return "nothing to keep: nothing was measured. Look at what failed."
@@ -122,18 +123,21 @@ def _row(goal: Goal, material: Material) -> tuple[str, ...]:
     held = standing(goal, material)
     wanted = f"{significant(goal.factor)}× the fastest baseline" if goal.factor is not None else time_text(goal.time_us)
     if held is None:
-        why = "nothing was measured" if material.reached_us is None else "no baseline ran"
+        nothing = "nothing was estimated" if material.search.estimated else "nothing was measured"
+        why = nothing if material.reached_us is None else "no baseline ran"
         return goal.name, wanted, "–", f"not known: {why}"
     return goal.name, wanted, held.found, held.words
 
 
 def _judged(held: Standing, material: Material) -> Standing:
+    estimated, target = material.search.estimated, material.search.objective.target
     if held.missing > 1.0:
-        words = f"missed: {factor_text(held.missing)} faster than this is wanted"
+        by, where = (" by the estimate", f"on {target}") if estimated else ("", "here")
+        words = f"missed{by}: {factor_text(held.missing)} faster than this is wanted"
         if held.time_us < (floor_us := _floor_us(material)):
-            words = f"impossible here: it takes {time_text(floor_us)} at least"
+            words = f"impossible {where}: it takes {time_text(floor_us)} at least"
         return replace(held, words=words)
-    if material.search.estimated:
+    if estimated:
         return replace(held, words="reached by the estimate, which was never run")
     words = _reached(held, material)
     return replace(held, words=words, everywhere=words == "reached")

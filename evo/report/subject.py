@@ -8,7 +8,14 @@ from evo.errors import InvalidInput
 from evo.policy import Policy, policy_from
 from evo.report.document import Block, Code, Listed, Text
 from evo.report.material import Material
-from evo.wording import duration_text, settings_text, spaced_text, value_text
+from evo.wording import count_text, duration_text, settings_text, spaced_text, value_text
+
+LEFT_OUT = (
+    "Left out here is what needs measured times: samples, verdicts, what decides the time, the ablation, and valid "
+    "negatives. An estimate does not see bank conflicts, caches or what instructions are made of: values that it tells "
+    "no difference between may differ on the GPU, so none of them is known to have bought nothing."
+)
+"""Of an estimate's report; its reader would else look for these sections."""
 
 
 def subject_blocks(material: Material) -> Iterator[Block]:
@@ -28,7 +35,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         "policy": search.policy.name,
         "state": f"{search.state}{reason} after {duration_text(search.elapsed_s)}",
         "begun": f"{search.created_at:%Y-%m-%d %H:%M} UTC",
-        "winner": "none" if material.winner is None else spaced_text(material.winner),
+        "lowest estimate" if search.estimated else "winner": _winner(material),
     }
     if search.warm_start is not None:
         rows["begun with"] = f"{search.warm_start.used} recorded configs of {search.warm_start.source}"
@@ -36,7 +43,18 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         rows["notes"] = search.notes
     if search.estimated:
         yield Text("Estimates: nothing was run, no answer was checked, and nothing is promoted.", strong=True)
+        yield Text(LEFT_OUT)
     yield Listed(("", ""), tuple(rows.items()))
+
+
+def _winner(material: Material) -> str:
+    """Of estimates with how many others are level, as they often are: the first of them is no winner."""
+    best = material.search.best
+    if material.winner is None or best is None:
+        return "none" if material.winner is None else spaced_text(material.winner)
+    others = sum(each.time_us == best.time_us for each in material.found) - 1
+    level = f"; {count_text(others, 'other')} level with it" if material.search.estimated and others > 0 else ""
+    return f"{spaced_text(material.winner)}{level}"
 
 
 def environment_blocks(material: Material) -> Iterator[Block]:
@@ -59,7 +77,10 @@ def command_blocks(material: Material) -> Iterator[Block]:
         yield Code(json.dumps(changed, indent=2))
     if material.search.warm_start is not None:
         yield Text("It began with recorded results, which the database keeps but this command does not name.")
-    yield Text("Equal seeds make equal choices where equal times are measured: on a recorded space the same trials.")
+    same = "equal times are measured: on a recorded space the same trials"
+    if material.search.estimated:
+        same = "equal estimates come in the same order"
+    yield Text(f"Equal seeds make equal choices where {same}.")
 
 
 def command_text(material: Material) -> str:
@@ -80,7 +101,8 @@ def command_text(material: Material) -> str:
         words += ["--max-cost", value_text(search.budget.cost)]
     if search.budget.cost_per_hour is not None:
         words += ["--cost-per-hour", value_text(search.budget.cost_per_hour)]
-    words += ["--cache", search.objective.cache, "--threads", str(search.objective.threads)]
+    words += ["--cache", search.objective.cache]
+    words += [] if search.estimated else ["--threads", str(search.objective.threads)]
     words += [] if search.objective.target is None else ["--target", search.objective.target]
     words += ["--policy", search.policy.name if _named(search.policy) else "policy.json"]
     return shlex.join(words)

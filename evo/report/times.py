@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from evo.objective import Objective
-from evo.outcome import Measured
+from evo.outcome import Estimated, Measured
 from evo.prediction import BY_ROUND, times_as_fast
 from evo.promotion import Rule
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
 from evo.roofline import device_roofline
 from evo.statistics import order_interval
+from evo.target import compared_with
 from evo.wording import bound_text, factor_text, percent_text, time_text
 
 CACHES = ("hot", "cold")
@@ -20,7 +21,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
     if material.progress:
         yield Picture("progress", material.progress)
     else:
-        yield Text("Nothing was measured.")
+        yield Text("Nothing was estimated." if material.search.estimated else "Nothing was measured.")
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
@@ -80,7 +81,10 @@ def limit_blocks(material: Material) -> Iterator[Block]:
     """What share of the device's limit the fastest trial reaches, hot and cold."""
     rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
     if rows:
-        yield Listed(("", "fastest trial", "limit", "bound by", "reached"), tuple(rows), figures=1)
+        fastest = "lowest estimate" if material.search.estimated else "fastest trial"
+        yield Listed(("", fastest, "limit", "bound by", "reached"), tuple(rows), figures=1)
+        if material.search.estimated:
+            yield Text("Limits by the datasheet. The estimate is made from the limit: it is never below.")
     else:
         yield Text("The limits of this device for this problem are not known.")
 
@@ -88,16 +92,23 @@ def limit_blocks(material: Material) -> Iterator[Block]:
 def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
     search = material.search
     objective = Objective(**{**vars(search.objective), "cache": cache})
-    limit = device_roofline(search.device, material.work, objective)
+    limit = device_roofline(compared_with(search.device, objective), material.work, objective)
     if limit is None or not limit.floor_us:
         return None
-    outcome = None if material.best is None else material.best.outcome
-    timing = None
-    if isinstance(outcome, Measured):
-        timing = outcome.timing if cache == search.objective.cache else outcome.other
-    reached = "not measured" if timing is None else percent_text(limit.share(timing.median_us))
-    time = "–" if timing is None else time_text(timing.median_us)
+    time_us = _fastest_us(material, cache)
+    unknown = "not estimated" if search.estimated else "not measured"
+    reached = unknown if time_us is None else f"{'≈ ' * search.estimated}{percent_text(limit.share(time_us))}"
+    time = time_text(time_us, estimated=search.estimated)
     return cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached
+
+
+def _fastest_us(material: Material, cache: str) -> float | None:
+    """Of the fastest trial; None where this cache mode was neither measured nor estimated."""
+    outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
+    if isinstance(outcome, Estimated):
+        return outcome.time_us if cache == own else None
+    timing = getattr(outcome, "timing" if cache == own else "other", None)
+    return timing.median_us if isinstance(outcome, Measured) and timing is not None else None
 
 
 def _met(passed: bool, required: bool) -> str:

@@ -75,6 +75,25 @@ def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) ->
     assert "estimated, never run: the roofline&#39;s floor is" in trial
 
 
+def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, estimated: Ended) -> None:
+    assert line.run("report", "1", "--to", "told").code == 0
+    for name in ("report.md", "report.html"):
+        text = (line.home / "told" / name).read_text()
+        assert "Left out here is what needs measured times" in text
+        assert "≈ " in text
+        for never in ("winner", "Valid negatives", "PED-ANOVA", "quick samples", "a measured trial", "Best time"):
+            assert never not in text, (name, never)
+    assert "Each dot is the estimate of a trial" in text
+    board = httpx.get(f"{service}/searches/1").text
+    assert "Each dot is the estimate of a trial" in board
+    assert "measured" not in board
+    for plot, said in (
+        ("best", "Estimates, of trials that were never run. From ≈ "),
+        ("importances", "Importances would"),
+    ):
+        assert said in httpx.get(f"{service}/searches/1/plots/{plot}").json()["summary"]
+
+
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
 def test_a_target_needs_a_gpu_to_time_on(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from api.web.axis import margin
 from api.web.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, best_so_far
+from api.web.spark import spark_of
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
 """Also such as no report may say any more, and the database may hold."""
@@ -24,6 +25,15 @@ def test_the_line_goes_down_step_by_step() -> None:
     moves = chart.best_line.split()
     assert [move[0] for move in moves] == ["M", "H", "V", "H"]
     assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
+
+
+def test_estimates_are_called_so() -> None:
+    chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {}, estimated=True)
+    spark = spark_of([(0, 100.0), (1, 10.0)], estimated=True)
+    assert chart is not None
+    assert spark is not None
+    assert chart.summary == "Best estimate by ended trials: from ≈ 100 µs to ≈ 10 µs in 2 trials."
+    assert spark.summary == "Best estimate so far: from ≈ 100 µs to ≈ 10 µs"
 
 
 @given(TIMES, st.integers(0, 5))

@@ -8,7 +8,9 @@ import pytest
 
 from evo.ablation import Change, Effect
 from evo.errors import InvalidInput
+from evo.family import Work
 from evo.job import ConfirmReport, Repeat
+from evo.outcome import Estimated
 from evo.policy import Policy
 from evo.promotion import judge
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
@@ -16,7 +18,7 @@ from evo.report.negatives import comparisons, never_measured
 from evo.statistics import Interval
 from evo.timing import Timing
 from evo.view import AblationView, BestView
-from tests.unit.views import CHAMPION, NOW, PROMOTED, REFUSED, ROLLED_BACK, finished
+from tests.unit.views import CHAMPION, CONFIG, NOW, PROMOTED, REFUSED, ROLLED_BACK, estimated, finished, trial
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")
 
@@ -184,3 +186,59 @@ def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_valu
     wrong = [replace(each, kind="wrong_answer") for each in lost]
     assert never_measured([*lost, *wrong]) == []
     assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]
+
+
+def test_an_estimate_is_never_told_as_a_finding() -> None:
+    """FAST=false is level with FAST=true, as whatever the estimate does not see: that is no negative."""
+    level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
+    found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]
+    found += [Found(number=at, config={**CONFIG, "BLOCK": 99}, kind="compile_failed", time_us=None) for at in (8, 9)]
+    material = Material(
+        search=estimated(best=BestView(number=0, config=CONFIG, time_us=600.0)),
+        best=replace(trial(0, 600.0), outcome=Estimated(time_us=600.0)),
+        found=found,
+        importances={"BLOCK": 0.75, "FAST": 0.25},
+        work=Work(flops=0.0, bytes=160e6, dtype="float16"),
+        progress="Best estimate by ended trials: from ≈ 700 µs to ≈ 600 µs in 43 trials.",
+    )
+    document = search_report(material, Terms(goals=parse_goals("a=900us,b=550us,c=1us"), calls_per_second=5.0))
+    titles = [section.title for section in document.sections]
+    assert titles == [
+        "What was searched",
+        "Targets and decision",
+        "Best estimate so far",
+        "Share of the limit",
+        "Values without an estimate",
+        "Outcomes",
+        "Time and cost",
+        "Environment",
+        "Again",
+    ]
+    text = " ".join(to_markdown(document).split())
+    for part in (
+        "Left out here is what needs measured times: samples, verdicts,",
+        "| lowest estimate | BLOCK=8, FAST=true; 3 others level with it |",
+        "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
+        "| b | 550 µs | ≈ 600 µs | missed by the estimate: 1.09× faster than this is wanted |",
+        "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes 490 µs at least |",
+        "| hot | ≈ 600 µs | 365.5 µs | memory | ≈ 61% |",
+        "| cold | – | 533.2 µs | memory | not estimated |",
+        "| BLOCK | 99 | 2 compile failed |",
+        "--compile-only",
+    ):
+        assert part in text
+    for never in ("winner", "Valid negatives", "A pair is", "PED-ANOVA", "quick samples", "trial with it was measured"):
+        assert never not in text
+    assert not re.search(r"(?<!≈ )600 µs", text)
+    assert text.count("measured") == 1, "where it says what is left out"
+
+
+def test_a_report_without_one_estimate_says_so() -> None:
+    text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
+    for part in (
+        "| a | 900 µs | – | not known: nothing was estimated |",
+        "Decision: none: nothing was run. Search on such a device.",
+        "Nothing was estimated.",
+        "None: no value that was tried more than once failed every time.",
+    ):
+        assert part in text

@@ -104,6 +104,19 @@ def finished(**changes: Any) -> SearchView:
     return view(**{**ended, "champion": CHAMPION, "challenges": (PROMOTED,), **changes})
 
 
+def estimated(**changes: Any) -> SearchView:
+    """A finished search that compiled for a target and ran nothing."""
+    nothing_ran: dict[str, Any] = {
+        "device": Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e"),
+        "objective": Objective(target="NVIDIA L4"),
+        "counts": {"estimated": 40, "compile_failed": 3},
+        "baselines": {},
+        "fastest_baseline": None,
+        "speedup": None,
+    }
+    return finished(**{**nothing_ran, "champion": None, "challenges": (), **changes})
+
+
 def trial(number: int, time_us: float, **config: Any) -> TrialView:
     outcome = Measured(timing=Timing(samples_us=(time_us,) * 3))
     return TrialView(

@@ -24,7 +24,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "measured",
+            "name": "estimated" if search.estimated else "measured",
             "x": [number for number, _ in dots],
             "y": [time_us for _, time_us in dots],
             "customdata": [number for number, _ in dots],
@@ -101,8 +101,9 @@ def _promotions(search: SearchView, landscape: Landscape) -> list[dict[str, obje
 
 
 def _summary(search: SearchView, records: list[tuple[int, float]]) -> str:
-    (_, first), (number, best) = records[0], records[-1]
+    (_, first_us), (number, best_us) = records[0], records[-1]
+    first, best = (time_text(time_us, estimated=search.estimated) for time_us in (first_us, best_us))
     better = count_text(len(records) - 1, "improvement")
-    found = f"From {time_text(first)} to {time_text(best)} (trial {number}) in {count_text(search.asked, 'trial')}"
+    found = f"From {first} to {best} (trial {number}) in {count_text(search.asked, 'trial')}"
     lines = ", ".join(f"{name} {time_text(time_us)}" for name, time_us in levels(search).items())
     return f"{found}, {better}." + (f" Lines: {lines}." if lines else "")

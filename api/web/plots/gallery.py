@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ from evo.suggestion import unknown
 from evo.view import SearchView
 
 REMEMBERED = 64
+ESTIMATES = "Estimates, of trials that were never run."
 JSON: TypeAdapter[Plot | Parallel] = TypeAdapter(Plot | Parallel)
 
 Key: TypeAlias = tuple[Any, ...]
@@ -56,7 +57,9 @@ class Exhibit:
 EXHIBITS: Mapping[str, Exhibit] = {
     "best": Exhibit(title="Best so far", draw=lambda asked: best_so_far(asked.landscape, asked.search)),
     "parallel": Exhibit(title="Parallel coordinates", draw=lambda asked: parallel_coordinates(asked.landscape)),
-    "importances": Exhibit(title="Importances", draw=lambda asked: importances(asked.landscape)),
+    "importances": Exhibit(
+        title="Importances", draw=lambda asked: importances(asked.landscape, estimated=asked.search.estimated)
+    ),
     "outcomes": Exhibit(
         title="Outcomes over time", draw=lambda asked: outcomes_over_time(asked.landscape, asked.search)
     ),
@@ -107,9 +110,14 @@ class Gallery:
                 return self._drawn[key]
         search = search_view(session, search_id, now)
         asked = Asked(landscape=Landscape(session, search_id), search=search, pair=pair)
-        made = JSON.dump_json(EXHIBITS[name].draw(asked))
+        made = JSON.dump_json(_told(EXHIBITS[name].draw(asked), search))
         with self._turn:
             self._drawn[key] = made
             while len(self._drawn) > REMEMBERED:
                 self._drawn.popitem(last=False)
         return made
+
+
+def _told(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
+    """With the word that no drawing of estimates may be without."""
+    return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

@@ -12,8 +12,10 @@ FEWEST = 12
 """With fewer measured trials an importance would be noise."""
 
 
-def importances(landscape: Landscape) -> Plot:
-    """Bars: how much of what makes the fastest tenth fast lies in each tunable."""
+def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
+    """Bars: how much of what makes the fastest tenth fast lies in each tunable; of estimates nothing."""
+    if estimated:
+        return nothing("Importances would tell what the estimate looks at, not what decides the time on a GPU.")
     points = landscape.even(TRIALS)
     if len(points) < FEWEST or len(varied(points)) < 2:
         return nothing(f"Importances need {FEWEST} measured trials with different settings at least.")
