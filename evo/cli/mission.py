@@ -52,6 +52,7 @@ def mission(
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(
         "mission.md"
     ),
+    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
     db: Db = None,
 ) -> None:
     """Look around, measure what the device can do, search the mission's shapes, and report against goals and limits.
@@ -64,8 +65,10 @@ def mission(
     from evo.cli.exits import Exit
     from evo.cli.output import console
     from evo.cli.place import Place
+    from evo.cli.writing import require_place, write_or_show
     from evo.mission import MISSION, REHEARSAL
 
+    require_place(to, force=force)
     chosen, wanted = (REHEARSAL, device or "auto") if rehearse else (MISSION, device or "cuda")
     out, devices = console(), local_devices()
     findings = list(look_around(Place.of(db), devices))
@@ -76,7 +79,7 @@ def mission(
     if cost_per_hour is not None:
         budget["cost_per_hour"] = cost_per_hour
     results = _searched(chosen, wanted, budget, Where(database=db), out)
-    to.write_text(_report(chosen, results, findings), encoding="utf-8")
+    write_or_show(to, _report(chosen, results, findings), force=force)
     out.print(f"wrote {to}")
     raise typer.Exit(Exit.DONE if results and all(each.best for each in results) else Exit.NOTHING_FOUND)
 

@@ -33,6 +33,20 @@ def test_a_rehearsal_walks_the_whole_way(line: CommandLine, tmp_path: Path) -> N
         "| finished | 2 trials in ",
     ):
         assert part in report
+    again = ("mission", "--rehearse", "--device", "cpu", "--minutes", "0.1", "--to", str(path))
+    refused = line.run(*again)
+    assert (refused.code, refused.out) == (4, ""), "before anything is looked at"
+    assert "report.md is there already: replace it with --force, or name another file with --to" in refused.err
+    assert path.read_text() == report
+    assert line.run(*again, "--force").code == 0
+    assert path.read_text() != report
+
+
+def test_a_place_where_no_report_can_go_is_refused_before_anything_runs(line: CommandLine, tmp_path: Path) -> None:
+    refused = line.run("mission", "--rehearse", "--device", "cpu", "--to", str(tmp_path / "none" / "m.md"))
+    assert (refused.code, refused.out) == (3, "")
+    assert "--to: " in refused.err
+    assert "cannot be written (No such file or directory): name another place, e.g. ./m.md" in refused.err
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
