@@ -14,14 +14,17 @@ from evo.view import TrialView
 from evo.wording import value_text
 
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
-BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us")
+BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us", "estimate_us")
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
 
 
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """A line of names, then one for each trial; the interval is the 95 % interval of the median."""
+    """A line of names, then one for each trial; the interval is the 95 % interval of the median.
+
+    A time that was measured and one that was estimated have columns of their own, so that nobody adds up the two.
+    """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])
     for trial in trials:
@@ -55,10 +58,13 @@ def _line(cells: Sequence[object]) -> str:
 def _before(trial: TrialView) -> list[object]:
     timing = getattr(trial.outcome, "timing", None)
     kind = "pending" if trial.outcome is None else trial.outcome.kind
+    named = [trial.search_id, trial.number, kind]
+    if isinstance(trial.outcome, Estimated):
+        return [*named, None, None, None, trial.outcome.time_us]
     if trial.time_us is None or not isinstance(timing, Timing):
-        return [trial.search_id, trial.number, kind, None, None, None]
+        return [*named, None, None, None, None]
     interval = order_interval(timing.samples_us, CONFIDENCE)
-    return [trial.search_id, trial.number, kind, trial.time_us, interval.low, interval.high]
+    return [*named, trial.time_us, interval.low, interval.high, None]
 
 
 def _after(trial: TrialView) -> list[object]:

@@ -1,5 +1,8 @@
 """Estimates from the command line: a real compiler, no GPU, and no word that could be taken for a measurement."""
 
+import csv
+import io
+import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -61,6 +64,13 @@ def test_estimates_rank_and_keep_what_the_compiler_said(service: str, estimated:
         assert trial["outcome"]["resources"]["registers"] >= 16
         assert 0 < trial["outcome"]["parts"]["balance"] <= 1
         assert set(trial["artefacts"]) >= {"source", "compiler.log"}
+
+
+def test_estimates_are_in_every_export(line: CommandLine, estimated: Ended) -> None:
+    table = list(csv.DictReader(io.StringIO(line.run("trials", "1", "--format", "csv").out)))
+    documents = [json.loads(each) for each in line.run("trials", "1", "--format", "ndjson").out.splitlines()]
+    assert [float(row["estimate_us"]) for row in table] == [each["outcome"]["time_us"] for each in documents]
+    assert {row["time_us"] for row in table} == {""}, "nothing was timed"
 
 
 def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) -> None:
