@@ -151,7 +151,8 @@ def aimed(objective: Objective, device: Device) -> Objective:
     if device.kind not in ("cuda", "estimate"):
         raise InvalidInput(
             "objective.target",
-            f"is for GPUs, or for estimates without one; {device.model} is a device of kind {device.kind}",
+            f"is for GPUs; {device.model} is a device of kind {device.kind}. Without a GPU, --compile-only (over REST: "
+            "device `estimate`) estimates what the target would take",
         )
     return replace(objective, target=None if target.model == device.model else target.model)
 

@@ -1,13 +1,20 @@
 """What to tell somebody who named a thing that does not exist."""
 
 import difflib
+import re
 from collections.abc import Collection
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
     """The sentence for a name that does not exist: near misses first, then what there is."""
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
-    meant = [entry for entry in known if entry.lower() in near]
+    longer = [entry for entry in known if _part(name, entry)]
+    meant = [entry for entry in known if entry.lower() in near] or (longer if len(longer) == 1 else [])
     hint = f", did you mean `{meant[0]}`?" if meant else "."
     listed = ", ".join(sorted(known)) or "none"
     return f"there is no `{name}`{hint} {what[0].upper()}{what[1:]}: {listed}"
+
+
+def _part(name: str, entry: str) -> bool:
+    """Whether it is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
+    return name.lower() in re.findall(r"[a-z0-9]+", entry.lower())

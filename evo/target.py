@@ -10,6 +10,7 @@ from evo.errors import NotFound
 from evo.gpu import capability, ceilings, limits
 from evo.objective import Objective
 from evo.requirements import GB
+from evo.suggestion import unknown
 
 _COMMON = {"max_threads": 1024, "registers": 65536, "warp_size": 32}
 _AMPERE_100 = {
@@ -72,14 +73,13 @@ def known(target: str) -> Device:
     """The GPU a target names: a model, or an architecture such as ``sm_89``. It is not one that can be measured on.
 
     Raises:
-        NotFound: names the models and architectures there are.
+        NotFound: names the one that was probably meant, and the models and architectures there are.
     """
     devices = [_device(model, attributes) for model, attributes in ATTRIBUTES_BY_MODEL.items()]
     for device in devices:
         if target in (device.model, device.architecture):
             return device
-    architectures = sorted({device.architecture for device in devices})
-    raise NotFound(f"{target}: not a known target; give one of {', '.join([*architectures, *ATTRIBUTES_BY_MODEL])}")
+    raise NotFound(unknown(target, [*ATTRIBUTES_BY_MODEL, *{device.architecture for device in devices}], "targets"))
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:

@@ -204,7 +204,7 @@ def search(
     asked = Request.of(
         family=family,
         problem=problems[0],
-        device=_estimating(device, target) if compile_only else device,
+        device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, target=target),
         strategy=strategy,
         seed=seed,
@@ -223,12 +223,16 @@ def search(
     raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
 
 
-def _estimating(device: str, target: str | None) -> str:
-    """The kind of device that runs nothing."""
+def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
+    """The kind of device that runs nothing; what would have no part in it is refused."""
     if device not in ("auto", "estimate"):
         raise InvalidInput("--compile-only", f"runs nothing, so --device {device} has no part in it: leave that out")
     if target is None:
         raise InvalidInput("--target", "is needed for --compile-only: an estimate is for a GPU, e.g. sm_89")
+    if threads != 1:
+        raise InvalidInput("--threads", "is for kernels of CPUs, and --compile-only estimates for a GPU: leave it out")
+    if ablate:
+        raise InvalidInput("--ablate", "takes a champion apart, and --compile-only promotes none: leave it out")
     return "estimate"
 
 

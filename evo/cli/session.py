@@ -23,7 +23,7 @@ from evo.cli.place import Where
 from evo.cli.report import print_failures, print_report
 from evo.cli.request import Request
 from evo.device import Device
-from evo.errors import Conflict, NotFound
+from evo.errors import Conflict, EvoError, NotFound
 from evo.lifecycle import TERMINAL
 from evo.masking import masked
 from evo.view import SearchView
@@ -202,10 +202,21 @@ def begun(request: Request, connection: Connection, where: Where) -> SearchView:
         wanted = request.terms["device"]
         if where.url is not None:
             raise
-        require_compiler(request.package.family, wanted)
+        _require_compiler(request)
         if wanted == "auto":
             raise
         raise NotFound(f"no device fits --device {wanted}: {error}") from None
+
+
+def _require_compiler(request: Request) -> None:
+    """With the way that is open where no GPU is: a target need not be run for."""
+    wanted = request.terms["device"]
+    try:
+        require_compiler(request.package.family, wanted)
+    except EvoError as error:
+        if wanted == "estimate" or "target" not in request.terms["objective"]:
+            raise
+        raise EvoError(f"{error}. Without a GPU, --compile-only estimates what the --target would take") from None
 
 
 def _taken_up(search_id: int, connection: Connection) -> SearchView:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,16 +11,18 @@ from evo.cli.config import parse_config
 from evo.cli.devices import choose
 from evo.cli.local import Local
 from evo.cli.place import Place, Where
-from evo.cli.request import read_policy
+from evo.cli.request import Request, read_policy
 from evo.cli.search import search
 from evo.cli.services import _token
+from evo.cli.session import begun
 from evo.device import Device
-from evo.errors import InvalidInput, NotFound
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
 from evo.view import Page, ProvingView, SearchView
 from templates import registry
 from tests.unit.views import NOW, view
+from workers.devices.cuda import CudaDriver
 
 SPACE = Space(
     [
@@ -62,6 +65,38 @@ def test_an_estimate_is_for_a_target_and_on_no_device(device: str, target: str |
     with pytest.raises(InvalidInput) as refusal:
         search("sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"threads": 4}, "--threads: is for kernels of CPUs, and --compile-only estimates for a GPU"),
+        ({"ablate": True}, "--ablate: takes a champion apart, and --compile-only promotes none"),
+    ],
+)
+def test_what_has_no_part_in_an_estimate_is_refused(terms: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        search("sdpa", target="sm_89", compile_only=True, **terms)
+    assert said in str(refusal.value)
+
+
+def test_a_target_without_a_gpu_names_the_way_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_: Request, __: object) -> None:
+        raise Conflict("no connected worker offers softmax a device 'cuda'")
+
+    def none(_: object) -> tuple[list[Device], str]:
+        return [], "there is no NVIDIA driver here"
+
+    monkeypatch.setattr(Request, "submit", nobody)
+    monkeypatch.setattr(CudaDriver, "look", none)
+    usual = {"family": "softmax", "problem": "", "policy": "default", "device": "cuda"}
+    for objective, said in (
+        ({"target": "sm_89"}, "driver here. Without a GPU, --compile-only estimates what the --target would take"),
+        ({}, "driver here"),
+    ):
+        with pytest.raises(EvoError) as refusal:
+            begun(Request.of(**usual, objective=objective), SimpleNamespace(client=None), Where())  # type: ignore[arg-type]
+        assert str(refusal.value).endswith(said)
 
 
 @pytest.mark.parametrize("name", ["gates.toml", "gates.json"])

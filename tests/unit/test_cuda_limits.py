@@ -43,5 +43,22 @@ def test_an_unknown_architecture_counts_as_the_newest_known_before_it() -> None:
 def test_a_target_is_a_model_or_an_architecture() -> None:
     assert known("sm_89") == known("NVIDIA L4")
     assert known("sm_90").limits["sm_count"] == 132
-    with pytest.raises(NotFound, match=r"sm_99: not a known target; give one of sm_80, sm_89, sm_90, NVIDIA A100"):
-        known("sm_99")
+    with pytest.raises(NotFound, match=r"there is no `x`\. Targets: NVIDIA A100-SXM4-40GB, .*, sm_80, sm_89, sm_90"):
+        known("x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("sm89", "sm_89"),
+        ("SM_90", "sm_90"),
+        ("L4", "NVIDIA L4"),
+        ("nvidia l4", "NVIDIA L4"),
+        ("h200", "NVIDIA H200"),
+        ("A100", "NVIDIA A100-SXM4-40GB"),
+    ],
+)
+def test_a_mistyped_target_is_suggested(typed: str, meant: str) -> None:
+    with pytest.raises(NotFound) as refusal:
+        known(typed)
+    assert f"there is no `{typed}`, did you mean `{meant}`? Targets: " in str(refusal.value)
