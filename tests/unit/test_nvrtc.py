@@ -138,6 +138,13 @@ def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_pat
         assert "kernel.cu(2): warning" in made.log
 
 
+@pytest.mark.parametrize("header", ["cooperative_groups.h", "cuda/barrier", "cuda/std/array", "cuda_fp16.h"])
+def test_headers_of_the_toolkit_are_found(compiler: NvrtcCompiler, header: str) -> None:
+    source = f'#include <{header}>\nextern "C" __global__ void f(float* x) {{ *x = 1; }}'
+    made = compiler.compile(Unit(source=source, architecture="sm_89", entry="f"), timeout_s=60)
+    assert isinstance(made, Artefact), made
+
+
 def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
     unit = Unit(source='extern "C" __global__ void f(int* x) { *x = 1; }', architecture="sm_80", entry="f")
     assert compiler.compile(unit, timeout_s=60) == compiler.compile(unit, timeout_s=60)

@@ -67,7 +67,7 @@ class NvrtcCompiler:
             raise NoNvrtcError(
                 "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda13`, for example "
                 "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
-                "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt]==13.*'"
+                "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
             ) from None
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
 

@@ -113,9 +113,10 @@ def _in_wheels(folder: str, pattern: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Where CUDA's own headers are, for sources that include them."""
-    found = {str(header.parent) for header in _in_wheels("include", "cuda_runtime.h")}
-    return tuple(sorted(found)) or tuple(str(path) for path in (Path("/usr/local/cuda/include"),) if path.is_dir())
+    """Where CUDA's own headers are, for sources that include them; its C++ library has one within from CUDA 13 on."""
+    found = sorted({header.parent for header in _in_wheels("include", "cuda_runtime.h")})
+    folders = [each for root in found or [Path("/usr/local/cuda/include")] for each in (root, root / "cccl")]
+    return tuple(str(each) for each in folders if each.is_dir())
 
 
 def serve() -> None:
