@@ -24,6 +24,10 @@ FIRST_FIT = 2
 GROWTH = 1.2
 """The length scales are fitted when there are so many times, and again each time these have grown by a fifth."""
 
+LEAD = 1.25
+"""A time that is shorter than the next by a larger factor counts as shorter by this one: it may be an error, beside
+which all others would look alike. A true one stays the best, and what is then found near it counts in full."""
+
 LABEL_NOISE = 0.1
 LEAST_SUCCESS = 0.02
 """How loosely the chance of success follows what worked and what failed, and the least that is ever given."""
@@ -34,7 +38,7 @@ class Forecast:
     """What to expect of some configs, in standardised slowness (less is better), shape (n,) each.
 
     Attributes:
-        best: of the observations.
+        best: what is expected of the best observation, which may have been lucky.
         success: chance to have a time at all.
     """
 
@@ -62,7 +66,7 @@ class Outlook:
         time: standardised slowness, which is speed, turned round.
         success: chance of a time, less the overall share of those that have one; None if all have.
         share: that share.
-        best: of the observed times.
+        best: what is expected of the best observation.
     """
 
     coordinates: Coordinates
@@ -118,7 +122,7 @@ class Surrogate:
             time=time,
             success=self._success(kernel, seen),
             share=seen.worked / len(seen.rows),
-            best=float(values.min()),
+            best=float(time.mean(points).min()),
         )
 
     def _success(self, kernel: Kernel, seen: Observations) -> Posterior | None:
@@ -152,7 +156,11 @@ def slowness(losses: Floats) -> Floats:
     Figures that are no times, because some are not above 0, are used as they are.
     """
     figures = within_measured(losses)
-    return standardised(-figures.min() / figures if figures.min() > 0 else figures)
+    if figures.min() <= 0:
+        return standardised(figures)
+    if len(figures) > 1:
+        figures = np.maximum(figures, np.partition(figures, 1)[1] / LEAD)
+    return standardised(-figures.min() / figures)
 
 
 def within_measured(losses: Floats) -> Floats:

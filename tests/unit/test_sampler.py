@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -211,6 +212,23 @@ def test_names_that_tunables_cannot_have_do_not_collide() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     study.optimize(lambda trial: sum(trial.suggest_int(name, 0, 3) for name in space), n_trials=16)
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.25, 0.1])
+def test_one_time_that_is_far_too_short_does_not_hold_a_search_up(factor: float) -> None:
+    space: dict[str, BaseDistribution] = {name: IntDistribution(0, 30) for name in "abc"}
+
+    def distance(params: dict[str, int]) -> int:
+        return abs(params["a"] - 7) + abs(params["b"] - 9) + abs(params["c"] - 22)
+
+    def nearest(seed: int) -> int:
+        study = optuna.create_study(sampler=KernelEvoSampler(space, seed=seed))
+        for number in range(60):
+            trial = study.ask(space)
+            study.tell(trial, (10 + distance(trial.params)) * (factor if number == 3 else 1))
+        return min(distance(trial.params) for trial in study.trials if trial.number != 3)
+
+    assert np.median([nearest(seed) for seed in range(8)]) <= 8
 
 
 def test_several_objectives_are_refused_in_words() -> None:

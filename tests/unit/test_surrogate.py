@@ -149,9 +149,15 @@ def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
 
 
 def test_the_fast_are_told_apart_and_the_slow_hardly() -> None:
-    twice, twice_again, slow = np.diff(slowness(np.array([1.0, 2.0, 4.0, 1e3])))
+    _, twice, twice_again, slow = np.diff(slowness(np.array([1.0, 1.0, 2.0, 4.0, 1e3])))
     assert twice == pytest.approx(2 * twice_again)
     assert slow < twice_again
+
+
+def test_a_time_far_shorter_than_all_others_leaves_them_apart() -> None:
+    usual, lucky = np.array([10.0, 11.0, 12.0, 20.0]), np.array([0.5, 10.0, 11.0, 12.0, 20.0])
+    assert np.diff(slowness(lucky))[1:].sum() > 0.5 * np.diff(slowness(usual)).sum()
+    assert slowness(lucky).argmin() == 0
 
 
 def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:

@@ -19,7 +19,7 @@ from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "transfer")
 QUICK_SEEDS = 5
-QUICK_LENGTHS = (100, 1_000)
+QUICK_LENGTHS = (100, 1_000, 2_000)
 
 
 def main(arguments: Sequence[str]) -> int:
