@@ -140,6 +140,7 @@ class SearchRequest(Body):
     policy: dict[str, Any] | str = "default"
     priority: Priority = 0
     notes: str = Field(default="", max_length=MAX_NOTES)
+    from_default: bool = False
     warm_start: WarmStart | None = None
     webhook: Webhook | None = None
     requirements: Annotated[Requirements, _only_known(Requirements)] = Requirements()

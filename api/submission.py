@@ -86,7 +86,10 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     space = catalogue.space(row)
     row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
     row.roofline = _roofline(family, row)
-    row.warm_starts = warm_starts(space, row, family, Champions(session).champions(family=family.name))
+    if request.from_default:
+        row.warm_starts = [space.default()]
+    else:
+        row.warm_starts = warm_starts(space, row, family, Champions(session).champions(family=family.name))
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
         row.warm_starts = [*recorded, *row.warm_starts]

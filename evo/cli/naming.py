@@ -12,6 +12,7 @@ _TYPED: Mapping[str, str] = {
     "device_uuid": "--device-uuid",
     "expires_in_s": "--days or --hours",
     "family": "FAMILY",
+    "from_default": "--from-default",
     "grace_s": "--grace",
     "name": "NAME",
     "policy": "--policy",

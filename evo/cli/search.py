@@ -122,6 +122,13 @@ def search(
             "study as sqlite:///FILE#STUDY.",
         ),
     ] = None,
+    from_default: Annotated[
+        bool,
+        typer.Option(
+            "--from-default",
+            help="Begin with the default alone, without champions of near problems and what the family says to try first.",
+        ),
+    ] = False,
     device_uuid: Annotated[
         str | None, typer.Option(metavar="UUID", help="Only on this very unit.", rich_help_panel=_DEVICE)
     ] = None,
@@ -215,6 +222,7 @@ def search(
         device_uuid=device_uuid,
         requirements=_requirements(device_memory, toolkit or []),
         **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
+        **({"from_default": True} if from_default else {}),
         **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
     )
     if len(problems) == 1:

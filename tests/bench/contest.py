@@ -74,6 +74,7 @@ class Effort:
         sample: configs drawn from the whole space at random; with 0 the middle one takes no part.
         rounds: interleaved samples of every contestant; half as many in the cache mode that does not rank.
         device: kind of device, ``cpu`` or ``cuda``.
+        from_default: whether searches begin with the default alone.
     """
 
     trials: int
@@ -82,6 +83,7 @@ class Effort:
     rounds: int
     seed: int
     device: str = "cpu"
+    from_default: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +164,7 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
     chosen = ["--device", effort.device, "--problem", match.problem, "--cache", match.cache, "--launch", match.launch]
     command = [sys.executable, "-m", "evo", "search", match.family, *budget, *chosen]
+    command += ["--from-default"] if effort.from_default else []
     command += ["--db", str(place / "bench.db"), "--json"]
     empty = os.environ | {"XDG_CACHE_HOME": str(place / "cache")}
     done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False)

@@ -56,6 +56,7 @@ def _effort(options: argparse.Namespace, match: Match, device: str) -> Effort:
         rounds=options.rounds,
         seed=options.seed,
         device=device,
+        from_default=options.from_default,
     )
 
 
@@ -77,6 +78,7 @@ def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=int, default=30, help="random configs of each space (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contestant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--from-default", action="store_true", help="searches begin with the default alone")
     parser.add_argument("--append", type=Path, metavar="FILE", help="also append the tables to this Markdown file")
     return parser
 

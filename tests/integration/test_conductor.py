@@ -383,6 +383,15 @@ def test_wrong_terms_are_named(stage: Stage, terms: dict[str, object], error: ty
         stage.submit(**terms)
 
 
+@pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
+def test_a_search_may_begin_with_the_default_alone(stage: Stage, from_default: bool, block: int) -> None:
+    start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}
+    stage.register_family({**TOY, "cpu": {**TOY["cpu"], "starts": [start]}}, OTHER_DIGEST)
+    stage.submit(family_digest=OTHER_DIGEST, strategy="portfolio", from_default=from_default)
+    [first] = [lease.job for lease in stage.claim(count=2) if isinstance(lease.job, Evaluate)]
+    assert first.config == {"BLOCK": block, "UNROLL": 1}
+
+
 def test_a_silent_worker_offers_no_device(stage: Stage) -> None:
     stage.register_family()
     stage.register_worker()
