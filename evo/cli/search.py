@@ -126,7 +126,7 @@ def search(
         bool,
         typer.Option(
             "--from-default",
-            help="Begin with the default alone: no champions of near problems, nothing that the family says to try first.",
+            help="Begin with the default alone: no earlier champions, nothing that the family says to try first.",
         ),
     ] = False,
     device_uuid: Annotated[

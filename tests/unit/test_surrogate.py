@@ -1,5 +1,7 @@
 """What is concluded from the observations: the Gaussian process, and what the portfolio asks of it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -206,3 +208,27 @@ def test_the_number_of_threads_is_as_before_once_the_algebra_is_done() -> None:
     with single_thread(), single_thread():
         assert set(threads()) == {1}
     assert threads() == before
+
+
+@pytest.mark.parametrize(("idle", "least", "most"), [(9, 0, 0), (10, 25, 75)])
+def test_once_nothing_gets_better_half_of_the_proposals_go_where_it_is_predicted_to_be_fast(
+    monkeypatch: pytest.MonkeyPatch, idle: int, least: int, most: int
+) -> None:
+    space, history = plane(), History()
+    others = space.sample(rng(), idle, {space.key(space.default())})
+    for place, config in enumerate([space.default(), *others]):
+        trial = history.ask(Proposal(config=config, origin="design"))
+        tell(history, trial, Measured(timing=Timing(samples_us=(1.0 if place == 0 else 2.0 + place,))))
+    aims: list[str] = []
+    judge = Portfolio._best
+
+    def noted(self: Portfolio, new: Any, by: Any, aim: Any, source: Any) -> Any:
+        aims.append(aim)
+        return judge(self, new, by, aim, source)
+
+    monkeypatch.setattr(Portfolio, "_best", noted)
+    strategy = Portfolio(Context(space=space))
+    for seed in range(100):
+        strategy.propose(history, np.random.default_rng(seed))
+    assert len(aims) == 100
+    assert least <= aims.count("speed") <= most
