@@ -37,12 +37,13 @@ def _skinny(m: int, n: int, k: int) -> Match:
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 
+SHORT = ("B=2,H=8,S=256,D=64", "B=1,H=8,S=512,D=64", "B=2,H=8,S=512,D=64")
 LAYOUTS = ("rows", "columns")
 MATCHES = (
     Match(family="sdpa", problem="B=2,H=8,S=256,D=64", minutes=2.5, within_us=3.0, least=_best(2.1)),
     Match(family="sdpa", problem="B=1,H=8,S=512,D=64", minutes=3.5, within_us=3.9, least=_best(2.15)),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64", minutes=3.5, within_us=5.0, least=_best(1.6)),
-    Match(family="sdpa", problem="B=2,H=8,S=512,D=64", minutes=1.5, launch="pdl"),
+    *(Match(family="sdpa", problem=each, minutes=1.5, launch="pdl") for each in SHORT),
     Match(family="sdpa", problem="B=2,H=8,S=512,D=64,causal=true", minutes=1.5),
     _long("B=4,H=16,S=1024,D=64", flash=1.15),
     _long("B=4,H=16,S=2048,D=64", flash=1.15),
