@@ -58,12 +58,11 @@ struct Panels {
     static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }
 };
 
-// Copies ROWS rows, from `first_row` on, of a matrix of LIMIT rows; rows beyond it become zeros.
-// WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many copies of a thread stand one by one, of
-// more half as many at a time, since each has its address in registers.
-template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
-          class Element>
-__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, int thread) {
+// Copies ROWS rows of COLUMNS elements. `source(row, column, inside)` says where an element lies in the matrix, and whether it
+// is inside: what is not becomes zeros. WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many
+// copies of a thread stand one by one, of more half as many at a time, since each has its address in registers.
+template <class TILE, int ROWS, int COLUMNS, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT, class Element, class Source>
+__device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int thread, Source source) {
     constexpr int PARTS = COLUMNS / WIDTH;
     constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
     constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
@@ -71,30 +70,33 @@ __device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int f
     for (int i = 0; i < STEPS; ++i) {
         const int part = thread + i * THREADS;
         const int row = part / PARTS, column = part % PARTS * WIDTH;
-        const bool inside = LIMIT % ROWS == 0 || first_row + row < LIMIT;
-        const Element* source = matrix + (inside ? (first_row + row) * COLUMNS + column : 0);
+        bool inside;
+        const int place = source(row, column, inside);
+        const Element* from = matrix + (inside ? place : 0);
         if (COUNT % THREADS == 0 || part < COUNT)
             copy_async<WIDTH * BYTES, L2_PREFETCH>(
-                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, source, inside);
+                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, from, inside);
     }
 }
 
-// The same for COLUMNS columns, from `first_column` on, of a matrix with ROWS rows of LIMIT elements, LIMIT and
-// `first_column` multiples of WIDTH: columns beyond it become zeros.
+// Rows from `first_row` on, of a matrix of LIMIT rows.
+template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
+          class Element>
+__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, int thread) {
+    copy_parts<TILE, ROWS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, thread, [=](int row, int column, bool& inside) {
+            inside = LIMIT % ROWS == 0 || first_row + row < LIMIT;
+            return (first_row + row) * COLUMNS + column;
+        });
+}
+
+// Columns from `first_column` on, of a matrix with ROWS rows of LIMIT elements, both multiples of WIDTH.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
           class Element>
 __device__ __forceinline__ void copy_columns(u32 tile, const Element* matrix, int first_column, int thread) {
-    constexpr int PARTS = COLUMNS / WIDTH;
-    constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
-    constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
-#pragma unroll (STEPS <= WRITTEN_OUT ? STEPS : WRITTEN_OUT / 2)
-    for (int i = 0; i < STEPS; ++i) {
-        const int part = thread + i * THREADS;
-        const int row = part / PARTS, column = part % PARTS * WIDTH;
-        const bool inside = LIMIT % COLUMNS == 0 || first_column + column < LIMIT;
-        const Element* source = matrix + (inside ? row * LIMIT + first_column + column : 0);
-        if (COUNT % THREADS == 0 || part < COUNT)
-            copy_async<WIDTH * BYTES, L2_PREFETCH>(
-                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, source, inside);
-    }
+    copy_parts<TILE, ROWS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, thread, [=](int row, int column, bool& inside) {
+            inside = LIMIT % COLUMNS == 0 || first_column + column < LIMIT;
+            return row * LIMIT + first_column + column;
+        });
 }
