@@ -19,15 +19,21 @@ Sections: TypeAlias = Mapping[str, Iterable[Block]]
 
 def search_report(material: Material, terms: Terms) -> Document:
     """The whole report: everything from `material`, held against `terms`."""
-    sections = _estimates(material, terms) if material.search.estimated else _times(material, terms)
+    sections: Sections = {
+        "What was searched": subject_blocks(material),
+        "Targets and decision": goal_blocks(material, terms),
+        **(_estimates(material) if material.search.estimated else _times(material)),
+        "Outcomes": outcome_blocks(material),
+        "Time and cost": effort_blocks(material, terms),
+        "Environment": environment_blocks(material),
+        "Again": command_blocks(material),
+    }
     title = f"{material.search.family}: search {material.search.id}"
     return Document(title, tuple(Section(name, tuple(blocks)) for name, blocks in sections.items()))
 
 
-def _times(material: Material, terms: Terms) -> Sections:
+def _times(material: Material) -> Sections:
     return {
-        "What was searched": subject_blocks(material),
-        "Targets and decision": goal_blocks(material, terms),
         "Best so far": progress_blocks(material),
         "Samples": sample_blocks(material),
         "Verdicts": verdict_blocks(material),
@@ -35,23 +41,13 @@ def _times(material: Material, terms: Terms) -> Sections:
         "What decides the time": importance_blocks(material),
         "Ablation of the champion": ablation_blocks(material),
         "Valid negatives": negative_blocks(material),
-        "Outcomes": outcome_blocks(material),
-        "Time and cost": effort_blocks(material, terms),
-        "Environment": environment_blocks(material),
-        "Again": command_blocks(material),
     }
 
 
-def _estimates(material: Material, terms: Terms) -> Sections:
+def _estimates(material: Material) -> Sections:
     """Without what takes measured times for granted: samples, verdicts, importances, ablation and negatives."""
     return {
-        "What was searched": subject_blocks(material),
-        "Targets and decision": goal_blocks(material, terms),
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),
         "Values without an estimate": never_blocks(material),
-        "Outcomes": outcome_blocks(material),
-        "Time and cost": effort_blocks(material, terms),
-        "Environment": environment_blocks(material),
-        "Again": command_blocks(material),
     }
