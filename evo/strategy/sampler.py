@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial
 
 from evo.errors import InvalidInput
 from evo.expression import Expression
+from evo.space import Space
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.axis import Axis, Distributions, axes_of, space_of
@@ -45,6 +46,8 @@ class KernelEvoSampler(BaseSampler):
             or when it samples for a study with several objectives.
     """
 
+    _declared: tuple[list[Axis], Space] | None
+
     def __init__(
         self,
         space: Distributions | None = None,
@@ -62,17 +65,24 @@ class KernelEvoSampler(BaseSampler):
         self._random = RandomSampler(seed=seed)
         if self._strategy not in STRATEGIES:
             raise InvalidInput("strategy", f"`{strategy}` is none of {', '.join(STRATEGIES)}")
-        if self._space is not None:
-            axes = axes_of(self._space)
-            _check(axes, self._constraints)
-            space_of(axes, self._constraints)
         self._forget()
+        if self._space is not None:
+            _check(axes_of(self._space), self._constraints)
+            self._declared = self._laid_out(self._space)
 
     def _forget(self) -> None:
-        """Everything that a study's trials tell again."""
+        """Everything that is made again from the space and a study's trials."""
         self._lock = threading.Lock()
         self._met: tuple[object, ...] | None = None
         self._study: ref[Study] | None = None
+        self._declared = None
+
+    def _laid_out(self, search_space: Distributions) -> tuple[list[Axis], Space]:
+        """The grid of these parameters; that of the declared ones is made once, which may take seconds."""
+        if self._declared is not None and search_space == self._space:
+            return self._declared
+        axes = axes_of(search_space)
+        return axes, space_of(axes, self._constraints)
 
     def __getstate__(self) -> dict[str, Any]:
         lasting = ("_space", "_constraints", "_strategy", "_seed", "_random")
@@ -130,9 +140,8 @@ class KernelEvoSampler(BaseSampler):
         key = (study.direction, *search_space.items())
         if key == self._met:
             return
-        self._axes = axes_of(search_space)
+        self._axes, self._grid = self._laid_out(search_space)
         _warn_of_unknown(self._axes, self._constraints)
-        self._grid = space_of(self._axes, self._constraints)
         self._told = Told(self._axes, self._grid, study.direction)
         self._strategist = build(self._strategy, Context(space=self._grid))
         self._met = key
