@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evo.cli.options import Db, examples
+from evo.cli.options import Db, Force, examples
 from evo.cli.place import Where
 from evo.errors import EvoError
 from evo.limits import MOST
@@ -52,7 +52,7 @@ def mission(
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(
         "mission.md"
     ),
-    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
+    force: Force = False,
     db: Db = None,
 ) -> None:
     """Look around, measure what the device can do, search the mission's shapes, and report against goals and limits.

@@ -38,6 +38,7 @@ ServedDb = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evo.cli.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.options import Db, Force, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import Conflict
 from evo.limits import MOST
@@ -43,7 +43,7 @@ def report(
             help="Times to hold it against, e.g. conservative=800us, or speed-ups over the fastest baseline: dream=2x.",
         ),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
+    force: Force = False,
     url: Url = None,
     token: Token = None,
     db: Db = None,
