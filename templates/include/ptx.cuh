@@ -135,6 +135,13 @@ __device__ __forceinline__ float exp2_approximate(float x) {
     return y;
 }
 
+// 1 / x to one unit in the last place; no care is taken of what is below 2^-126.
+__device__ __forceinline__ float reciprocal_approximate(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // fmaxf() takes the number where one of the two is a NaN.
 __device__ __forceinline__ float max_or_nan(float x, float y) {
     float larger;

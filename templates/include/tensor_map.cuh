@@ -8,7 +8,7 @@ struct alignas(128) TensorMap {
 
 // Makes barriers just initialised known to the copy engine.
 __device__ __forceinline__ void publish_barriers() {
-    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 // Arrives, and says how many bytes this phase of the barrier waits for besides. Boxes count whole, also outside the array.

@@ -12,10 +12,10 @@ struct Tile {
     static constexpr int GROUP = largest(1, lesser(8, COLUMNS * ELEMENT_BYTES / 16));  // chunks that change places
 
     // Where a copied row is put.
-    static __device__ __forceinline__ int slot(int row) { return row; }
+    static __device__ __forceinline__ u32 slot(u32 row) { return row; }
 
     // Byte offset of a 16-byte chunk. Short rows lie several to a line of all banks, and those agree on the XOR.
-    static __device__ __forceinline__ u32 chunk(int row, int column) {
+    static __device__ __forceinline__ u32 chunk(u32 row, u32 column) {
         if constexpr (LAYOUT == Layout::xor_swizzle) column ^= row / (8 / GROUP) & (GROUP - 1);
         return row * ROW_BYTES + (column << 4);
     }
@@ -31,10 +31,10 @@ struct Tile {
 
     // Row addresses for ldmatrix / stmatrix, relative to the tile's first row. `upright`: the four matrices are
     // (rows 0-7, chunk 0), (rows 8-15, chunk 0), (0-7, 1), (8-15, 1): an a operand, or b read transposed.
-    static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }
+    static __device__ __forceinline__ u32 upright(u32 lane) { return chunk(lane & 15, lane >> 4); }
 
     // The four matrices are (rows 0-7, chunk 0), (0-7, 1), (8-15, 0), (8-15, 1): two b operands of a row-major matrix.
-    static __device__ __forceinline__ u32 paired(int lane) {
+    static __device__ __forceinline__ u32 paired(u32 lane) {
         return chunk((lane & 7) + (lane >> 4 << 3), lane >> 3 & 1);
     }
 };
@@ -45,9 +45,9 @@ template <int COLUMNS, int ROWS, int WIDTH = 128>
 struct Panels {
     static constexpr int ROW_BYTES = WIDTH, PANEL_BYTES = ROWS * ROW_BYTES, GROUP = WIDTH / 16;
 
-    static __device__ __forceinline__ int slot(int row) { return row; }
+    static __device__ __forceinline__ u32 slot(u32 row) { return row; }
 
-    static __device__ __forceinline__ u32 chunk(int row, int column) {
+    static __device__ __forceinline__ u32 chunk(u32 row, u32 column) {
         return column / GROUP * PANEL_BYTES + row * ROW_BYTES + ((column ^ row / (8 / GROUP)) % GROUP << 4);
     }
 
@@ -55,48 +55,49 @@ struct Panels {
         return (address ^ (chunks % GROUP << 4)) + chunks / GROUP * PANEL_BYTES;
     }
 
-    static __device__ __forceinline__ u32 upright(int lane) { return chunk(lane & 15, lane >> 4); }
+    static __device__ __forceinline__ u32 upright(u32 lane) { return chunk(lane & 15, lane >> 4); }
 };
 
-// Copies ROWS rows of COLUMNS elements. `source(row, column, inside)` says where an element lies in the matrix, and whether it
-// is inside: what is not becomes zeros. WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many
-// copies of a thread stand one by one, of more half as many at a time, since each has its address in registers.
-template <class TILE, int ROWS, int COLUMNS, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT, class Element, class Source>
-__device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int thread, Source source) {
-    constexpr int PARTS = COLUMNS / WIDTH;
+// Copies ROWS rows of COLUMNS elements, which lie STRIDE apart from `first` of a matrix on; where `is_inside(row, column)` is false, zeros.
+// WIDTH: elements in one copy; THREADS: how many share the work; WRITTEN_OUT: so many copies of a thread stand one by one, of
+// more half as many at a time. Where all of a thread's copies lie in one column, their addresses differ by what is known when
+// this is compiled, and cost no registers.
+template <class TILE, int ROWS, int COLUMNS, int STRIDE, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT, class Element,
+          class Inside>
+__device__ __forceinline__ void copy_parts(u32 tile, const Element* matrix, int first, u32 thread, Inside is_inside) {
+    constexpr u32 PARTS = COLUMNS / WIDTH, COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
     constexpr int BYTES = sizeof(Element), IN_CHUNK = 16 / BYTES;
-    constexpr int COUNT = ROWS * PARTS, STEPS = ceil_div(COUNT, THREADS);
+    constexpr bool ONE_COLUMN = THREADS % PARTS == 0;
+    constexpr int ROWS_APART = THREADS / PARTS;
+    const Element* from = matrix + first;
+    const Element* own = from + thread / PARTS * STRIDE + thread % PARTS * WIDTH;
 #pragma unroll (STEPS <= WRITTEN_OUT ? STEPS : WRITTEN_OUT / 2)
     for (int i = 0; i < STEPS; ++i) {
-        const int part = thread + i * THREADS;
-        const int row = part / PARTS, column = part % PARTS * WIDTH;
-        bool inside;
-        const int place = source(row, column, inside);
-        const Element* from = matrix + (inside ? place : 0);
+        const u32 part = thread + i * THREADS;
+        const u32 row = ONE_COLUMN ? thread / PARTS + i * ROWS_APART : part / PARTS;
+        const u32 column = (ONE_COLUMN ? thread : part) % PARTS * WIDTH;
+        const bool inside = is_inside(row, column);
+        const Element* source = ONE_COLUMN ? own + i * ROWS_APART * STRIDE : from + row * STRIDE + column;
         if (COUNT % THREADS == 0 || part < COUNT)
             copy_async<WIDTH * BYTES, L2_PREFETCH>(
-                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, from, inside);
+                tile + TILE::chunk(TILE::slot(row), column / IN_CHUNK) + column % IN_CHUNK * BYTES, inside ? source : matrix, inside);
     }
 }
 
 // Rows from `first_row` on, of a matrix of LIMIT rows.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
           class Element>
-__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, int thread) {
-    copy_parts<TILE, ROWS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
-        tile, matrix, thread, [=](int row, int column, bool& inside) {
-            inside = LIMIT % ROWS == 0 || first_row + row < LIMIT;
-            return (first_row + row) * COLUMNS + column;
-        });
+__device__ __forceinline__ void copy_rows(u32 tile, const Element* matrix, int first_row, u32 thread) {
+    copy_parts<TILE, ROWS, COLUMNS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, first_row * COLUMNS, thread,
+        [=](u32 row, u32) { return LIMIT % ROWS == 0 || first_row + row < LIMIT; });
 }
 
 // Columns from `first_column` on, of a matrix with ROWS rows of LIMIT elements, both multiples of WIDTH.
 template <class TILE, int ROWS, int COLUMNS, int LIMIT, int WIDTH, int THREADS, int L2_PREFETCH, int WRITTEN_OUT = 8,
           class Element>
-__device__ __forceinline__ void copy_columns(u32 tile, const Element* matrix, int first_column, int thread) {
-    copy_parts<TILE, ROWS, COLUMNS, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
-        tile, matrix, thread, [=](int row, int column, bool& inside) {
-            inside = LIMIT % COLUMNS == 0 || first_column + column < LIMIT;
-            return row * LIMIT + first_column + column;
-        });
+__device__ __forceinline__ void copy_columns(u32 tile, const Element* matrix, int first_column, u32 thread) {
+    copy_parts<TILE, ROWS, COLUMNS, LIMIT, WIDTH, THREADS, L2_PREFETCH, WRITTEN_OUT>(
+        tile, matrix, first_column, thread,
+        [=](u32, u32 column) { return LIMIT % COLUMNS == 0 || first_column + column < LIMIT; });
 }

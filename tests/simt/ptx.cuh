@@ -565,6 +565,7 @@ u32 permute(u32 low, u32 high) {
 inline float widen(u16 half) { return simt::widened(half); }
 inline float widen(float x) { return x; }
 inline float exp2_approximate(float x) { return exp2f(x); }
+inline float reciprocal_approximate(float x) { return 1 / x; }
 inline float max_or_nan(float x, float y) { return x != x || y != y ? NAN : fmaxf(x, y); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 
