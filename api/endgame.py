@@ -16,10 +16,10 @@ from db.events import Events
 from db.leases import Leases
 from db.models import SearchRow
 from evo.challenge import Bar, Incumbent, bar
+from evo.challengers import CHALLENGERS
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL, Command, transition
 from evo.outcome import ReferenceFailed
-from evo.search import CHALLENGERS
 from evo.trial import Trial
 from evo.wording import outcome_text
 
@@ -99,14 +99,14 @@ def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
     search = Archive(turn.session).search(active.id)
     to_beat = _bar(turn, search)
     below_us, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below_us, to_beat.binaries)
-    challenger = active.search.challenge_due(below_us, ended=ended, besides=own)
+    challenger = active.search.challengers.due(below_us, ended=ended, besides=own)
     if challenger is None:
         active.unbeaten = _best(active)
         if ended and to_beat is not None:
             search.unchallenged = _why_none(turn, to_beat)
         return False
-    number, seen = active.search.challenge(challenger)
-    queue_confirmation(turn, Archive(turn.session).numbered(active.id, number), seen, now)
+    begun = active.search.challengers.begin(challenger)
+    queue_confirmation(turn, Archive(turn.session).numbered(active.id, begun.number), begun.seen, now)
     return True
 
 
@@ -133,7 +133,7 @@ def _why_none(turn: Turn, to_beat: Bar) -> str | None:
     _, _, challenged = search.events
     others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
     best = next(others, None)
-    if best is None or search.has_challenged(best):
+    if best is None or best in search.challengers:
         return None
     looks_faster = best.time_us is not None and best.time_us < to_beat.incumbent.time_us
     return to_beat.missed_by(best) if looks_faster or not challenged else None
@@ -157,7 +157,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     """
     if active.terms.device.kind == "estimate":
         return False
-    if active.search.challenge_due(None, ended=ended) is None or (active.confirming and not ended):
+    if active.search.challengers.due(None, ended=ended) is None or (active.confirming and not ended):
         return False
     return ended or (active.unbeaten != _best(active) and active.elapsed_s(now) >= active.challenge_from_s)
 

@@ -183,6 +183,8 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     session = turn.session
     job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
+    if job.trial is not None and verdict.challenger is not None:
+        turn.active.search.challengers.confirmed(job.trial.number, verdict.challenger.estimate)
     confirmed(turn)
     Events(session).search_changed(turn.active.id)
     if not verdict.promote:

@@ -12,9 +12,11 @@ from sqlalchemy import ColumnElement, bindparam, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
+from evo.challengers import Challenge
 from evo.errors import Conflict, NotFound
 from evo.job import EvaluateReport, Job, Report
 from evo.limits import LARGEST_ID
+from evo.promotion import Verdict
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
@@ -155,11 +157,15 @@ class Leases:
         mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
         return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
 
-    def challenges(self, search_id: int) -> list[tuple[int, int]]:
-        """(number of the challenger, trials that had ended when it was queued) of each confirmation."""
-        query = select(TrialRow.number, JobRow.seen).join(JobRow.trial).where(JobRow.search_id == search_id)
-        rows = self.session.execute(query.where(JobRow.kind == "confirm").order_by(JobRow.id))
-        return [(number, seen) for number, seen in rows if seen is not None]
+    def challenges(self, search_id: int) -> list[Challenge]:
+        """One for each confirmation, in their order."""
+        query = select(TrialRow.number, JobRow.seen, JobRow.verdict).join(JobRow.trial)
+        mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm").order_by(JobRow.id)
+        return [
+            Challenge(number=number, seen=seen, time_us=_challenger_us(verdict))
+            for number, seen, verdict in self.session.execute(mine)
+            if seen is not None
+        ]
 
     def confirming_s(self, search_id: int) -> list[float]:
         """Seconds that each confirmation of a search took, from its lease to its report."""
@@ -252,6 +258,10 @@ class Leases:
     def _live(self, *conditions: ColumnElement[bool]) -> Sequence[AttemptRow]:
         query = select(AttemptRow).where(AttemptRow.state == "live", *conditions)
         return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
+
+
+def _challenger_us(verdict: Verdict | None) -> float | None:
+    return None if verdict is None or verdict.challenger is None else verdict.challenger.estimate
 
 
 def _possible(ids: Collection[int]) -> list[int]:

@@ -14,8 +14,8 @@ class History:
     """What was asked and how it ended, in order.
 
     A strategy reads it and keeps nothing that could not be rebuilt from it, so a restarted service continues exactly
-    where it stopped. `asked` and `finished` only ever grow; a caller that keeps a position can consume the news.
-    Not thread-safe: its owner serialises access.
+    where it stopped. `asked`, `finished` and `corrected` only ever grow; a caller that keeps a position can consume the
+    news. Not thread-safe: its owner serialises access.
 
     Attributes:
         asked: every trial as it was asked, by number.
@@ -23,6 +23,8 @@ class History:
         pending: asked trials that have not ended, by number.
         seen: for each asked trial, how many had ended when it was asked: with `finished`, the whole interleaving.
         position: number of an ended trial → its place in `finished`.
+        corrected: number of an ended trial → its time in µs when it was measured again, for those that turned out to be
+            slower than they had seemed; in the order in which that was found. Their outcomes stay as they were.
     """
 
     def __init__(self) -> None:
@@ -31,6 +33,7 @@ class History:
         self.pending: dict[int, Trial] = {}
         self.seen: list[int] = []
         self.position: dict[int, int] = {}
+        self.corrected: dict[int, float] = {}
         self._ranked: list[tuple[float, int, Trial]] = []
 
     def ask(self, proposal: Proposal) -> Trial:
@@ -52,6 +55,10 @@ class History:
         self.finished.append(trial)
         if trial.time_us is not None:
             insort(self._ranked, (trial.time_us, trial.number, trial))
+
+    def correct(self, number: int, time_us: float) -> None:
+        """A trial that has a time was measured again, more thoroughly: it takes this long. The first word counts."""
+        self.corrected.setdefault(number, time_us)
 
     @property
     def measured(self) -> list[Trial]:

@@ -1,12 +1,13 @@
 """One search in memory: what to try next, what was learned, when to challenge and when to stop."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from evo.challengers import Challenge, Challengers
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES, History
 from evo.limits import MOST
@@ -16,9 +17,6 @@ from evo.strategy.base import Patient, Strategy
 from evo.trial import Trial
 
 StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]
-
-CHALLENGERS = 3
-"""How many of the elites may challenge the incumbent: a lucky measurement at the top does not shut out the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +81,7 @@ class Search:
         self.history = History()
         self._strategy = strategy
         self._exhausted = False
-        self._challenged: dict[int, int] = {}
+        self.challengers = Challengers(self.history, policy)
 
     def ask(self) -> Trial | None:
         """The next trial to evaluate, or None when the space holds no config that was not asked yet.
@@ -118,15 +116,15 @@ class Search:
             raise EvoError(f"trial {trial.number} has no outcome to tell")
         if trial.number not in self.history.pending:
             raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
-        self.history.tell(trial)
+        self._end(trial)
         return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
 
-    def restore(self, log: Iterable[Logged], challenged: Collection[tuple[int, int]] = ()) -> None:
+    def restore(self, log: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
         """Rebuild a fresh search from what was stored; nothing is proposed again.
 
         Args:
             log: every stored trial, in any order.
-            challenged: (trial number, trials that had ended then) of each challenge so far.
+            challenges: all so far, in their order.
 
         Raises:
             EvoError: the log has gaps or contradicts itself.
@@ -137,14 +135,14 @@ class Search:
         asked = sorted(log, key=_number)
         ended = sorted((entry for entry in asked if entry.position is not None), key=_position)
         _check_log(asked, ended)
-        self.follow(log, challenged)
+        self.follow(log, challenges)
 
-    def follow(self, news: Iterable[Logged], challenged: Collection[tuple[int, int]] = ()) -> None:
+    def follow(self, news: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
         """Learn what others asked and told since; the search is then as if it had done so itself.
 
         Args:
             news: every trial that was asked or has ended since, in any order; others are passed over.
-            challenged: (trial number, trials that had ended then) of each challenge since; others do no harm.
+            challenges: each one since, in their order; earlier ones do no harm.
 
         Raises:
             EvoError: something is missing among the news.
@@ -164,17 +162,22 @@ class Search:
             history.ask(entry.trial.proposal)
         for entry in told:
             self._follow_end(entry)
-        self._challenged.update(challenged)
+        for each in challenges:
+            self.challengers.learn(each)
 
     def _follow_end(self, entry: Logged | None) -> None:
         if entry is None or entry.position != len(self.history.finished):
             raise EvoError("the stored order of ended trials has gaps")
-        self.history.tell(entry.trial)
+        self._end(entry.trial)
+
+    def _end(self, trial: Trial) -> None:
+        self.history.tell(trial)
+        self.challengers.check(trial)
 
     @property
     def events(self) -> tuple[int, int, int]:
         """How many trials were asked, how many have ended, and how many challenged the incumbent."""
-        return len(self.history.asked), len(self.history.finished), len(self._challenged)
+        return len(self.history.asked), len(self.history.finished), len(self.challengers)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
         """Why no further trial should be asked, or None to go on.
@@ -205,37 +208,6 @@ class Search:
     def best(self) -> Trial | None:
         """The fastest measured trial so far."""
         return next(iter(self.history.elites(1)), None)
-
-    def challenge_due(self, incumbent_us: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
-        """The trial that should challenge the incumbent now, or None.
-
-        Due every `Policy.challenge_every` ended trials, and once more when the search has ended. Trials that compiled
-        to one binary are one kernel, which challenges once.
-
-        Args:
-            incumbent_us: the time to beat; None when there is none.
-            besides: binaries that are not to challenge: the incumbent's own.
-            ended: no trial is pending and none will be asked.
-        """
-        last = max(self._challenged.values(), default=0)
-        if not ended and len(self.history.finished) - last < self.policy.challenge_every:
-            return None
-        for trial in self.history.kernels(CHALLENGERS, besides=besides):
-            faster = incumbent_us is None or (trial.time_us or 0.0) < incumbent_us
-            if faster and not self.has_challenged(trial):
-                return trial
-        return None
-
-    def has_challenged(self, trial: Trial) -> bool:
-        """It did, or its very binary under another number."""
-        finished, place = self.history.finished, self.history.position
-        earlier = (finished[place[number]].binary_digest for number in self._challenged)
-        return trial.number in self._challenged or (trial.binary_digest is not None and trial.binary_digest in earlier)
-
-    def challenge(self, trial: Trial) -> tuple[int, int]:
-        """Note that a trial's challenge begins; returns what `restore` needs to know of it."""
-        self._challenged[trial.number] = len(self.history.finished)
-        return trial.number, len(self.history.finished)
 
     def prune_above_us(self) -> float | None:
         """A candidate slower than this is not worth its remaining samples; None while that cannot be said."""

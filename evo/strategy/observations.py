@@ -1,7 +1,8 @@
 """The history as rows of value ranks, which is what strategies compute with."""
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Collection
+from itertools import islice
 from weakref import ref
 
 import numpy as np
@@ -30,10 +31,10 @@ class Observations:
     Attributes:
         keys: of every config that was ever asked.
         rows: ranks of the configs of ended trials that say something, in the order they ended, shape (n, tunables).
-        losses: time in µs, `HOPELESS` if pruned, infinite if failed; shape (n,).
+        losses: time in µs, the corrected one where there is one, `HOPELESS` if pruned, infinite if failed; shape (n,).
         numbers: of those trials.
         order: positions in `rows` by loss, best first, the earlier trial of a tie first.
-        log: the same object as long as these are observations of the same history.
+        log: the same object as long as these are observations of the same history and none was corrected.
         pending: ranks of the configs still being evaluated, shape (m, tunables).
     """
 
@@ -41,6 +42,7 @@ class Observations:
         self._space = space
         self._hidden = frozenset(hidden)
         self._source: ref[History] | None = None
+        self._read = self._corrected = 0
         self._clear()
 
     def refresh(self, history: History) -> None:
@@ -58,6 +60,9 @@ class Observations:
         told = [trial for trial in news if informative(trial) and self._shown(trial)]
         if told:
             self._append(told)
+        for number, time_us in islice(history.corrected.items(), self._corrected, None):
+            self._correct(number, time_us)
+        self._corrected = len(history.corrected)
         pending = [number for number, trial in history.pending.items() if self._shown(trial)]
         self.pending = self._rows([self._asked[number] for number in pending])
 
@@ -96,7 +101,7 @@ class Observations:
     def _clear(self) -> None:
         self._asked: list[Indices] = []
         self._asked_codes: set[bytes] = set()
-        self._read = 0
+        self._read = self._corrected = 0
         self._ranked: list[tuple[float, int]] = []
         self.log = object()
         self.keys: set[str] = set()
@@ -114,6 +119,19 @@ class Observations:
             self.numbers.append(trial.number)
         self.losses = np.concatenate([self.losses, [_loss(trial) for trial in told]])
         self.rows = np.concatenate([self.rows, self._rows([self._asked[trial.number] for trial in told])])
+
+    def _correct(self, number: int, time_us: float) -> None:
+        if number not in self.numbers:
+            return  # not shown
+        place = self.numbers.index(number)
+        before = bisect_left(self._ranked, (self.losses[place], number))
+        del self._ranked[before]
+        now = bisect(self._ranked, (time_us, number))
+        self._ranked.insert(now, (time_us, number))
+        self.order = np.insert(np.delete(self.order, before), now, place)
+        self.losses = self.losses.copy()
+        self.losses[place] = time_us
+        self.log = object()
 
     def _rows(self, rows: list[Indices]) -> Indices:
         return np.array(rows, dtype=np.int32).reshape(len(rows), len(self._space.tunables))

@@ -207,6 +207,25 @@ def test_the_next_challenger_has_its_turn_when_the_first_fails(stage: Stage) -> 
     assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
 
 
+def test_a_lucky_time_is_corrected_by_its_confirmation_here_and_elsewhere(stage: Stage) -> None:
+    search = stage.submit(policy=policy(challenge_every=3))
+    corrected = {}
+    while not corrected:
+        (lease,) = stage.claim()
+        report = answer(lease)
+        if isinstance(report, ConfirmReport):
+            lucky = next(trial for trial in stage.trials(search) if trial.config == lease.job.challenger)
+            slower = timing(1.5 * toy_time_us(lucky.config))
+            corrected = {lucky.number: pytest.approx(slower.median_us)}
+            report = replace(report, challenger=slower, challenger_again=slower)
+        stage.conductor.report(lease.attempt_id, lease.token, report)
+    for _ in range(2):
+        with stage.conductor.roster.turn(search) as turn:
+            assert turn is not None
+            assert turn.active.search.history.corrected == corrected
+        stage.restart()
+
+
 def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evo.challenge import Incumbent, bar
+from evo.challengers import Challenge
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES
 from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
@@ -56,6 +57,13 @@ def run(search: Search, times: Sequence[float]) -> list[Logged]:
         assert trial is not None
         log.append(search.tell(ended(trial, lasting(us))))
     return log
+
+
+def tell(search: Search, us: float, binary: str | None) -> None:
+    """Ask one trial, which compiles to this binary and takes so long."""
+    trial = search.ask()
+    assert trial is not None
+    search.tell(replace(ended(trial, lasting(us)), binary_digest=binary))
 
 
 class Worker:
@@ -250,15 +258,15 @@ def test_a_budget_is_above_zero(field: str, limit: int) -> None:
 def test_the_best_trial_challenges_every_so_many_and_at_the_end(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=5))
     run(search, [9, 8, 7, 6])
-    assert search.challenge_due(None, ended=False) is None
+    assert search.challengers.due(None, ended=False) is None
     run(search, [5])
-    due = search.challenge_due(None, ended=False)
+    due = search.challengers.due(None, ended=False)
     assert due is not None
     assert due.number == 4
-    assert search.challenge(due) == (4, 5)
+    assert search.challengers.begin(due) == Challenge(number=4, seen=5)
     run(search, [4, 4, 4, 4])
-    assert search.challenge_due(5.0, ended=False) is None
-    at_the_end = search.challenge_due(5.0, ended=True)
+    assert search.challengers.due(5.0, ended=False) is None
+    at_the_end = search.challengers.due(5.0, ended=True)
     assert at_the_end is not None
     assert at_the_end.number == 5
 
@@ -266,8 +274,8 @@ def test_the_best_trial_challenges_every_so_many_and_at_the_end(space: Space) ->
 def test_only_what_looks_faster_than_the_incumbent_challenges(space: Space) -> None:
     search = start(space)
     run(search, [9, 8, 7])
-    assert search.challenge_due(7.0, ended=True) is None
-    due = search.challenge_due(7.1, ended=True)
+    assert search.challengers.due(7.0, ended=True) is None
+    due = search.challengers.due(7.1, ended=True)
     assert due is not None
     assert due.number == 2
 
@@ -276,9 +284,9 @@ def test_after_a_refusal_the_next_elites_may_challenge_but_not_all(space: Space)
     search = start(space)
     run(search, [3, 1, 2, 4, 5])
     challengers = []
-    while (due := search.challenge_due(None, ended=True)) is not None:
+    while (due := search.challengers.due(None, ended=True)) is not None:
         challengers.append(due.number)
-        search.challenge(due)
+        search.challengers.begin(due)
     assert challengers == [1, 2, 0]
 
 
@@ -286,13 +294,11 @@ def test_one_kernel_challenges_once_whatever_its_configs_and_never_itself(space:
     search = start(space)
     binaries = ["own", "twin", "twin", "twin", "other", None]
     for us, binary in zip([1, 2, 2, 2, 3, 4], binaries, strict=True):
-        trial = search.ask()
-        assert trial is not None
-        search.tell(replace(ended(trial, lasting(us)), binary_digest=binary))
+        tell(search, us, binary)
     challengers = []
-    while (due := search.challenge_due(None, ended=True, besides=["own"])) is not None:
+    while (due := search.challengers.due(None, ended=True, besides=["own"])) is not None:
         challengers.append(due.number)
-        search.challenge(due)
+        search.challengers.begin(due)
     assert challengers == [1, 4, 5]
 
 
@@ -317,22 +323,50 @@ def test_a_search_without_a_time_has_no_challenger(space: Space) -> None:
     trial = search.ask()
     assert trial is not None
     search.tell(ended(trial, Cancelled()))
-    assert search.challenge_due(None, ended=True) is None
+    assert search.challengers.due(None, ended=True) is None
 
 
 def test_challenges_survive_a_restart(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=2))
     log = run(search, [3, 2])
-    due = search.challenge_due(None, ended=False)
+    due = search.challengers.due(None, ended=False)
     assert due is not None
-    noted = search.challenge(due)
+    noted = search.challengers.begin(due)
     again = start(space, policy=Policy(challenge_every=2))
     again.restore(log, [noted])
-    assert again.challenge_due(None, ended=False) is None
-    assert again.challenge_due(2.0, ended=True) is None
+    assert again.challengers.due(None, ended=False) is None
+    assert again.challengers.due(2.0, ended=True) is None
     unaware = start(space, policy=Policy(challenge_every=2))
     unaware.restore(log)
-    assert unaware.challenge_due(None, ended=False) == due
+    assert unaware.challengers.due(None, ended=False) == due
+
+
+def test_a_confirmation_corrects_what_the_strategy_goes_by(space: Space) -> None:
+    search = start(space, policy=Policy(minimum_gain=0.02))
+    for us, binary in zip([3, 1, 1.2, 2], ["a", "lucky", "lucky", "b"], strict=True):
+        tell(search, us, binary)
+    search.challengers.confirmed(3, 2.03)
+    assert search.history.corrected == {}, "that is within what counts as a gain"
+    search.challengers.confirmed(1, 2.5)
+    assert search.history.corrected == {1: 2.5, 2: 2.5}, "another config of the same binary is no faster"
+    tell(search, 1.1, "lucky")
+    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "nor is one that comes later"
+    search.challengers.confirmed(1, 2.9)
+    assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}
+    assert search.history.elites(1)[0].time_us == 1, "outcomes stay what they were"
+
+
+def test_what_confirmations_found_survives_a_restart(space: Space) -> None:
+    search = start(space)
+    log = run(search, [3, 1, 2])
+    due = search.challengers.due(None, ended=True)
+    assert due is not None
+    begun = search.challengers.begin(due)
+    search.challengers.confirmed(due.number, 2.5)
+    again = start(space)
+    again.restore(log, [replace(begun, time_us=2.5)])
+    assert again.history.corrected == search.history.corrected == {1: 2.5}
+    assert [again.ask() for _ in range(3)] == [search.ask() for _ in range(3)]
 
 
 def test_pruning_begins_with_a_full_set_of_elites(space: Space) -> None:

@@ -38,6 +38,25 @@ def observed(space: Space, history: History) -> Observations:
     return seen
 
 
+def test_what_was_measured_again_counts_and_what_was_concluded_from_it_is_forgotten() -> None:
+    space, history = line(), History()
+    seen = observed(space, history)
+    for x, us in enumerate([5.0, 1.0, 4.0, 3.0]):
+        told(history, {"X": x, "KIND": "a"}, lasting(us), origin="advice" if x == 3 else "random")
+    seen.refresh(history)
+    before = seen.log
+    history.correct(1, 4.5)
+    history.correct(3, 9.0)
+    seen.refresh(history)
+    assert (seen.losses.tolist(), seen.order.tolist()) == ([5.0, 4.5, 4.0, 9.0], [2, 1, 0, 3])
+    assert seen.log is not before
+    again = observed(space, history)
+    assert (again.losses.tolist(), again.order.tolist()) == (seen.losses.tolist(), seen.order.tolist())
+    unadvised = Observations(space, hidden=["advice"])
+    unadvised.refresh(history)
+    assert unadvised.order.tolist() == [2, 1, 0]
+
+
 def line(length: int = 11) -> Space:
     return Space([Tunable(name="X", values=list(range(length))), Tunable(name="KIND", values=["a", "b", "c"])])
 
