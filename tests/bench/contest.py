@@ -97,6 +97,7 @@ class Contest:
         compared: entry i of all timings was taken in round i.
         other: the same in the cache mode that does not rank.
         copy_us: what a copy takes that moves as many bytes, past the caches; None where that was not asked for.
+        from_default: whether the search began with the default alone.
     """
 
     search: SearchView
@@ -107,6 +108,7 @@ class Contest:
     other: Compared
     roofline: Roofline | None
     copy_us: float | None = None
+    from_default: bool = False
 
 
 def hold(match: Match, effort: Effort, folder: Path) -> Contest:
@@ -139,6 +141,7 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         compared=compared,
         other=other,
         copy_us=copied_us,
+        from_default=effort.from_default,
         roofline=device_roofline(view.device, work.copy.family.work(view.problem), view.objective),
     )
 

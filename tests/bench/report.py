@@ -181,7 +181,7 @@ def _course(contest: Contest) -> str:
     valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
     overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
     return (
-        f"Found by `kernel-evo search {search.family} --problem {search.problem_key}{_options(search)}`: {config}. "
+        f"Found by `kernel-evo search {search.family} --problem {search.problem_key}{_options(contest)}`: {config}. "
         f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
         f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
         f"{_milliseconds(search.delivery_ms)} beside the work. Load average while comparing: "
@@ -189,10 +189,11 @@ def _course(contest: Contest) -> str:
     )
 
 
-def _options(search: SearchView) -> str:
-    objective = search.objective
+def _options(contest: Contest) -> str:
+    objective = contest.search.objective
     cache = "" if objective.cache == "hot" else f" --cache {objective.cache}"
-    return cache + ("" if objective.launch == "plain" else f" --launch {objective.launch}")
+    launch = "" if objective.launch == "plain" else f" --launch {objective.launch}"
+    return cache + launch + (" --from-default" if contest.from_default else "")
 
 
 def _milliseconds(figure_ms: float | None) -> str:

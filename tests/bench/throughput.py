@@ -129,7 +129,7 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
     drawn = space.sample(np.random.default_rng(0), 2 * DRAWN, ())
     made = ((each, package.family.candidate(each, problem, gpu, Objective())) for each in drawn)
     configs, candidates = zip(*islice((each for each in made if plain(each[1], gpu)), DRAWN), strict=True)
-    _allow_large_shared_memory(CupyFunctions)
+    _allow_large_shared_memory(CupyFunctions, gpu)
     threads = [_launch(each).block[0] for each in candidates]
     course = _Course()
 
@@ -191,13 +191,13 @@ def _arguments(candidate: Candidate) -> list[Any]:
     return [rng.standard_normal(each.shape).astype(each.dtype) for each in candidate.operands]
 
 
-def _allow_large_shared_memory(backend: Any) -> None:
+def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
     """Kernel Tuner never asks the driver for more than 48 KB, so that half of the space would not launch."""
-    compile_as_it_is = backend.compile
+    most, compile_as_it_is = int(gpu.limits["shared_memory_bytes"]), backend.compile
 
     def compile_and_allow(self: Any, instance: Any) -> Any:
         function = compile_as_it_is(self, instance)
-        function.max_dynamic_shared_size_bytes = 200 << 10
+        function.max_dynamic_shared_size_bytes = most - function.shared_size_bytes
         return function
 
     backend.compile = compile_and_allow

@@ -1,5 +1,6 @@
 """NVIDIA GPUs as devices. Nothing but this and `cuda_survey` imports CuPy, and only where a GPU is opened or asked."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,10 @@ class CudaSession:
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
 
     def environment(self) -> Mapping[str, str]:
-        return {**self._device.software, **nvml.facts(self._device.uuid)}
+        load = {
+            "load": f"{os.getloadavg()[0]:.2f}"
+        }
+        return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
         pointers = cast(DeviceBuffers, buffers).pointers
