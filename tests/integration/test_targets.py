@@ -120,6 +120,16 @@ def test_estimates_and_times_never_meet(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("terms", "error", "text"),
     [
+        (
+            {"device": H100.model, "objective": {"threads": 2}},
+            InvalidInput,
+            "^objective.threads: is for kernels of CPUs",
+        ),
+        (
+            {"device": "estimate", "objective": {**FOR_L4, "threads": 2}},
+            InvalidInput,
+            "^objective.threads: is for kernels of CPUs; .*: leave it out",
+        ),
         ({"device": "estimate"}, InvalidInput, "objective.target: is needed"),
         ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),
         (

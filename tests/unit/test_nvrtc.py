@@ -195,6 +195,7 @@ def test_a_compiler_that_was_killed_while_it_was_idle_says_nothing_of_a_source(c
         ("import os, signal; input(); os.kill(os.getpid(), signal.SIGKILL)", "second one: killed by SIGKILL, killed "),
         ("input(); raise SystemExit(3)", "second one: ended with status 3 "),
         ("input(); print('{', end='', flush=True)", "second one: ended with status 0 "),
+        ("input(); print('a library says hello', flush=True)", "second one: wrote 'a library says hello' where"),
         ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
     ],
 )

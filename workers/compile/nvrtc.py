@@ -187,7 +187,14 @@ class _Process:
         how = None if whole or late.is_set() else self._how_it_ended()
         if late.is_set() or not whole:
             self.close()
-        return cast(Mapping[str, object], json.loads(line)) if whole else how
+        return self._answered(line) if whole else how
+
+    def _answered(self, line: str) -> Mapping[str, object] | str:
+        try:
+            return cast(Mapping[str, object], json.loads(line))
+        except json.JSONDecodeError:
+            self.close()  # whoever wrote this may have written more
+            return f"wrote {line.strip()[:80]!r} where an answer was due"
 
     def _stop(self, late: threading.Event) -> None:
         late.set()

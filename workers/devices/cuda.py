@@ -121,9 +121,7 @@ class CudaSession:
         return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
 
     def environment(self) -> Mapping[str, str]:
-        load = {
-            "load": f"{os.getloadavg()[0]:.2f}"
-        }
+        load = {"load": f"{os.getloadavg()[0]:.2f}"}
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
