@@ -12,7 +12,7 @@ import pytest
 
 from evo.outcome import Measured
 from evo.recording import parse_recording
-from tests.bench.strategy import asking, bars, built, crowd, failing, ours, tables, transfer
+from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
@@ -279,6 +279,22 @@ def test_where_most_configs_fail_the_best_still_works() -> None:
     assert hard.entries[int(hard.times_us.argmax())].outcome.kind == "compile_failed"
     cell = tables.failing({"x": [failing.Toll(p100=0.5, failed=0.25)]}, [hard])
     assert "0.50 / 25%" in cell
+
+
+def test_a_noisy_player_is_told_what_it_is_told_and_its_champion_is_what_confirmations_found() -> None:
+    recorded = ground([5.0, 1.0, *[9.0] * 120])
+    sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
+    found = {}
+    for corrects in (True, False):
+        player = noisy.NoisyPlayer(recorded, "random", 0, sharp, corrects=corrects)
+        Simulation(recorded, player, Course(clock="steps", trials=122)).play()
+        told = {each.time_us for each in player._search.history.finished}
+        assert told <= {*recorded.times_us, *(0.1 * recorded.times_us)}
+        assert player.champion_us() in recorded.times_us
+        found[corrects] = player._search.history.corrected
+    assert found[True] and set(found[True].values()) <= set(recorded.times_us)
+    assert not found[False]
+    assert "1.000" in tables.noisy({"x": [noisy.Hearing(p100=1, p200=1, champion=1)]}, [recorded])
 
 
 def test_what_misleads_is_a_local_optimum_unlike_the_best() -> None:

@@ -17,7 +17,7 @@ from tests.bench.strategy.field import Effort
 from tests.bench.strategy.ground import SPACES, paths
 from tests.bench.strategy.player import Contestant
 
-QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "transfer")
+QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer")
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000, 2_000)
 
@@ -61,6 +61,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_steps(told, effort)
     if "failing" in questions:
         report.ask_failing(told, effort)
+    if "noisy" in questions:
+        report.ask_noisy(told, effort)
     if "transfer" in questions:
         report.ask_transfer(told, effort)
 

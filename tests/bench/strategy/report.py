@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, crowd, evaluations, failing, moments, ours, tables, transfer
+from tests.bench.strategy import asking, bars, crowd, evaluations, failing, moments, noisy, ours, tables, transfer
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.variants import STEPS
@@ -135,6 +135,13 @@ def ask_failing(report: Report, effort: Effort) -> None:
     found = failing.compare(effort.grounds, DEFAULT, seeds)
     report.add(f"### Where {failing.FAIL:.0%} fail\n\n{seeds} seeds.\n\n{tables.failing(found, effort.grounds)}")
     report.note("failing", {name: dict(zip(_names(effort), tolls, strict=True)) for name, tolls in found.items()})
+
+
+def ask_noisy(report: Report, effort: Effort) -> None:
+    seeds = max(2, round(noisy.SHARE * effort.seeds))
+    found = noisy.compare(effort.grounds, DEFAULT, seeds)
+    report.add(f"### Where times are noisy\n\n{seeds} seeds.\n\n{tables.noisy(found, effort.grounds)}")
+    report.note("noisy", {name: dict(zip(_names(effort), each, strict=True)) for name, each in found.items()})
 
 
 def ask_transfer(report: Report, effort: Effort) -> None:

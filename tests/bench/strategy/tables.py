@@ -11,6 +11,7 @@ from tests.bench.strategy.evaluations import Standing, lead
 from tests.bench.strategy.failing import Toll
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
+from tests.bench.strategy.noisy import Hearing
 from tests.bench.strategy.scores import Figure
 from tests.bench.strategy.transfer import TRIALS, Start
 
@@ -102,6 +103,18 @@ def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Grou
 def failing(found: Mapping[str, Sequence[Toll]], grounds: Sequence[Ground]) -> str:
     header = ["P100 / trials that failed", *(ground.name for ground in grounds)]
     return table(header, [[k, *(f"{each.p100:.2f} / {each.failed:.0%}" for each in v)] for k, v in found.items()])
+
+
+def noisy(found: Mapping[str, Sequence[Hearing]], grounds: Sequence[Ground]) -> str:
+    rows = [
+        [
+            name,
+            *(f"{np.mean([getattr(each, score) for each in v]):.3f}" for score in ("p100", "p200", "champion")),
+            *(f"{each.p200:.2f} / {each.champion:.3f}" for each in v),
+        ]
+        for name, v in found.items()
+    ]
+    return table(["", "P100", "P200", "champion/optimum", *(f"{each.name}, P200 / champion" for each in grounds)], rows)
 
 
 def asking(found: Mapping[str, Sequence[Cost]]) -> str:

@@ -1,0 +1,122 @@
+"""What measuring again is worth where times are noisy: recordings told with noise, some times far too short.
+
+Every `Policy.challenge_every` trials the best one challenges, at the end three do, and a confirmation finds the
+recorded time. With corrections the strategy goes by that, without them by what it was told first. Scores are of
+recorded times: what a search really tried counts, not what it was told.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evo.outcome import Measured
+from evo.strategy import STRATEGIES
+from evo.timing import Timing
+from evo.trial import Trial
+from tests.bench.strategy.ground import Ground
+from tests.bench.strategy.ours import OurPlayer
+from tests.bench.strategy.run import Course
+from tests.bench.strategy.scores import by_evaluations
+from tests.bench.strategy.simulate import Simulation
+
+SHARE = 0.4
+"""Of the seeds."""
+
+TRIALS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """How times are told.
+
+    Attributes:
+        spread: standard deviation of the logarithm.
+        lucky: how often a time is too short besides …
+        factor: … by this factor.
+    """
+
+    spread: float
+    lucky: float = 0.0
+    factor: float = 1.0
+
+    def factors(self, seed: int) -> Iterable[float]:
+        """What one told time after the other is multiplied with."""
+        rng = np.random.default_rng((seed, 1))
+        while True:
+            factor = float(np.exp(rng.normal(0, self.spread)))
+            yield factor * self.factor if rng.random() < self.lucky else factor
+
+
+NOISES = {
+    "5 % of noise": Noise(spread=0.05),
+    "2 %, every 50th time 0.7 of what it is": Noise(spread=0.02, lucky=0.02, factor=0.7),
+}
+
+
+class NoisyPlayer(OurPlayer):
+    """Is told noisy times, and with `corrects` what confirmations find."""
+
+    def __init__(self, ground: Ground, strategy: str, seed: int, noise: Noise, *, corrects: bool) -> None:
+        super().__init__(ground, STRATEGIES[strategy], seed)
+        self._factors, self._corrects = iter(noise.factors(seed)), corrects
+        self._confirmed_us: list[float] = []
+
+    def tell(self, place: int) -> None:
+        trial, outcome = self._pending.pop(place), self._ground.entries[place].outcome
+        factor = next(self._factors)
+        if isinstance(outcome, Measured):
+            outcome = replace(outcome, timing=Timing(samples_us=(outcome.timing.median_us * factor,)))
+        self._search.tell(Trial(number=trial.number, proposal=trial.proposal, outcome=outcome))
+        self._challenge(ended=False)
+
+    def champion_us(self) -> float:
+        """The fastest that a confirmation found once the search has ended; infinite where nothing was measured."""
+        while self._challenge(ended=True):
+            pass
+        return min(self._confirmed_us, default=float("inf"))
+
+    def _challenge(self, *, ended: bool) -> bool:
+        challengers = self._search.challengers
+        if (due := challengers.due(None, ended=ended)) is None:
+            return False
+        challengers.begin(due)
+        found_us = float(self._ground.times_us[self._ground.places[self._ground.space.key(due.config)]])
+        self._confirmed_us.append(found_us)
+        if self._corrects:
+            challengers.confirmed(due.number, found_us)
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hearing:
+    """How searches of one space went.
+
+    Attributes:
+        p100, p200: scores after so many evaluations.
+        champion: mean of the champions' recorded times over the optimum.
+    """
+
+    p100: float
+    p200: float
+    champion: float
+
+
+def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Hearing]]:
+    """The default with corrections and without, under each kind of noise, by space."""
+    return {
+        f"{name}, {'corrected' if corrects else 'as told'}": [
+            _hearing(ground, [NoisyPlayer(ground, strategy, seed, noise, corrects=corrects) for seed in range(seeds)])
+            for ground in grounds
+        ]
+        for name, noise in NOISES.items()
+        for corrects in (True, False)
+    }
+
+
+def _hearing(ground: Ground, players: Sequence[NoisyPlayer]) -> Hearing:
+    course = Course(clock="steps", trials=min(TRIALS, len(ground.entries)))
+    best = np.array([Simulation(ground, each, course).play().best_us(ground, TRIALS) for each in players])
+    p100, p200 = by_evaluations(ground, best, (TRIALS // 2, TRIALS))
+    champion = float(np.mean([each.champion_us() for each in players])) / ground.optimum_us
+    return Hearing(p100=float(p100), p200=float(p200), champion=champion)
