@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
 
-.PHONY: bench-overhead bench-gpus help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-compiling bench-overhead bench-gpus help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -45,6 +45,9 @@ screenshots: .venv/.test    ## every page as a picture in build/screenshots (ARG
 
 bench-throughput: .venv/.bench-strategy  ## trials a minute on this machine's GPU beside Kernel Tuner's loop
 	$(BIN)/python -m tests.bench.throughput $(ARGS)
+
+bench-compiling: .venv/.test  ## what share of sampled configs of every CUDA family compiles within the gates, and how fast (no GPU)
+	$(BIN)/python -m tests.bench.compiling $(ARGS)
 
 bench-events: .venv/.test   ## what following a search live costs the service, by number of listeners
 	$(BIN)/python -m tests.bench.events

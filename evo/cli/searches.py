@@ -91,10 +91,11 @@ def trials(
             return
         most = limit if as_json else limit or ROWS
         found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))
+        place = connection.client.search(search_id).place
     if as_json:
         print_json(found)
     else:
-        _print_trials(found)
+        _print_trials(found, place)
 
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
@@ -114,7 +115,8 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
         out.print("No searches here yet. Start one: [bold]kernel-evo search sdpa[/]")
 
 
-def _print_trials(found: "Iterable[TrialView]") -> None:
+def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
+    """`place`: where the times are from, so that nobody takes them for another's."""
     from rich.text import Text
 
     from evo.cli.display import twin_text
@@ -136,3 +138,4 @@ def _print_trials(found: "Iterable[TrialView]") -> None:
             Text(f"{spaced_text(trial.config)}{twin_text(trial, twins)}"),
         )
     console().print(rows if rows.row_count else "No such trials.")
+    console().print(Text(place, "dim"))

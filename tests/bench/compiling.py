@@ -1,0 +1,130 @@
+"""How many of the configs a family calls valid compile within the gates, and how long a build takes; no GPU takes part.
+
+``python -m tests.bench.compiling`` or ``make bench-compiling``: configs drawn at random, for every family with a CUDA
+template, at the problems of `PROBLEMS` and for every architecture that takes them.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+import numpy as np
+
+from evo.errors import InvalidInput
+from evo.objective import Objective
+from evo.outcome import CompileFailed
+from evo.policy import Policy
+from evo.target import known
+from evo.trial import Config
+from templates.registry import find
+from templates.render import render
+from tests.bench.strategy.tables import table
+from workers.compile import Launch, Unit
+from workers.compile.nvrtc import NvrtcCompiler
+from workers.gate import gate
+
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
+PROBLEMS = (
+    ("sdpa", "B=2,H=8,S=512,D=64"),
+    ("sdpa", "B=4,H=16,S=4096,D=128,causal=true"),
+    ("sdpa_fp8", "B=2,H=8,S=512,D=64"),
+    ("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns"),
+    ("quantize_e4m3", "B=2,H=8,S=512,D=64"),
+    ("sdpa_decode", "B=8,H=32,KV=8,S=8192,D=128"),
+    ("sdpa_ladder", "B=2,H=8,S=512,D=64"),
+    ("gemm", "M=4096,N=4096,K=4096"),
+    ("gemm", "M=16,N=14336,K=4096"),
+    ("gemm_fp8", "M=4096,N=4096,K=4096"),
+    ("softmax", "rows=4096,cols=4096"),
+    ("rmsnorm", "rows=16384,cols=4096"),
+    ("layernorm", "rows=16384,cols=4096"),
+    ("transpose", "rows=16384,cols=4096"),
+    ("reduce", "rows=16384,cols=4096"),
+)
+WANTED_SHARE, WANTED_S = 0.95, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """One config's; `refusal`: why it is none, or None."""
+
+    seconds: float
+    refusal: str | None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; status 1 when a row is below what is wanted."""
+    options = _parser().parse_args(arguments)
+    rows, short = [], []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for family, problem, architecture, valid, drawn in _draws(options.configs):
+            builds = list(pool.map(_built, [(family, problem, architecture, each) for each in drawn]))
+            share = sum(each.refusal is None for each in builds) / len(builds)
+            middle_s = median(each.seconds for each in builds)
+            held = share >= WANTED_SHARE and middle_s <= WANTED_S
+            short += [] if held else [f"{family} {problem} {architecture}: {share:.0%} in {middle_s:.2f} s"]
+            slow_s = float(np.quantile([each.seconds for each in builds], 0.9))
+            rows.append([family, problem, architecture, valid, f"{share:.0%}", f"{middle_s:.2f}", f"{slow_s:.2f}"])
+            print(
+                " ".join(map(str, rows[-1])), *{each.refusal for each in builds} - {None}, file=sys.stderr, flush=True
+            )
+    print(f"{options.configs} configs each, {options.jobs} at a time.\n")
+    print(table(["family", "problem", "for", "valid", "within the gates", "median, s", "90 %, s"], rows))
+    for each in short:
+        print(f"does not hold: {each}", file=sys.stderr)
+    return int(bool(short))
+
+
+def _draws(count: int) -> Iterator[tuple[str, str, str, str, list[Config]]]:
+    for family, problem in PROBLEMS:
+        for architecture in ARCHITECTURES:
+            device = known(architecture)
+            try:
+                space = find(family).family.space(find(family).family.problem(problem, "cuda"), device, Objective())
+            except InvalidInput:
+                continue  # FP8 before sm_89
+            valid = "over a million" if space.valid_count is None else f"{space.valid_count:,}"
+            yield family, problem, architecture, valid, space.sample(np.random.default_rng(1), count, ())
+
+
+def _built(job: tuple[str, str, str, Config]) -> Build:
+    family, problem_text, architecture, config = job
+    package, device = find(family), known(architecture)
+    problem = package.family.problem(problem_text, "cuda")
+    candidate = package.family.candidate(config, problem, device, Objective())
+    source = render(package, "cuda", config, problem, candidate.derived)
+    entry = package.family.implementation("cuda").entry
+    unit = Unit(source=source, architecture=candidate.target(device.architecture), entry=entry)
+    begun = time.monotonic()
+    made = _compiler().compile(unit, timeout_s=60)
+    seconds = time.monotonic() - begun
+    if isinstance(made, CompileFailed):
+        return Build(seconds=seconds, refusal="compile_failed")
+    assert candidate.launch is not None
+    launch = Launch(**vars(candidate.launch))
+    resources = _compiler().resources(made, launch, device)
+    refused = _compiler().refusal(resources, launch, device) or gate(resources, Policy())
+    return Build(seconds=seconds, refusal=refused and refused.resource)
+
+
+@cache
+def _compiler() -> NvrtcCompiler:
+    return NvrtcCompiler()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench-compiling", description=__doc__)
+    parser.add_argument(
+        "--configs", type=int, default=40, help="of each problem and architecture (default: %(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
