@@ -1,4 +1,4 @@
-"""A short search on a GPU, by the command that a user types."""
+"""Short searches on a GPU, by the commands that a user types."""
 
 import os
 import subprocess
@@ -14,6 +14,21 @@ from evo.view import SearchView
 pytestmark = pytest.mark.gpu
 
 TRIALS = 12
+QUICK = """
+quick_samples = 10
+confirm_samples = 20
+confirm_processes = 1
+seeds = 1
+"""
+ONE_OPERATOR = """
+import torch
+from torch_op import op
+torch.manual_seed(0)
+for s in 128, 256, 512, 1024, 2048, 256:
+    q, k, v = (torch.randn(1, 2, s, 64, dtype=torch.float16, device="cuda") for _ in range(3))
+    right = torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in (q, k, v)))
+    assert (op(q, k, v).double() - right).norm() < 1e-3 * right.norm(), s
+"""
 
 
 @pytest.mark.parametrize(("family", "problem"), [("softmax", "rows=300,cols=4096"), ("sdpa", "B=1,H=2,S=256,D=64")])
@@ -28,3 +43,15 @@ def test_a_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path, family
     assert view.device.architecture == gpu.architecture
     assert view.champion is not None, view.counts
     assert view.champion.time_us is not None
+
+
+def test_champions_of_five_lengths_become_one_operator(gpu: Device, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "quick.toml").write_text(QUICK)
+    empty, database = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, str(tmp_path / "search.db")
+    search = ("search", "sdpa", "--device", "cuda", "--problem", "B=1,H=2,S=128,256,512,1024,2048,D=64,dtype=float16")
+    brief = ("--trials", "4", "--seed", "1", "--policy", str(tmp_path / "quick.toml"))
+    export = ("champion", "export", "1", "2", "3", "4", "5", "--to", str(tmp_path / "op"))
+    for command in ((*search, *brief), export):
+        subprocess.run([sys.executable, "-m", "evo", *command, "--db", database], env=empty, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", ONE_OPERATOR], check=True, cwd=tmp_path / "op", timeout=300)
