@@ -6,7 +6,7 @@ is read again, so two configs that differ in these alone are level.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evo.device import Device
 from evo.errors import InvalidInput
@@ -31,6 +31,7 @@ class Footprint:
         items: pieces of work that the blocks share out; as many as blocks where each is one.
         blocks_per_sm: that fit a multiprocessor of the target at once, at least 1.
         spill_bytes: stored and loaded by each thread.
+        effort: how many times the stated arithmetic it takes.
     """
 
     blocks: int
@@ -38,6 +39,7 @@ class Footprint:
     threads: int
     blocks_per_sm: int
     spill_bytes: int = 0
+    effort: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Estimate:
     """A modelled time.
 
     Attributes:
-        floor_us: of the roofline; what a perfect kernel would take.
+        floor_us: of the roofline; what a perfect kernel that takes the same effort would take.
         balance: work per multiprocessor beside that of the busiest one: 1.0 where the blocks divide evenly.
         hiding: share of its time a scheduler has a warp that is ready.
         spill_us: time that spilled registers take in memory.
@@ -75,7 +77,7 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
     Raises:
         InvalidInput: the family states no work, so there is nothing to estimate from.
     """
-    limit = device_roofline(target, work, objective)
+    limit = device_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
     if limit is None or target.ceilings is None:
         raise InvalidInput("device", "the family states no [work]: there is nothing to estimate its time from")
     multiprocessors = int(target.limits["sm_count"])

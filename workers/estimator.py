@@ -103,4 +103,5 @@ def _footprint(work: Assignment, config: Config, built: Built) -> Footprint:
         threads=threads,
         blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, terms.device.limits)),
         spill_bytes=int(used.get("spill_bytes", 0)),
+        effort=candidate.effort,
     )

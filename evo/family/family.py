@@ -31,6 +31,7 @@ class Candidate:
         operands: the call's arguments, in order.
         launch: None for a plain function call.
         items: pieces of work that the blocks share out among themselves; None where each block is one.
+        effort: how many times the arithmetic that [work] states this config takes, at the rate of its dtype.
         specific: the kernel is for one architecture alone.
     """
 
@@ -40,6 +41,7 @@ class Candidate:
     operands: tuple[Operand, ...]
     launch: Launch | None
     items: int | None = None
+    effort: float = 1.0
     specific: bool = False
 
     def target(self, architecture: str) -> str:
@@ -183,6 +185,7 @@ class Family:
             operands=implementation.operands(scope),
             launch=implementation.launch(scope),
             items=implementation.items(scope),
+            effort=implementation.effort(scope),
             specific=implementation.is_specific(scope),
         )
 

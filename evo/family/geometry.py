@@ -29,12 +29,18 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A launch as expressions; `items`: pieces of work, where blocks share them out among themselves."""
+    """A launch as expressions.
+
+    Attributes:
+        items: pieces of work, where blocks share them out among themselves.
+        effort: how many times the stated arithmetic it takes.
+    """
 
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     shared_memory: Expression
     items: Expression | None = None
+    effort: Expression | None = None
     maps: tuple[MapFormula, ...] = ()
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
@@ -43,6 +49,7 @@ class Geometry:
             block=tuple(each.inline(definitions) for each in self.block),
             shared_memory=self.shared_memory.inline(definitions),
             items=None if self.items is None else self.items.inline(definitions),
+            effort=None if self.effort is None else self.effort.inline(definitions),
             maps=tuple(each.inline(definitions) for each in self.maps),
         )
 
@@ -56,9 +63,9 @@ class Geometry:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        items = () if self.items is None else (self.items,)
+        guesses = (each for each in (self.items, self.effort) if each is not None)
         maps = (expression for each in self.maps for expression in each.expressions)
-        return (*self.grid, *self.block, self.shared_memory, *items, *maps)
+        return (*self.grid, *self.block, self.shared_memory, *guesses, *maps)
 
 
 def read_geometry(
@@ -69,6 +76,7 @@ def read_geometry(
         block=tuple(table.expressions("block")),
         shared_memory=table.expression("shared_memory", "0"),
         items=table.expression("items") if "items" in table else None,
+        effort=table.expression("effort") if "effort" in table else None,
         maps=read_maps(table.tables("tensor_maps"), [each.name for each in call if each.role != "scalar"]),
     )
     table.done()

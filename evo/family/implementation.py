@@ -102,6 +102,10 @@ class Implementation:
         """Pieces of work that the blocks share out among themselves; None where each block is one."""
         return None if self.geometry is None or self.geometry.items is None else self.geometry.items.whole(scope)
 
+    def effort(self, scope: Mapping[str, Value]) -> float:
+        """How many times the arithmetic that the family states a config takes."""
+        return 1.0 if self.geometry is None or self.geometry.effort is None else self.geometry.effort.number(scope)
+
     def is_specific(self, scope: Mapping[str, Value]) -> bool:
         return self.specific is not None and self.specific.truth(scope)
 

@@ -11,6 +11,8 @@ from evo.family import Work
 from evo.objective import Objective
 from evo.outcome import Estimated
 from evo.target import known
+from evo.trial import Config
+from templates.registry import find
 
 L4 = known("NVIDIA L4")
 HOT = Objective()
@@ -34,6 +36,36 @@ def test_the_floor_is_the_roofline_of_the_target() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     assert estimate(WORK, L4, used, HOT).floor_us == pytest.approx(8.9, abs=0.1)
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
+
+
+def test_what_takes_more_arithmetic_than_the_family_states_has_a_higher_floor() -> None:
+    used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
+    twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
+    assert twice.floor_us == 2 * estimate(WORK, L4, used, HOT).floor_us
+    of_memory = replace(used, effort=1.1)
+    assert estimate(WORK, L4, of_memory, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture", "change", "effort"),
+    [
+        ("sdpa_fp8", "sm_89", {"PV": "e4m3"}, 1),
+        ("sdpa_fp8", "sm_89", {"PV": "half"}, 1.5),
+        ("sdpa_fp8", "sm_90", {"PV": "e4m3"}, 2),
+        ("sdpa_fp8", "sm_90", {"PV": "split"}, 3),
+        ("sdpa_fp8", "sm_90", {"PRODUCTS": "wgmma"}, 1),
+        ("gemm_fp8", "sm_90", {"PRODUCTS": "mma"}, 2),
+        ("gemm_fp8", "sm_89", {"PRODUCTS": "mma"}, 1),
+        ("sdpa", "sm_90", {}, 1),
+    ],
+)
+def test_emulated_and_mixed_products_take_more_effort(
+    family: str, architecture: str, change: Config, effort: float
+) -> None:
+    subject = find(family).family
+    config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
+    candidate = subject.candidate(config | change, subject.problem("", "cuda"), known(architecture), HOT)
+    assert candidate.effort == effort
 
 
 def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:
