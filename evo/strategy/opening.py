@@ -19,7 +19,7 @@ ADVICE = "advice"
 BEFORE = 2
 """Pieces of advice that are tried before what is known of this device."""
 
-FIRST, SHARE = 8, 0.75
+FIRST, SHARE = 8, 0.5
 """Trials under way at once, at most, in the beginning, and then as a share of those that have ended: of those that many
 workers try at once none knows what the others bring, so a search widens as it learns."""
 
