@@ -83,11 +83,13 @@ def main(arguments: Sequence[str]) -> int:
 def _draws(count: int) -> Iterator[tuple[str, str, str, str, list[Config]]]:
     for family, problem in PROBLEMS:
         for architecture in ARCHITECTURES:
-            device = known(architecture)
+            subject, device = find(family).family, known(architecture)
+            stated = subject.problem(problem, "cuda")
             try:
-                space = find(family).family.space(find(family).family.problem(problem, "cuda"), device, Objective())
+                subject.check_device(stated, device)
             except InvalidInput:
                 continue  # FP8 before sm_89
+            space = subject.space(stated, device, Objective())
             valid = "over a million" if space.valid_count is None else f"{space.valid_count:,}"
             yield family, problem, architecture, valid, space.sample(np.random.default_rng(1), count, ())
 

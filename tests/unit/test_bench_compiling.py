@@ -1,0 +1,24 @@
+"""The table of what compiles within the gates."""
+
+import pytest
+
+from tests.bench import compiling
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+
+
+def test_a_row_for_each_architecture_that_takes_the_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        NvrtcCompiler()
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(compiling, "PROBLEMS", (("quantize_e4m3", "B=1,H=2,S=64,D=32"),))
+    monkeypatch.setattr(compiling, "WANTED_S", 60.0)
+    assert compiling.main(["--configs", "1", "--jobs", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "sm_80" not in told, "it has no E4M3"
+    assert told.count("100%") == 2
+    monkeypatch.setattr(compiling, "WANTED_S", 0.0)
+    assert compiling.main(["--configs", "1", "--jobs", "1"]) == 1
+    assert "does not hold: quantize_e4m3" in capsys.readouterr().err
