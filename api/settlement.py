@@ -171,7 +171,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
     """The verdict on a confirmation; its search has no other under way."""
     with database.read() as session:
         job = Leases(session).together([attempt_id])[attempt_id].job
-        challengers = len(Leases(session).challenges(search_id))
+        challengers = Leases(session).challengers(search_id)
         search = Archive(session).search(search_id)
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
     seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
@@ -216,7 +216,7 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
     payload = Confirm(
         challenger=trial.proposal.config,
         incumbent=config if config is not None and config in active.search.space else None,
-        seed=_confirmation_seed(search.seed, len(Leases(session).challenges(search.id))),
+        seed=_confirmation_seed(search.seed, Leases(session).challengers(search.id)),
     )
     incumbent_id = None if incumbent is None else incumbent.id
     Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)

@@ -167,6 +167,11 @@ class Leases:
             if seen is not None
         ]
 
+    def challengers(self, search_id: int) -> int:
+        """How many confirmations there are."""
+        query = select(func.count()).select_from(JobRow).where(JobRow.search_id == search_id, JobRow.kind == "confirm")
+        return self.session.scalar(query.where(JobRow.seen.is_not(None), JobRow.trial_id.is_not(None))) or 0
+
     def confirming_s(self, search_id: int) -> list[float]:
         """Seconds that each confirmation of a search took, from its lease to its report."""
         query = select(AttemptRow.granted_at, AttemptRow.ended_at).join(AttemptRow.job)

@@ -84,8 +84,8 @@ class Challengers:
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)
-        if trial.binary_digest is not None:
-            self._confirmed_us.setdefault(trial.binary_digest, time_us)
+        if trial.binary_digest is not None and trial.binary_digest not in self._confirmed_us:
+            self._confirmed_us[trial.binary_digest] = time_us
             for each in self._history.finished:
                 self.check(each)
 
