@@ -54,12 +54,12 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
 def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
     """Up to so many new trials, as far as budget and strategy have them; a strategy may want few at once."""
     active = turn.active
-    prune_above_us = active.search.prune_above_us()
+    bars = active.search.bars()
     proposals: list[Asked] = []
     while len(proposals) < count and _wants_more(active, clock()):
         if (trial := _ask(active)) is None:
             break
-        job = Evaluate(number=trial.number, config=trial.config, prune_above_us=prune_above_us)
+        job = Evaluate(number=trial.number, config=trial.config, bars=bars)
         proposals.append(_asked(active, trial, job, clock()))
     return proposals
 

@@ -8,7 +8,7 @@ from evo.device import Device
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.policy import Policy
-from evo.timing import Timing
+from evo.timing import Bars, Timing
 from evo.trial import Config, Value
 
 
@@ -46,7 +46,7 @@ class Evaluate:
 
     number: int
     config: Config
-    prune_above_us: float | None = None
+    bars: Bars = field(default_factory=Bars)
     kind: Literal["evaluate"] = "evaluate"
 
 

@@ -14,13 +14,16 @@ class Policy:
     """Everything that decides whether a candidate passes, except the family's numeric tolerance.
 
     Attributes:
-        quick_samples: samples of the quick gate, which every trial gets.
+        quick_samples: samples of the quick gate, for every trial that may be among the fastest.
         confirm_samples: interleaved rounds of a confirmation.
         confirm_processes: fresh processes in which a winner is compared, the first included; a 95 % prediction interval
             of its speed-up needs at least 2.
         process_samples: rounds of each of them that count for the prediction.
         prune_ratio: after a fifth of the quick samples, a candidate whose median is this many times slower than the
             slowest elite is stopped early (outcome Pruned); None never prunes.
+        shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is this many times slower
+            than the slowest elite gets one more sample and no further ones: it ranks, but among the elites it will
+            not be; None takes all samples of every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
         confidence: of the bootstrap intervals.
@@ -47,6 +50,7 @@ class Policy:
     confirm_processes: int = 5
     process_samples: int = 20
     prune_ratio: float | None = 1.5
+    shorten_ratio: float | None = 1.02
     minimum_gain: float = 0.02
     minimum_effect: float = 0.8
     confidence: float = 0.95
@@ -129,6 +133,7 @@ _LEAST = {
     "confirm_processes": 1,
     "process_samples": 5,
     "prune_ratio": 1.0,
+    "shorten_ratio": 1.0,
     "confidence": 0.5,
     "significance": 1e-12,
     "challenge_every": 1,

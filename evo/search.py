@@ -14,6 +14,7 @@ from evo.limits import MOST
 from evo.policy import Policy
 from evo.space import Space
 from evo.strategy.base import Patient, Strategy
+from evo.timing import Bars
 from evo.trial import Trial
 
 StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]
@@ -209,12 +210,16 @@ class Search:
         """The fastest measured trial so far."""
         return next(iter(self.history.elites(1)), None)
 
-    def prune_above_us(self) -> float | None:
-        """A candidate slower than this is not worth its remaining samples; None while that cannot be said."""
+    def bars(self) -> Bars:
+        """What a candidate has to be faster than to be worth all samples; nothing until there are enough elites."""
         elites = self.history.elites(ELITES)
-        if self.policy.prune_ratio is None or len(elites) < ELITES:
-            return None
-        return self.policy.prune_ratio * (elites[-1].time_us or 0.0)
+        if len(elites) < ELITES:
+            return Bars()
+        slowest_us, policy = elites[-1].time_us or 0.0, self.policy
+        return Bars(
+            prune_us=None if policy.prune_ratio is None else policy.prune_ratio * slowest_us,
+            shorten_us=None if policy.shorten_ratio is None else policy.shorten_ratio * slowest_us,
+        )
 
 
 def _number(entry: Logged) -> int:

@@ -1,4 +1,4 @@
-"""Samples of one kernel under one protocol; the median ranks, the samples are kept."""
+"""Samples of one kernel under one protocol, the median ranks, the samples are kept; and when fewer say enough."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,3 +35,16 @@ class Timing:
         """Interquartile range of the samples."""
         low, high = np.percentile(self.samples_us, (25, 75))
         return float(high - low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """What a candidate has to be faster than to have all samples of the quick gate taken; None: it need not.
+
+    Attributes:
+        prune_us: slower, it is hopeless: it is stopped, and its median does not rank.
+        shorten_us: slower, it is none of the elites: a part of the samples says where it ranks.
+    """
+
+    prune_us: float | None = None
+    shorten_us: float | None = None

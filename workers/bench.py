@@ -10,7 +10,7 @@ import numpy as np
 
 from evo.job import Witness
 from evo.outcome import CaseError
-from evo.timing import Timing
+from evo.timing import Bars
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
@@ -20,7 +20,7 @@ from workers.kernel import Argument, KernelFile
 from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
 from workers.rounds import fitting_rounds
 from workers.scrutiny import Scrutiny, refusal
-from workers.timing import Beside, Moment, cold_sets, interleave, take
+from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify
 from workers.witness import ring_sets, witness
 
@@ -81,11 +81,12 @@ class Bench:
         """The quick gate: the ranking cache mode first, then the other one."""
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._beside.now()
-        timing = self._time(candidate, ranking, moment, request.samples, request.prune_above_us)
-        environment = dict(self.session.environment())
-        if len(timing.samples_us) < request.samples:
+        taken, calls = self._take(candidate, ranking, request.samples, request.bars)
+        timing, environment = moment.timing(taken.samples_us, calls), dict(self.session.environment())
+        if taken.pruned:
             return Sampled(timing=timing, pruned=True, environment=environment)
-        other = self._time(candidate, "cold" if ranking == "hot" else "hot", moment, request.other_samples)
+        beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
+        other = moment.timing(beside.samples_us, calls)
         sets = self._sets("cold", candidate.arguments)
         environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
         return Sampled(timing=timing, other=other, environment=environment)
@@ -160,9 +161,8 @@ class Bench:
     def _load(self, file: KernelFile) -> Any:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch)
 
-    def _time(
-        self, candidate: Candidate, mode: Mode, moment: Moment, samples: int, prune_above_us: float | None = None
-    ) -> Timing:
+    def _take(self, candidate: Candidate, mode: Mode, samples: int, bars: Bars = Bars()) -> tuple[Taken, int]:
+        """Samples, each of which was judged, and the calls that each of them averages over."""
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
         # hot calls all write the same outputs, so the last timed one can be made to prove itself
@@ -171,7 +171,7 @@ class Bench:
         taken = take(
             timer,
             samples,
-            prune_above_us=prune_above_us,
+            bars=bars,
             before_last=before_last,
             after=lambda: scrutiny.look(sets[timer.last]),
             warm=mode == "hot",
@@ -179,9 +179,9 @@ class Bench:
         self._require_nothing_left("the timed launches")
         if (wrong := refusal(scrutiny.found)) is not None:
             raise WrongAnswerError(wrong.reason)
-        if mode == "hot" and len(taken) == samples:
+        if mode == "hot" and not taken.pruned:
             self._judge(sets[0], "the last timed launch")
-        return moment.timing(taken, timer.calls)
+        return taken, timer.calls
 
     def _require_nothing_left(self, where: str) -> None:
         """A kernel may behave while it is verified, and start processes or threads only later."""

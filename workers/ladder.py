@@ -214,7 +214,7 @@ class Ladder:
             return trouble(error)
         environment.update(sampled.environment)
         if sampled.pruned:
-            return Pruned(timing=sampled.timing, threshold_us=job.prune_above_us or 0.0)
+            return Pruned(timing=sampled.timing, threshold_us=job.bars.prune_us or 0.0)
         measured = Measured(timing=sampled.timing, other=sampled.other, cases=verified.cases, resources=built.resources)
         return _impossible(work, sampled.timing) or measured
 
@@ -238,7 +238,7 @@ def _measure(child: Child, terms: SearchTerms, job: Evaluate) -> Sampled:
         candidate="candidate",
         samples=samples,
         other_samples=max(1, samples // _OTHER_SHARE),
-        prune_above_us=job.prune_above_us,
+        bars=job.bars,
     )
     return ask(child, request, Sampled, stage="measure", limit_s=terms.policy.measure_timeout_s)
 

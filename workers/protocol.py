@@ -13,7 +13,7 @@ from evo.device import Device
 from evo.job import Answers, Witness
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
-from evo.timing import Timing
+from evo.timing import Bars, Timing
 from evo.tolerance import Tolerance
 from evo.trial import Value
 from workers.kernel import KernelFile
@@ -93,7 +93,7 @@ class Measure:
     candidate: str
     samples: int
     other_samples: int
-    prune_above_us: float | None = None
+    bars: Bars = field(default_factory=Bars)
     kind: Literal["measure"] = "measure"
 
 
@@ -147,7 +147,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """The quick gate's samples; fewer than asked for, and no `other`, when it was pruned."""
+    """The quick gate's samples; fewer than asked for when `Measure.bars` said so, and no `other` when it was pruned."""
 
     timing: Timing
     other: Timing | None = None

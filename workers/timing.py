@@ -8,10 +8,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from evo.timing import Timing
+from evo.timing import Bars, Timing
 from workers.devices import Session, Timer
 
 _BESIDE_SAMPLES = 5
@@ -69,37 +70,53 @@ class Moment:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """Microseconds per call, one entry a sample, and whether there are no more because the candidate is hopeless."""
+
+    samples_us: tuple[float, ...]
+    pruned: bool = False
+
+
 def take(
     timer: Timer,
     samples: int,
     *,
-    prune_above_us: float | None = None,
+    bars: Bars = Bars(),
     before_last: Callable[[], None] | None = None,
     after: Callable[[], None] | None = None,
     warm: bool = False,
-) -> list[float]:
-    """Microseconds per call, one entry a sample.
+) -> Taken:
+    """Samples in a row; of a candidate that shows to be slow by the first fifth of them, not all.
 
     Args:
-        prune_above_us: stop after a fifth of the samples when their median is above it: one slow sample is noise.
+        bars: stop there when the median is above `Bars.prune_us`, for one slow sample is noise; let only one more
+            follow, which `before_last` precedes, when even the lower quartile is above `Bars.shorten_us`.
         before_last: called before the last sample, e.g. to poison the outputs it has to write.
         after: called after each sample, e.g. to judge what it left.
         warm: let a sample that does not count follow, where samples are short: `after` may have taken caches.
     """
-    early = max(1, math.ceil(samples / _EARLY_SHARE))
+    early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
     with undisturbed():
-        for position in range(samples):
-            if position == early and prune_above_us is not None and float(np.median(taken)) > prune_above_us:
-                break
-            if position == samples - 1 and before_last is not None:
+        while len(taken) <= last:
+            if len(taken) == early:
+                if _above(np.median(taken), bars.prune_us):
+                    return Taken(samples_us=tuple(taken), pruned=True)
+                if _above(np.percentile(taken, 25), bars.shorten_us):
+                    last = early
+            if len(taken) == last and before_last is not None:
                 before_last()
             taken.append(timer.sample())
             if after is not None:
                 after()
                 if warm and taken[-1] * timer.calls < WARM_US:
                     timer.sample()
-    return taken
+    return Taken(samples_us=tuple(taken))
+
+
+def _above(time_us: np.floating[Any], bar_us: float | None) -> bool:
+    return bar_us is not None and float(time_us) > bar_us
 
 
 def interleave(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST = 100_000
 """Configs of one recording."""
 
-POLICY = {"name": "recording", "prune_ratio": None, "challenge_every": 10**9}
+POLICY = {"name": "recording", "prune_ratio": None, "shorten_ratio": None, "challenge_every": 10**9}
 """Nothing is stopped early: every config gets all samples."""
 
 

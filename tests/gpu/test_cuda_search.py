@@ -31,9 +31,8 @@ for s in 128, 256, 512, 1024, 2048, 256:
 """
 
 
-@pytest.mark.parametrize(("family", "problem"), [("softmax", "rows=300,cols=4096"), ("sdpa", "B=1,H=2,S=256,D=64")])
-def test_a_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path, family: str, problem: str) -> None:
-    command = [sys.executable, "-m", "evo", "search", family, "--device", "cuda", "--problem", problem]
+def test_a_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evo", "search", "softmax", "--device", "cuda", "--problem", "rows=300,cols=4096"]
     command += ["--trials", str(TRIALS), "--seed", "1", "--db", str(tmp_path / "search.db"), "--json"]
     empty = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=True, timeout=300)
@@ -45,7 +44,10 @@ def test_a_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path, family
     assert view.champion.time_us is not None
 
 
-def test_champions_of_five_lengths_become_one_operator(gpu: Device, tmp_path: Path) -> None:
+@pytest.mark.timeout(1200)  # five searches, which share the device with the tests beside them
+def test_short_searches_of_five_lengths_end_with_champions_that_become_one_operator(
+    gpu: Device, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     (tmp_path / "quick.toml").write_text(QUICK)
     empty, database = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, str(tmp_path / "search.db")
@@ -53,5 +55,5 @@ def test_champions_of_five_lengths_become_one_operator(gpu: Device, tmp_path: Pa
     brief = ("--trials", "4", "--seed", "1", "--policy", str(tmp_path / "quick.toml"))
     export = ("champion", "export", "1", "2", "3", "4", "5", "--to", str(tmp_path / "op"))
     for command in ((*search, *brief), export):
-        subprocess.run([sys.executable, "-m", "evo", *command, "--db", database], env=empty, check=True, timeout=300)
+        subprocess.run([sys.executable, "-m", "evo", *command, "--db", database], env=empty, check=True, timeout=900)
     subprocess.run([sys.executable, "-c", ONE_OPERATOR], check=True, cwd=tmp_path / "op", timeout=300)

@@ -30,6 +30,7 @@ from evo.outcome import (
 )
 from evo.policy import Policy
 from evo.promotion import judge
+from evo.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
 from workers.climb import climb
@@ -53,11 +54,9 @@ class Workshop:
         device = changes.pop("device", self.device)
         return Assignment(terms=terms(device, faulty(), **changes), copy=self.copy)
 
-    def report(
-        self, fault: str = "none", unroll: int = 1, prune_above_us: float | None = None, **changes: object
-    ) -> EvaluateReport:
+    def report(self, fault: str = "none", unroll: int = 1, bars: Bars = Bars(), **changes: object) -> EvaluateReport:
         work = self.work(**changes)
-        job = Evaluate(number=0, config=config(fault, unroll), prune_above_us=prune_above_us)
+        job = Evaluate(number=0, config=config(fault, unroll), bars=bars)
         return self.ladder.evaluate(work, job, self.ladder.build(work, job.config))
 
 
@@ -206,9 +205,15 @@ def test_a_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(wo
 
 
 def test_a_hopeless_candidate_is_pruned_with_what_was_seen(workshop: Workshop) -> None:
-    outcome = workshop.report(prune_above_us=1e-6).outcome
+    outcome = workshop.report(bars=Bars(prune_us=1e-6, shorten_us=1e-7)).outcome
     assert isinstance(outcome, Pruned)
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
+
+
+def test_of_one_that_is_no_elite_fewer_samples_are_taken_and_it_ranks(workshop: Workshop) -> None:
+    outcome = workshop.report(bars=Bars(shorten_us=1e-6)).outcome
+    assert isinstance(outcome, Measured) and outcome.other is not None
+    assert len(outcome.timing.samples_us) == 3
 
 
 def test_faster_than_the_device_can_be_is_impossible(workshop: Workshop) -> None:

@@ -19,7 +19,7 @@ from evo.job import (
 from evo.objective import Objective
 from evo.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
 from evo.policy import Policy
-from evo.timing import Timing
+from evo.timing import Bars, Timing
 
 TIMING = Timing(samples_us=(3.0, 1.0, 2.0), calls_per_sample=7, anchor_us=5.0, floor_us=0.1)
 CASE = CaseError(case="tail", output="out", rel_l2=None, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-4)
@@ -55,7 +55,7 @@ def test_outcomes_round_trip(outcome: Outcome) -> None:
 
 
 JOBS: list[Job] = [
-    Evaluate(number=3, config={"BLOCK_M": 4, "PACK": "whole", "FAST": True}, prune_above_us=9.5),
+    Evaluate(number=3, config={"BLOCK_M": 4, "PACK": "whole", "FAST": True}, bars=Bars(prune_us=9.5)),
     Baseline(),
     Confirm(challenger={"BLOCK_M": 4}, incumbent=None, seed=1),
 ]

@@ -19,7 +19,7 @@ from evo.search import Budget, Logged, Search
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.opening import FIRST, SHARE
-from evo.timing import Timing
+from evo.timing import Bars, Timing
 from evo.trial import Trial
 from tests.data import synthetic
 from tests.unit.landscapes import SPACES
@@ -369,20 +369,21 @@ def test_what_confirmations_found_survives_a_restart(space: Space) -> None:
     assert [again.ask() for _ in range(3)] == [search.ask() for _ in range(3)]
 
 
-def test_pruning_begins_with_a_full_set_of_elites(space: Space) -> None:
-    search = start(space, policy=Policy(prune_ratio=1.5))
+def test_samples_are_saved_once_there_is_a_full_set_of_elites(space: Space) -> None:
+    search = start(space, policy=Policy(prune_ratio=1.5, shorten_ratio=1.25))
     run(search, list(range(100, 100 + ELITES - 1)))
-    assert search.prune_above_us() is None
+    assert search.bars() == Bars()
     run(search, [200])
-    assert search.prune_above_us() == pytest.approx(300)
+    assert search.bars() == Bars(prune_us=300, shorten_us=250)
     run(search, [10])
-    assert search.prune_above_us() == pytest.approx(1.5 * (100 + ELITES - 2))
+    slowest = 100 + ELITES - 2
+    assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest)
 
 
-def test_a_policy_may_never_prune(space: Space) -> None:
-    search = start(space, policy=Policy(prune_ratio=None))
+def test_a_policy_may_have_all_samples_taken(space: Space) -> None:
+    search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None))
     run(search, [1] * 2 * ELITES)
-    assert search.prune_above_us() is None
+    assert search.bars() == Bars()
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

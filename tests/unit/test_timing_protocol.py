@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from evo.promotion import straddles
+from evo.timing import Bars
 from tests.unit.fake_session import FakeBuffers, FakeSession, ScriptedTimer
 from workers.baselines import Baselines
 from workers.devices import Buffers
 from workers.kernel import Argument
 from workers.protocol import Compare
 from workers.rounds import fitting_rounds
-from workers.timing import ROUND_US, WARM_US, Beside, cold_sets, interleave, repeats, take, undisturbed
+from workers.timing import ROUND_US, WARM_US, Beside, Taken, cold_sets, interleave, repeats, take, undisturbed
 from workers.witness import MOST_ROUNDS, USUAL_ROUNDS, ring_sets, witness
 
 
@@ -27,16 +28,34 @@ def test_cold_sets_go_past_five_times_the_cache_within_reason(cache_bytes: int, 
 
 
 def test_a_hopeless_candidate_stops_after_a_fifth() -> None:
-    assert len(take(ScriptedTimer([10.0]), 40, prune_above_us=9.0)) == 8
+    assert take(ScriptedTimer([10.0]), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=(10.0,) * 8, pruned=True)
 
 
 def test_noise_in_a_few_early_samples_does_not_prune() -> None:
     samples = [100.0, 100.0, 100.0, *[5.0] * 37]
-    assert len(take(ScriptedTimer(samples), 40, prune_above_us=9.0)) == 40
+    assert take(ScriptedTimer(samples), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=tuple(samples))
 
 
 def test_a_fast_candidate_is_sampled_in_full_and_slow_later_samples_do_not_prune() -> None:
-    assert len(take(ScriptedTimer([*[5.0] * 8, *[50.0] * 32]), 40, prune_above_us=9.0)) == 40
+    taken = take(ScriptedTimer([*[5.0] * 8, *[50.0] * 32]), 40, bars=Bars(prune_us=9.0, shorten_us=9.0))
+    assert (len(taken.samples_us), taken.pruned) == (40, False)
+
+
+def test_of_one_that_is_no_elite_a_part_says_enough_and_its_last_sample_has_to_prove_itself() -> None:
+    timer, proven = ScriptedTimer([8.0]), list[int]()
+    bars = Bars(prune_us=9.0, shorten_us=7.0)
+    taken = take(timer, 40, bars=bars, before_last=lambda: proven.append(len(timer.asked)))
+    assert (taken, proven) == (Taken(samples_us=(8.0,) * 9), [8])
+
+
+def test_a_disturbance_of_most_of_the_first_samples_shortens_nothing() -> None:
+    samples = [*[8.0] * 5, *[5.0] * 35]
+    assert len(take(ScriptedTimer(samples), 40, bars=Bars(shorten_us=7.0)).samples_us) == 40
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_of_few_samples_no_more_are_taken_than_were_asked_for(samples: int) -> None:
+    assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
 def test_the_hook_comes_right_before_the_last_sample() -> None:
