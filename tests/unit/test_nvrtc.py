@@ -245,6 +245,7 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
 STARTS = (
     ("sdpa", "B=4,H=16,S=4096,D=128", {}),
     ("sdpa", "B=4,H=16,S=2048,D=64", {}),
+    ("sdpa", "B=4,H=16,S=2048,D=64,causal=true", {}),
     ("sdpa", "B=2,H=8,S=512,D=64", {}),
     ("sdpa", "B=2,H=8,S=256,D=64", {}),
     ("gemm", "M=4096,N=4096,K=4096", {}),
@@ -254,6 +255,7 @@ STARTS = (
     *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (1024, 4096)),
     ("transpose", "rows=16384,cols=4096,dtype=float16", {}),
     *(("sdpa_decode", f"B={b},H=32,KV=8,S=8192,D=128", {}) for b in (1, 8)),
+    ("sdpa_fp8", "B=2,H=8,S=512,D=64", {}),
     ("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns", {}),
     ("sdpa_fp8", "B=4,H=16,S=2048,D=64,v_layout=columns,causal=true", {}),
 )
