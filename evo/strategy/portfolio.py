@@ -1,7 +1,6 @@
 """The default: TPE, evolution and the elites' neighbourhoods suggest, and a surrogate picks what promises most."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -23,13 +22,6 @@ ARMS = ("tpe", "evolution", "neighbours")
 SUGGESTED = 100
 """Configs that each arm suggests for one proposal."""
 
-STALLED = 10
-"""Trials without a new best after which the surrogate's doubts are not trusted either: expected improvement then looks
-far away, while what is predicted to be fast may lie next to the best …"""
-
-GREEDY = 0.5
-"""… so this share of the proposals goes to the shortest predicted time."""
-
 CLIMB = 3
 """While others are being evaluated, the surrogate may go so many steps of one change each beyond the best suggestion:
 what many workers do at once cannot wait for the step before. A single worker does better to measure each step."""
@@ -40,7 +32,6 @@ class Portfolio:
 
     Args:
         arms: those that take part, of `ARMS`.
-        greedy: share of the proposals by predicted time alone once the search has stalled.
         climb: most steps from the best suggestion to what the surrogate likes better, while trials are pending.
         surrogate: who judges.
         patient: whether many workers wait for the first results instead of trying what nobody judged.
@@ -51,7 +42,6 @@ class Portfolio:
         context: Context,
         *,
         arms: tuple[str, ...] = ARMS,
-        greedy: float = GREEDY,
         climb: int = CLIMB,
         surrogate: Surrogate | None = None,
         patient: bool = True,
@@ -63,7 +53,7 @@ class Portfolio:
         self._neighbourhood = Neighbourhood(context.space)
         judge = surrogate or Surrogate(context.space)
         self._standpoints = Standpoints(context.space, judge, advised=self._opening.advised)
-        self._greedy, self._climb, self._patient = greedy, climb, patient
+        self._climb, self._patient = climb, patient
         self._arms = [getattr(self, f"_{arm}") for arm in arms]
 
     def most_pending(self, history: History) -> int | None:
@@ -87,22 +77,19 @@ class Portfolio:
         new = suggested.take(seen.fresh(suggested.rows))
         if not len(new.rows):
             return self._opening.spread(self._standpoints.independent.seen, rng)
-        greedy = seen.idle >= STALLED and rng.random() < self._greedy
         with single_thread():
-            return self._best(new, by, "speed" if greedy else "improvement", rng)
+            return self._best(new, by, rng)
 
-    def _best(
-        self, new: Suggestions, by: Standpoint, aim: Literal["speed", "improvement"], rng: np.random.Generator
-    ) -> Proposal:
+    def _best(self, new: Suggestions, by: Standpoint, rng: np.random.Generator) -> Proposal:
         """The most promising suggestion, or what is better still some steps away from it."""
         outlook = by.surrogate.learn(by.seen)
-        worth = getattr(outlook.forecast(new.rows), aim)
-        start = new.take(worth.argmax(keepdims=True))
+        worth = outlook.forecast(new.rows).improvement
+        start = new.take(np.array([worth.argmax()]))
         row, best = start.rows[0], worth.max()
         for _ in range(self._climb if len(by.seen.pending) else 0):
             around = self._neighbourhood.around(row, rng)
             around = around[by.seen.fresh(around)]
-            worth = getattr(outlook.forecast(around), aim)
+            worth = outlook.forecast(around).improvement
             if not worth.max(initial=-np.inf) > best:
                 break
             row, best = around[worth.argmax()], worth.max()

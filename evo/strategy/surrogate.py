@@ -52,11 +52,6 @@ class Forecast:
         """Logarithm of the expected improvement."""
         return log_improvement(self.mean, self.deviation, self.best) + np.log(self.success)
 
-    @property
-    def speed(self) -> Floats:
-        """Plainly how fast, however sure."""
-        return np.log(self.success) - self.mean
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:

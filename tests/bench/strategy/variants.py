@@ -67,8 +67,8 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Arms by chance, or judged; no greedy proposals."""
-    return lambda context: Portfolio(context, arms=arms, greedy=0.0, climb=0, surrogate=judge(context))
+    """Arms by chance, or judged; without climbing, which one worker never does."""
+    return lambda context: Portfolio(context, arms=arms, climb=0, surrogate=judge(context))
 
 
 VARIANTS: dict[str, Factory] = {
@@ -79,7 +79,6 @@ VARIANTS: dict[str, Factory] = {
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
-    "without greedy proposals": partial(Portfolio, greedy=0.0),
 }
 
 STEPS: dict[str, tuple[str, Factory]] = {
@@ -94,7 +93,6 @@ STEPS: dict[str, tuple[str, Factory]] = {
         _only(*ARMS, judge=lambda context: Fearless(context.space, aligned=False)),
     ),
     "aligned": ("by speeds", _only(*ARMS, judge=lambda context: Fearless(context.space))),
-    "with the chance of success": ("aligned", _only(*ARMS, judge=lambda context: Surrogate(context.space))),
-    "greedy once stalled": ("with the chance of success", Portfolio),
+    "with the chance of success": ("aligned", Portfolio),
 }
 """Each with what it is built upon."""
