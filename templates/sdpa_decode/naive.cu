@@ -1,6 +1,6 @@
 // Attention of few queries as one writes it down first: a block for each query row, its scores in device memory, no
-// sharing of keys between heads. The yardstick that is always there. S, D, GROUP (query rows of a head of the cache) and
-// SCALE are macros; q, k, v and out are halves.
+// sharing of keys between heads. The yardstick that is always there. S, D, GROUP (query rows of a head of the cache),
+// QUERIES (of a query head, the first of which does not see the last QUERIES - 1 keys) and SCALE are macros; q, k, v and out are halves.
 #include <cuda_fp16.h>
 
 __device__ float over_block(float x, float* place, bool maximum) {
@@ -22,8 +22,9 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
     __shared__ float place[128];
     const long long row = blockIdx.x, cache = row / GROUP * S * D;
     float* scores = weights + row * S;
+    const int seen = S - (QUERIES - 1) + row % QUERIES;
     float largest = -3e38f, total = 0;
-    for (int key = threadIdx.x; key < S; key += blockDim.x) {
+    for (int key = threadIdx.x; key < seen; key += blockDim.x) {
         float score = 0;
         for (int d = 0; d < D; ++d)
             score += __half2float(q[row * D + d]) * __half2float(k[cache + (long long)key * D + d]);
@@ -31,11 +32,11 @@ extern "C" __global__ void attention(const __half* q, const __half* k, const __h
         largest = fmaxf(largest, scores[key]);
     }
     largest = over_block(largest, place, true);
-    for (int key = threadIdx.x; key < S; key += blockDim.x) total += scores[key] = __expf(scores[key] - largest);
+    for (int key = threadIdx.x; key < seen; key += blockDim.x) total += scores[key] = __expf(scores[key] - largest);
     total = over_block(total, place, false);
     for (int d = threadIdx.x; d < D; d += blockDim.x) {
         float sum = 0;
-        for (int key = 0; key < S; ++key) sum += scores[key] * __half2float(v[cache + (long long)key * D + d]);
+        for (int key = 0; key < seen; ++key) sum += scores[key] * __half2float(v[cache + (long long)key * D + d]);
         out[row * D + d] = __float2half(sum / total);
     }
 }

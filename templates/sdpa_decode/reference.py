@@ -76,9 +76,13 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
         q, k, v = (inputs[name] for name in ("q", "k", "v"))
 
+        hidden = ~_seen(problem, problem["Q"])
+
         def call() -> object:
             keys, values = np.repeat(k, heads, axis=1), np.repeat(v, heads, axis=1)
             scores = q @ keys.swapaxes(-1, -2) * q.dtype.type(scale)
+            if problem["causal"]:
+                scores[..., hidden] = -np.inf
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             return weights / weights.sum(axis=-1, keepdims=True) @ values
 
@@ -88,9 +92,12 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         k, v = inputs["k"], inputs["v"]
         q = _grouped(problem, inputs["q"]) * inputs["q"].dtype.type(scale)
         scores, out = np.empty((*q.shape[:-1], problem["S"]), q.dtype), np.empty_like(q)
+        hidden = ~_seen(problem, q.shape[2])
 
         def call() -> object:
             np.matmul(q, k.swapaxes(-1, -2), out=scores)
+            if problem["causal"]:
+                scores[..., hidden] = -np.inf
             np.subtract(scores, scores.max(axis=-1, keepdims=True), out=scores)
             np.exp(scores, out=scores)
             np.matmul(scores, v, out=out)
@@ -105,7 +112,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         q, k, v = (torch.from_numpy(inputs[name]) for name in ("q", "k", "v"))
         attention = torch.nn.functional.scaled_dot_product_attention
-        return lambda: attention(q, k, v, enable_gqa=heads > 1)
+        mask = torch.from_numpy(_seen(problem, problem["Q"])) if problem["causal"] else None
+        return lambda: attention(q, k, v, attn_mask=mask, enable_gqa=heads > 1)
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
@@ -118,9 +126,13 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
-    """A backend that cannot share heads gets them as query rows of one head: the same, as every row sees all keys."""
+    """A backend that cannot share heads gets them as query rows of one head: the same, with a mask for each row.
+
+    Flash attention takes no mask but knows one, that of the last keys; others are given theirs.
+    """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.attention.bias import causal_lower_right
 
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
@@ -128,10 +140,14 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     shared = problem["H"] != problem["KV"] and backend != "efficient"
     rows = inputs["q"] if shared else _grouped(problem, inputs["q"])
     q, k, v = (torch.from_numpy(each).cuda() for each in (rows, inputs["k"], inputs["v"]))
+    mask: Any = None
+    if problem["causal"] and problem["Q"] > 1:
+        seen = torch.from_numpy(_seen(problem, q.shape[2])).cuda()
+        mask = causal_lower_right(problem["Q"], problem["S"]) if backend == "flash" else seen
 
     def call() -> object:
         with sdpa_kernel(chosen):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=shared)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=shared)
 
     return call
 
@@ -140,7 +156,9 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
     group = problem["H"] // problem["KV"] * problem["Q"]
-    macros = {"S": problem["S"], "D": problem["D"], "GROUP": group, "SCALE": f"{problem['D'] ** -0.5}f"}
+    queries = problem["Q"] if problem["causal"] else 1
+    macros = {"S": problem["S"], "D": problem["D"], "GROUP": group, "QUERIES": queries}
+    macros["SCALE"] = f"{problem['D'] ** -0.5}f"
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "attention", tuple(f"-D{name}={value}" for name, value in macros.items()))
     q, k, v = (cupy.asarray(inputs[name]) for name in ("q", "k", "v"))
@@ -159,6 +177,12 @@ def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
     return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
 
 
+def _seen(problem: Mapping[str, Any], rows: int) -> Array:
+    """Which keys each query row sees, (rows, S): rows are a query head's or, one after the other, of several."""
+    behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
+    return np.broadcast_to(np.arange(problem["S"]) < problem["S"] - behind, (rows, problem["S"]))
+
+
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
     """Head by head of the cache: on all cores, or on a GPU.
 
@@ -169,6 +193,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     out = np.empty(queries.shape, dtype)
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
     library = array_library(flops, large=LARGE_FLOPS) if problem["dtype"] == "float16" else np  # else on CPUs only
+    hidden = library.asarray(~_seen(problem, queries.shape[2]))
 
     def kept(values: Array) -> Array:
         return values if rounded is None else values.astype(rounded).astype(dtype)
@@ -176,6 +201,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
     def compute(head: tuple[int, ...]) -> None:
         q, k, v = (library.asarray(each[head]).astype(dtype) for each in (queries, inputs["k"], inputs["v"]))
         scores = kept(q @ k.T * out.dtype.type(problem["D"] ** -0.5))
+        scores[hidden] = -np.inf
         weights = kept(library.exp(scores - scores.max(axis=-1, keepdims=True)))
         result = weights @ v / weights.sum(axis=-1, keepdims=True)
         out[head] = result if library is np else result.get()

@@ -100,11 +100,14 @@ MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=12,KV=12,S=211,D=64", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
     ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
     ("sdpa_decode", "B=1,H=3,KV=1,S=147,D=128", {**DECODE, "PRODUCTS": "fma", "ROWS": 2, "WARPS": 2}),
+    ("sdpa_decode", "B=1,H=4,KV=2,S=129,Q=5,D=64,causal=true", {**DECODE, "COPY": "async"}),
+    ("sdpa_decode", "B=1,H=1,KV=1,S=129,Q=3,D=64,causal=true", {**DECODE, "PRODUCTS": "fma", "ROWS": 2}),
     ("layernorm", "rows=1070,cols=84", {**ROWS, "AHEAD": True, "KEEP_WEIGHTS": True, "STATISTICS": "two_pass"}),
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
-"""Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing."""
+"""Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing. Most
+causal queries do not see the one key that the last block of their head has."""
 
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
@@ -234,7 +237,8 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **change}, problem, DEVICE, tmp_path)
-    assert max(errors(kernel, package, problem)) < TOLERANCE
+    drawn = "normal" if problem.get("causal") else "peaked"  # a peak outweighs the last keys, whoever sees them
+    assert max(errors(kernel, package, problem, drawn)) < TOLERANCE
 
 
 @pytest.mark.parametrize(

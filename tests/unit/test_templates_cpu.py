@@ -40,7 +40,7 @@ TWO_THREADS = Objective(threads=2)
 # Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
 SHAPES = {
     "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
-    "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40",),
+    "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40", "B=2,H=2,KV=1,S=131,Q=16,D=32,causal=true"),
     "sdpa_fp8": ("B=1,H=2,S=7,D=32,causal=true",),
     "quantize_e4m3": ("B=1,H=3,S=9,D=24",),
     "softmax": ("rows=5,cols=3", "rows=3,cols=1000", "rows=7,cols=64", "rows=1,cols=1"),
@@ -55,6 +55,7 @@ SHAPES = {
 SAMPLED = (
     ("sdpa", "B=1,H=2,S=160,D=64"),
     ("sdpa_decode", "B=1,H=6,KV=2,S=147,D=64"),
+    ("sdpa_decode", "B=1,H=4,KV=2,S=67,Q=5,D=64,causal=true"),
     ("sdpa_fp8", "B=1,H=2,S=160,D=64,accuracy=fine"),
     ("quantize_e4m3", "B=1,H=2,S=77,D=40"),
     ("softmax", "rows=20,cols=777"),
@@ -69,7 +70,7 @@ SMALL = {
     "sdpa_fp8": "B=1,H=2,S=40,D=32",
     "quantize_e4m3": "B=1,H=2,S=40,D=32",
     "sdpa": "B=1,H=2,S=40,D=16",
-    "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16",
+    "sdpa_decode": "B=2,H=6,KV=2,Q=2,S=40,D=16,causal=true",
     "gemm": "M=4,N=30,K=9,epilogue=bias_gelu",
     "gemm_fp8": "M=4,N=30,K=19,epilogue=bias_gelu",
 }
