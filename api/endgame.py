@@ -135,7 +135,8 @@ def _why_none(turn: Turn, to_beat: Bar) -> str | None:
     best = next(others, None)
     if best is None or best in search.challengers:
         return None
-    looks_faster = best.time_us is not None and best.time_us < to_beat.incumbent.time_us
+    time_us = search.history.time_us(best)
+    looks_faster = time_us is not None and time_us < to_beat.incumbent.time_us
     return to_beat.missed_by(best) if looks_faster or not challenged else None
 
 

@@ -59,7 +59,7 @@ class Challengers:
         if not ended and len(self._history.finished) - last < self._policy.challenge_every:
             return None
         for trial in self._history.kernels(CHALLENGERS, besides=besides):
-            faster = incumbent_us is None or (trial.time_us or 0.0) < incumbent_us
+            faster = incumbent_us is None or (self._history.time_us(trial) or 0.0) < incumbent_us
             if faster and trial not in self:
                 return trial
         return None
@@ -78,9 +78,9 @@ class Challengers:
     def confirmed(self, number: int, time_us: float) -> None:
         """A confirmation has timed a trial, in many rounds and in a fresh process.
 
-        Where that is slower than the quick samples said, and by more than what counts as a gain, the strategy goes by
-        it, for every config that compiles to this binary: a lucky time at the top would else draw the search to where
-        nothing is.
+        Where that is slower than the quick samples said, and by more than what counts as a gain, everything goes by it,
+        for every config that compiles to this binary: lucky times at the top would else draw the search to where
+        nothing is, have hopes measured by them, and keep others from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)

@@ -1,6 +1,6 @@
 """The ordered log of a search, which every strategy is a pure function of."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Collection
 
 from evo.outcome import Abandoned, Cancelled, ReferenceFailed
@@ -58,7 +58,16 @@ class History:
 
     def correct(self, number: int, time_us: float) -> None:
         """A trial that has a time was measured again, more thoroughly: it takes this long. The first word counts."""
-        self.corrected.setdefault(number, time_us)
+        if number in self.corrected:
+            return
+        trial = self.finished[self.position[number]]
+        del self._ranked[bisect_left(self._ranked, (trial.time_us, number))]
+        insort(self._ranked, (time_us, number, trial))
+        self.corrected[number] = time_us
+
+    def time_us(self, trial: Trial) -> float | None:
+        """What an ended trial takes as far as is known; None where it has no time."""
+        return self.corrected.get(trial.number, trial.time_us)
 
     @property
     def measured(self) -> list[Trial]:
@@ -66,7 +75,7 @@ class History:
         return [trial for trial in self.finished if trial.time_us is not None]
 
     def elites(self, count: int) -> list[Trial]:
-        """The `count` fastest measured trials, fastest first; the earlier one of a tie first."""
+        """The `count` fastest measured trials, fastest first, by corrected times; the earlier one of a tie first."""
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, besides: Collection[str] = ()) -> list[Trial]:

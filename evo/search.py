@@ -211,11 +211,11 @@ class Search:
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """What a candidate has to be faster than to be worth all samples; nothing until there are enough elites."""
-        elites = self.history.elites(ELITES)
+        """What a candidate has to be faster than to be worth all samples; nothing until there are enough kernels."""
+        elites = self.history.kernels(ELITES)
         if len(elites) < ELITES:
             return Bars()
-        slowest_us, policy = elites[-1].time_us or 0.0, self.policy
+        slowest_us, policy = self.history.time_us(elites[-1]) or 0.0, self.policy
         return Bars(
             prune_us=None if policy.prune_ratio is None else policy.prune_ratio * slowest_us,
             shorten_us=None if policy.shorten_ratio is None else policy.shorten_ratio * slowest_us,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evo.challenge import Incumbent, bar
-from evo.challengers import Challenge
+from evo.challengers import CHALLENGERS, Challenge
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES
 from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
@@ -353,7 +353,32 @@ def test_a_confirmation_corrects_what_the_strategy_goes_by(space: Space) -> None
     assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}, "nor is one that comes later"
     search.challengers.confirmed(1, 2.9)
     assert search.history.corrected == {1: 2.5, 2: 2.5, 4: 2.5}
-    assert search.history.elites(1)[0].time_us == 1, "outcomes stay what they were"
+    assert search.history.finished[1].time_us == 1, "outcomes stay what they were"
+    assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
+
+
+def test_lucky_times_that_were_refuted_keep_nobody_from_challenging(space: Space) -> None:
+    search = start(space)
+    for number in range(CHALLENGERS):
+        tell(search, 50 + number, f"lucky {number}")
+        search.challengers.begin(search.history.finished[number])
+        search.challengers.confirmed(number, 100)
+    tell(search, 90, "true")
+    assert search.best is not None and search.best.number == CHALLENGERS
+    assert search.stagnant == 0
+    assert search.challengers.due(100.0, ended=True) == search.best
+
+
+def test_bars_go_by_different_kernels_and_corrected_times(space: Space) -> None:
+    search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1))
+    for _ in range(ELITES):
+        tell(search, 50, "lucky")
+    assert search.bars() == Bars()
+    for number in range(ELITES - 1):
+        tell(search, 60 + number, f"{number}")
+    assert search.bars() == Bars(prune_us=132, shorten_us=66)
+    search.challengers.confirmed(0, 100)
+    assert search.bars() == Bars(prune_us=200, shorten_us=100)
 
 
 def test_what_confirmations_found_survives_a_restart(space: Space) -> None:
