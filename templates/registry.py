@@ -249,7 +249,7 @@ def _recording(path: Path, state: object) -> Package:
     return Package(
         path=path,
         family=Family.from_document(recording.document(), path.name),
-        digest=hashlib.sha256(content).hexdigest(),
+        digest=hashlib.sha256(f"{name}\n".encode() + content).hexdigest(),
         files={},
         location=str(path),
         recording=recording,

@@ -9,6 +9,9 @@ from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import MICROSECONDS_PER, read_config, read_list, read_seconds, read_time
 from evo.trial import Value
 
+FAILED_MS = 1e20
+"""The time of what failed, for whatever reason, in old files."""
+
 
 def read_cache(document: Mapping[str, Any], name: str) -> Recording:
     tunables = _declared_tunables(document, name)
@@ -48,4 +51,6 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
             return InvalidConfig(reason="recorded as InvalidConfig")
         case str():
             raise InvalidInput(f"{where}.time", f"{time!r} is no failure this format knows")
+        case float() | int() if time == FAILED_MS:
+            return LaunchFailed(reason="recorded as a time of 1e20")
     return read_time(time, MICROSECONDS_PER["ms"], f"{where}.time")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
+from evo.limits import LONGEST_US, SHORTEST_US
 from evo.outcome import Measured
 from evo.timing import Timing
 from evo.trial import Value
@@ -44,10 +45,10 @@ def read_config(recorded: Any, tunables: Mapping[str, tuple[Value, ...]], where:
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    time = _finite(value, field)
-    if time <= 0:
-        raise InvalidInput(field, f"expected a time above 0, got {value!r}")
-    return Measured(timing=Timing(samples_us=(time * factor,)))
+    time_us = _finite(value, field) * factor
+    if not SHORTEST_US <= time_us <= LONGEST_US:
+        raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r}")
+    return Measured(timing=Timing(samples_us=(time_us,)))
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:

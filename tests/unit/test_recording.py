@@ -107,6 +107,13 @@ def test_a_cache_file_that_was_never_closed_reads_the_same(cut: str) -> None:
     assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
 
 
+def test_a_time_of_1e20_is_how_old_cache_files_tell_of_a_failure() -> None:
+    failed = {"block": 16, "layout": "row", "time": 1e20}
+    recording = parse(cache(cache={"a": failed, "b": {"block": 32, "layout": "row", "time": 1.0}}))
+    kinds = sorted(type(entry.outcome).__name__ for entry in recording.entries.values())
+    assert kinds == ["LaunchFailed", "Measured"]
+
+
 def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
     kinds = {
         "compile": CompileFailed,
@@ -155,6 +162,8 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "Odd"}}), "tiny: cache['a'].time"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": -1}}), "tiny: cache['a'].time"),
         (cache(cache={"a": {"block": 16, "layout": "row"}}), "tiny: cache['a'].time"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": 1e-12}}), "tiny: cache['a'].time"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": 1e19}}), "tiny: cache['a'].time"),
         (cache(cache={"a": 3}), "tiny: cache['a']"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}), "tiny"),
         (cache(cache={}), "tiny"),

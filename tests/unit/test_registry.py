@@ -208,8 +208,10 @@ def test_a_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
         registry.find(str(path))
 
 
-def test_the_digest_of_a_recording_is_that_of_its_text(tmp_path: Path) -> None:
+def test_the_digest_of_a_recording_is_that_of_its_text_and_name_however_packed(tmp_path: Path) -> None:
     text = json.dumps(RECORDING).encode()
     (tmp_path / "a.json").write_bytes(text)
-    (tmp_path / "b.json.gz").write_bytes(gzip.compress(text))
-    assert registry.find(str(tmp_path / "a.json")).digest == registry.find(str(tmp_path / "b.json.gz")).digest
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "b.json").write_bytes(text)
+    plain, packed, renamed = (registry.find(str(tmp_path / name)) for name in ("a.json", "a.json.gz", "b.json"))
+    assert plain.digest == packed.digest != renamed.digest, "a family has its name in its document"
