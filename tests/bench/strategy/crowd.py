@@ -51,9 +51,9 @@ class Crowding:
 
 
 def growth(alone: Crowd, together: Crowd) -> float:
-    """How many times the trials: the geometric mean over the spaces where both are known."""
+    """How many times the trials: the geometric mean over the spaces where one worker reaches the goal."""
     pairs = np.array([alone.trials, together.trials])
-    one, many = pairs[:, np.isfinite(pairs).all(axis=0)]
+    one, many = pairs[:, np.isfinite(alone.trials)]
     return float(np.exp(np.mean(np.log(many / one)))) if len(one) else float("nan")
 
 
