@@ -5,6 +5,7 @@ from collections.abc import Callable
 from evo.errors import NotFound
 from evo.strategy.base import Context, Patient, Strategy
 from evo.strategy.evolution import Evolution
+from evo.strategy.given import GivenFirst
 from evo.strategy.parzen_search import ParzenSearch
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.random import RandomSearch
@@ -23,7 +24,7 @@ STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
 
 
 def build(name: str, context: Context) -> Strategy:
-    """A strategy for one search.
+    """A strategy for one search, which begins with the configs that the context gives.
 
     Raises:
         NotFound: no strategy has this name.
@@ -32,4 +33,6 @@ def build(name: str, context: Context) -> Strategy:
         factory = STRATEGIES[name]
     except KeyError:
         raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
-    return factory(context)
+    strategy = factory(context)
+    given = context.warm_starts or context.advice
+    return GivenFirst(strategy, context) if given and not isinstance(strategy, Portfolio) else strategy

@@ -16,6 +16,9 @@ MOST = 200
 COUPLED = 50
 """Of the pairs of changes that only together are valid, so many random ones of each config."""
 
+PAIRS = 20_000
+"""Pairs of changes of one config that are looked at; of more, so many random ones, the same whenever they are drawn."""
+
 REMEMBERED = 64
 """Configs whose pairs are kept; finding them takes longer than all else here."""
 
@@ -68,7 +71,9 @@ class Neighbourhood:
         alone = np.repeat(row[None, :], len(changes), axis=0)
         alone[np.arange(len(changes)), self._columns[changes]] = self._values[changes]
         tied = changes[~self._space.valid(alone)]
-        first, second = (each.ravel() for each in np.meshgrid(tied, changes, indexing="ij"))
+        pairs = len(tied) * len(changes)
+        chosen = np.arange(pairs) if pairs <= PAIRS else np.random.default_rng(row).integers(pairs, size=PAIRS)
+        first, second = tied[chosen // len(changes)], changes[chosen % len(changes)]
         apart = self._columns[first] != self._columns[second]
         first, second = first[apart], second[apart]
         rows = np.repeat(row[None, :], len(first), axis=0)

@@ -9,7 +9,7 @@ from evo.strategy.base import Context
 from evo.strategy.breeding import Breeding
 from evo.strategy.neighbourhood import Neighbourhood
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning, most_pending
+from evo.strategy.opening import DESIGN, Opening, learning, most_pending
 from evo.strategy.parzen import Parzen, good_count
 from evo.strategy.single_thread import single_thread
 from evo.strategy.standpoint import Standpoint, Standpoints
@@ -21,6 +21,9 @@ ARMS = ("tpe", "evolution", "neighbours")
 
 SUGGESTED = 100
 """Configs that each arm suggests for one proposal."""
+
+BESIDE = 0.5
+"""Share of the proposals beside the only config that works, of those after the design that nobody can judge yet."""
 
 CLIMB = 3
 """While others are being evaluated, the surrogate may go so many steps of one change each beyond the best suggestion:
@@ -67,8 +70,17 @@ class Portfolio:
         lasting = self._opening.lasting(points.whole.seen)
         by = points.at(len(history.asked) - lasting)
         if learning(by.seen, lasting):
-            return self._opening.spread(points.independent.seen, rng)
+            return self._explored(by.seen, rng)
         return self._judged(by, rng)
+
+    def _explored(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
+        """What lies far from all that was tried; where hardly anything works, half of the time beside what does."""
+        if len(seen.keys) >= DESIGN and seen.measured and rng.random() < BESIDE:
+            around = self._neighbours(seen, rng)
+            new = around.take(seen.fresh(around.rows))
+            if len(new.rows):
+                return new.proposal(int(rng.integers(len(new.rows))), self._space, seen)
+        return self._opening.spread(self._standpoints.independent.seen, rng)
 
     def _judged(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
         """What promises most of all that the arms suggest, or a random config if that is nothing new."""

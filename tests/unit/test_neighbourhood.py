@@ -3,9 +3,13 @@
 import numpy as np
 
 from evo.expression import Expression
+from evo.history import History
 from evo.space import Constraint, Space, Tunable
 from evo.strategy import neighbourhood
 from evo.strategy.neighbourhood import Neighbourhood
+from evo.strategy.observations import Observations
+from evo.trial import Proposal
+from tests.unit.landscapes import KINDS, tell
 
 RNG = np.random.default_rng(0)
 
@@ -26,6 +30,26 @@ def test_no_single_change_leads_on_where_two_tunables_are_tied_and_the_pairs_do(
     assert valid == [{"a": 1, "b": 1, "c": 1}]
     pairs = [space.decode(each) for each in near.coupled(row, RNG)]
     assert pairs == [{"a": 2, "b": 2, "c": 0}, {"a": 3, "b": 3, "c": 0}]
+    history = History()
+    tell(history, history.ask(Proposal(config=space.decode(row), origin="default")), KINDS["measured"])
+    seen = Observations(space)
+    seen.refresh(history)
+    new = Neighbourhood(space).of_elites(seen, RNG)
+    fresh = {space.row_key(each) for each in new.rows[seen.fresh(new.rows)]}
+    assert fresh == {space.key(each) for each in [*valid, *pairs]}
+
+
+def test_of_more_pairs_than_anybody_can_look_at_some_are_looked_at_always_the_same() -> None:
+    values = list(range(1000))
+    space = Space(
+        [Tunable(name="a", values=values), Tunable(name="b", values=values)],
+        [Constraint(expression=Expression.parse("(a + b) % 2 == 0", "constraint"), because="both or neither are even")],
+    )
+    row = space.encode({"a": 0, "b": 0})
+    near, again = Neighbourhood(space), Neighbourhood(space)
+    assert np.array_equal(near.coupled(row, np.random.default_rng(1)), again.coupled(row, np.random.default_rng(1)))
+    (pairs,) = near._pairs.values()
+    assert neighbourhood.COUPLED < len(pairs) < neighbourhood.PAIRS
 
 
 def test_of_many_pairs_some_are_taken_and_they_differ_from_time_to_time() -> None:

@@ -127,6 +127,16 @@ def test_new_rows_are_valid_distinct_and_never_asked() -> None:
 # Opening
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_begins_with_what_it_is_given(name: str) -> None:
+    space = SPACES["drawn"]()
+    advice, *starts = space.sample(rng(7), 3, {space.key(space.default())})
+    context = Context(space=space, warm_starts=starts, advice=[advice])
+    trials = advance(History(), build(name, context), space, measured, 12)
+    assert [trial.config for trial in trials[:4]] == [advice, *starts, space.default()]
+    assert len({space.key(trial.config) for trial in trials}) == 12
+
+
 def test_the_portfolio_tries_warm_starts_then_the_default_first() -> None:
     space = mixed()
     starts = space.sample(rng(), 2)
@@ -277,3 +287,20 @@ def test_every_arm_and_the_design_take_part() -> None:
     trials = advance(History(), build("portfolio", Context(space=space)), space, measured, 100)
     origins = {trial.proposal.origin for trial in trials}
     assert origins >= {"default", "design", "tpe", "crossover", "mutation", "neighbour"}
+
+
+def test_where_hardly_anything_works_what_lies_beside_it_is_tried_too() -> None:
+    space = Space([Tunable(name=f"t{place}", values=list(range(6))) for place in range(8)])
+    default = space.encode(space.default())
+
+    def evaluate(space: Space, trial: Trial) -> Outcome:
+        changes = int((space.encode(trial.config) != default).sum())
+        return lasting(100.0 + changes) if changes <= 4 else KINDS["crashed"]
+
+    second = []
+    for seed in range(5):
+        history = History()
+        advance(history, build("portfolio", Context(space=space)), space, evaluate, 60, seed=seed)
+        worked = [trial.number for trial in history.finished if trial.time_us is not None]
+        second.append(worked[1])
+    assert max(second) < 2 * DESIGN, "3 % of the configs work: at random this takes 25 trials, far from the first 130"

@@ -205,3 +205,23 @@ def test_the_number_of_threads_is_as_before_once_the_algebra_is_done() -> None:
     with single_thread(), single_thread():
         assert set(threads()) == {1}
     assert threads() == before
+
+
+def test_hopes_are_measured_by_what_is_expected_of_the_best_not_by_its_time() -> None:
+    space = plane()
+    noise = rng().normal(1.0, 0.05, (12, 12))
+    noisy = observed(space, {(x, y): (10.0 + bowl(x, y) / 50) * noise[x, y] for x in range(12) for y in range(12)})
+    assert Surrogate(space).learn(noisy).best > slowness(noisy.losses).min() + 0.5
+
+
+def test_one_worker_measures_each_step_and_does_not_climb() -> None:
+    space, history = SPACES["drawn"](), History()
+    advance(history, build("random", Context(space=space)), space, measured, 30)
+    default = history.ask(Proposal(config=space.default(), origin="default"))
+    tell(history, default, measured(space, default))
+    for seed in range(10):
+        stays, climbs = (
+            Portfolio(Context(space=space), arms=("evolution",), climb=climb).propose(history, rng(seed))
+            for climb in (0, 3)
+        )
+        assert stays == climbs
