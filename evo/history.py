@@ -69,11 +69,6 @@ class History:
         """What an ended trial takes as far as is known; None where it has no time."""
         return self.corrected.get(trial.number, trial.time_us)
 
-    @property
-    def measured(self) -> list[Trial]:
-        """Finished trials that have a time, in the order they ended."""
-        return [trial for trial in self.finished if trial.time_us is not None]
-
     def elites(self, count: int) -> list[Trial]:
         """The `count` fastest measured trials, fastest first, by corrected times; the earlier one of a tie first."""
         return [trial for _, _, trial in self._ranked[:count]]

@@ -18,7 +18,6 @@ class Coordinates:
 
     Attributes:
         axes: for each coordinate the axis it belongs to; coordinates of one axis share a length scale.
-        count: how many axes there are.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True) -> None:
@@ -27,7 +26,6 @@ class Coordinates:
         self._tables = tables
         widths = [table.shape[1] for _, table in tables]
         self.axes = np.repeat(np.arange(len(tables)), widths)
-        self.count = len(tables)
 
     def of(self, rows: Indices) -> Points:
         """The points of these rows of ranks, shape (n, coordinates)."""
@@ -46,6 +44,8 @@ def _tables(tunable: Tunable, aligned: bool) -> list[Points]:
     if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
         return [_unit(ranks)]
     magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
+    if magnitude.min() == magnitude.max():  # of numbers so large, and so near, that float64 tells none apart
+        return [_unit(ranks)]
     alignment = _alignment(tunable)
     told_apart = aligned and count > FEW and len(set(alignment)) > 1
     return [_unit(magnitude), _unit(alignment)] if told_apart else [_unit(magnitude)]

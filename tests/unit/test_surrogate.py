@@ -53,7 +53,6 @@ def bowl(x: int, y: int) -> float:
 def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
-    assert points.count == 3
     assert points.axes.tolist() == [0, 1, 2, 2, 2]
     rows = np.array([[0, 0, 0], [2, 1, 0], [3, 2, 0], [4, 0, 0]], dtype=np.int32)
     x = points.of(rows)
@@ -67,6 +66,11 @@ def test_numbers_that_are_no_sizes_go_by_rank() -> None:
     space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
     rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
     assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]
+
+
+def test_numbers_whose_sizes_cannot_be_told_apart_go_by_rank_too() -> None:
+    points = Coordinates(Space([Tunable(name="X", values=[2**53, 2**53 + 2])]))
+    assert points.of(np.array([[0], [1]])).tolist() == [[0.0], [1.0]]
 
 
 def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen() -> None:
