@@ -20,7 +20,7 @@ from evo.space import Space
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.axis import Axis, Distributions, axes_of, space_of
-from evo.strategy.told import Told, row_values
+from evo.strategy.told import GIVEN, Told, row_values
 
 
 class KernelEvoSampler(BaseSampler):
@@ -28,8 +28,8 @@ class KernelEvoSampler(BaseSampler):
 
     Trials are told as they end; failed ones (`TrialState.FAIL`) and pruned ones are information. What the space does
     not declare is sampled independently, at random. May be shared by threads (``n_jobs``), and pickled. With the same
-    seed and one job a study repeats exactly. Processes that share a storage know of each other's trials what these
-    have suggested so far, so that two which ask at the same moment may try the same config.
+    seed and one job a study repeats exactly. What a trial was given is kept with it (`GIVEN`), so that a resumed study
+    and processes that share a storage know of it; two which ask at the same moment may try the same config.
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
@@ -119,6 +119,7 @@ class KernelEvoSampler(BaseSampler):
             if config is None:  # every config was asked for: repeats may at least tell the noise
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)
+            study._storage.set_trial_system_attr(trial._trial_id, GIVEN, self._told.note(config))
             return row_values(self._axes, self._grid.encode(config))
 
     def sample_independent(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -15,6 +16,8 @@ from evo.trial import Config, Proposal, Trial
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 LARGEST = 1e150
+GIVEN = "kernel_evo:given"
+"""System attribute of a trial: what was proposed for it, of which it may do without some parameters."""
 
 
 class Told:
@@ -54,6 +57,10 @@ class Told:
         self._given[number] = config
         self._ask(number, config)
 
+    def note(self, config: Config) -> dict[str, list[Any]]:
+        """What to store with a trial that is given this config."""
+        return {"names": [each.name for each in self._axes], "ranks": self._space.encode(config).tolist()}
+
     def unmet(self) -> Config | None:
         """A config that was proposed for a trial that then chose another."""
         return next(iter(self._unmet.values()), None)
@@ -73,7 +80,7 @@ class Told:
         return self._pending[number]
 
     def _take(self, trial: FrozenTrial) -> None:
-        given, ended = self._given.get(trial.number), trial.state in ENDED
+        given, ended = self._given.get(trial.number) or self._noted(trial), trial.state in ENDED
         asked = self._pending.get(trial.number)
         if asked is None and given is not None:
             asked = self._ask(trial.number, given)
@@ -89,6 +96,17 @@ class Told:
         if ended:
             self._given.pop(trial.number, None)
             self._pending.pop(trial.number, None)
+
+    def _noted(self, trial: FrozenTrial) -> Config | None:
+        """What `note` made of the config that it was given, by whichever sampler of this space."""
+        noted = trial.system_attrs.get(GIVEN)
+        if noted is None or noted["names"] != [each.name for each in self._axes]:
+            return None
+        sizes = [len(tunable.values) for tunable in self._space.tunables]
+        if any(rank >= size for rank, size in zip(noted["ranks"], sizes, strict=True)):
+            return None
+        config = self._space.decode(noted["ranks"])
+        return config if config in self._space else None
 
     def _is_new(self, config: Config) -> bool:
         key = self._space.key(config)

@@ -13,7 +13,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.testing import pytest_samplers as suite
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from evo.errors import InvalidInput
 from evo.strategy.axis import axis
@@ -139,6 +139,30 @@ def dependent(trial: optuna.Trial) -> float:
     if trial.suggest_categorical("KIND", ["tiled", "plain"]) == "tiled":
         return 2 + abs(trial.suggest_int("TILE", 0, 9) - 7)
     return 1 + abs(trial.suggest_int("LINES", 0, 9) - 4)
+
+
+class Noting(KernelEvoSampler):
+    """Keeps what it proposed."""
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        proposed = super().sample_relative(study, trial, search_space)
+        self.__dict__.setdefault("proposed", []).append(tuple(sorted(proposed.items(), key=str)))
+        return proposed
+
+
+@pytest.mark.parametrize("kept", ["in memory", "in a database"])
+def test_what_trials_were_given_survives_a_resume_and_a_first_negative_value(kept: str, tmp_path: Path) -> None:
+    storage = None if kept == "in memory" else f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(storage=storage)
+    proposed: list[object] = []
+    for _ in range(2):
+        study.sampler = sampler = Noting(DEPENDENT, seed=0)
+        study.optimize(lambda trial: dependent(trial) - 100 * (trial.number == 30), n_trials=25)
+        proposed += sampler.__dict__["proposed"]
+    assert len(set(proposed)) == 50
+    assert len(sampler._told.history.finished) == 50 - 1, "the last one was told to nobody yet"
 
 
 def test_parameters_that_a_trial_did_without_leave_no_proposal_behind() -> None:
