@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
-from evo.recording import Recording, parse_recording
+from evo.recording import Recording, parse_recording, recording_name
 from evo.suggestion import unknown
 
 SPEC = "family.toml"
@@ -243,9 +243,9 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 @lru_cache(maxsize=8)
 def _recording(path: Path, state: object) -> Package:
-    name = path.name.removesuffix(".gz").removesuffix(".json")
+    name = recording_name(path.name.removesuffix(".gz").removesuffix(".json"))
     content = _read_recording(path)
-    recording = parse_recording(content.decode("utf-8", errors="replace"), name)
+    recording = parse_recording(content.decode("utf-8-sig", errors="replace"), name)
     return Package(
         path=path,
         family=Family.from_document(recording.document(), path.name),

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,7 +130,7 @@ def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") 
     """What the trials of a search say of its space; those that were never evaluated say nothing."""
     from evo.job import Stages
     from evo.outcome import Abandoned, Cancelled, ReferenceFailed
-    from evo.recording import Costs, Entry, Recording
+    from evo.recording import Costs, Entry, Recording, recording_name
 
     entries = {}
     for trial in trials:
@@ -143,7 +142,7 @@ def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") 
         )
         entries[space.key(trial.config)] = Entry(config=trial.config, outcome=trial.outcome, costs=costs)
     return Recording(
-        name=slug(f"{view.family}-{view.problem_key}-{view.device.model}"),
+        name=recording_name(f"{view.family}-{view.problem_key}-{view.device.model}"),
         device=view.device.model,
         tunables={tunable.name: tuple(tunable.values) for tunable in space.tunables},
         entries=entries,
@@ -155,11 +154,6 @@ def _environment(view: "SearchView") -> dict[str, Any]:
     terms = {"cache": objective.cache, "threads": objective.threads, "protocol": objective.protocol}
     aim = {} if objective.target is None else {"gated_for": objective.target}
     return {"architecture": device.architecture, **device.software, **terms, **aim}
-
-
-def slug(text: str) -> str:
-    """A name that a recording may bear, as a file and as a family."""
-    return re.sub(r"[^A-Za-z0-9_.+]+", "-", text).strip("-")[:100]
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from evo.recording.parse import parse_recording
 from evo.recording.ranking import fastest
-from evo.recording.recording import Costs, Entry, Recording, config_key
+from evo.recording.recording import Costs, Entry, Recording, config_key, recording_name
 from evo.recording.write import cache_document, results_document
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "config_key",
     "fastest",
     "parse_recording",
+    "recording_name",
     "results_document",
 ]

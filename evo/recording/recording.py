@@ -1,5 +1,6 @@
 """A recorded space, whatever file it came from."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,13 @@ from typing import Any
 from evo.errors import NotFound
 from evo.outcome import Measured, Outcome
 from evo.trial import Config, Value
+
+_NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
+
+
+def recording_name(text: str) -> str:
+    """A name that a recording may bear, as a file and as a family: what of the text can be one."""
+    return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
 @dataclass(frozen=True, kw_only=True)

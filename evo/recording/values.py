@@ -56,7 +56,10 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
         if times.get(name) is not None:
             recorded = times[name]
             parts = recorded if isinstance(recorded, list) else [recorded]
-            return sum(_finite(part, f"{where}.{name}") for part in parts) / per_second
+            seconds = sum(_finite(part, f"{where}.{name}") for part in parts) / per_second
+            if seconds < 0:
+                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r}")
+            return seconds
     return 0.0
 
 

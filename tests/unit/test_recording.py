@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from evo.cli.record import slug
 from evo.errors import InvalidInput, NotFound
 from evo.family.scope import WORD
 from evo.outcome import (
@@ -29,6 +28,7 @@ from evo.recording import (
     cache_document,
     config_key,
     parse_recording,
+    recording_name,
     results_document,
 )
 from evo.space import Space, Tunable
@@ -165,6 +165,10 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1e-12}}), "tiny: cache['a'].time"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1e19}}), "tiny: cache['a'].time"),
         (cache(cache={"a": 3}), "tiny: cache['a']"),
+        (
+            cache(cache={"a": {"block": 16, "layout": "row", "time": 1.0, "compile_time": -1}}),
+            "tiny: cache['a'].compile_time",
+        ),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}), "tiny"),
         (cache(cache={}), "tiny"),
         (t4(), "tiny: results"),
@@ -275,4 +279,4 @@ def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
 
 def test_what_record_names_a_recording_is_a_name_that_a_family_may_bear() -> None:
     for text in ("softmax-rows=64,cols=256-Intel(R) Xeon(R) Processor", "sdpa-" + "B=1," * 40 + "-NVIDIA H200"):
-        assert WORD.fullmatch(slug(text))
+        assert WORD.fullmatch(recording_name(text))

@@ -208,6 +208,14 @@ def test_a_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
         registry.find(str(path))
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("my cache (2).json", "my-cache-2"), ("Ünï.json", "n"), ("-.json", "recording")]
+)
+def test_a_recording_bears_what_of_its_files_name_can_be_one(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_bytes(b"\xef\xbb\xbf" + json.dumps(RECORDING).encode())
+    assert registry.find(str(tmp_path / file)).family.name == name
+
+
 def test_the_digest_of_a_recording_is_that_of_its_text_and_name_however_packed(tmp_path: Path) -> None:
     text = json.dumps(RECORDING).encode()
     (tmp_path / "a.json").write_bytes(text)
