@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 from weakref import ref
@@ -56,11 +56,10 @@ class KernelEvoSampler(BaseSampler):
         strategy: str | None = None,
         seed: int | None = None,
     ) -> None:
-        if isinstance(constraints, str):
-            raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r}]")
+        _check_kinds(space, constraints, seed)
         self._space = None if space is None else dict(space)
         self._constraints = tuple(constraints)
-        self._strategy = strategy or next(iter(STRATEGIES))
+        self._strategy = next(iter(STRATEGIES)) if strategy is None else strategy
         self._seed = _drawn_seed() if seed is None else seed
         self._random = RandomSampler(seed=seed)
         if self._strategy not in STRATEGIES:
@@ -150,6 +149,23 @@ class KernelEvoSampler(BaseSampler):
 
 def _drawn_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+def _check_kinds(space: object, constraints: object, seed: object) -> None:
+    """What types would say, told in words: studies are often set up by hand."""
+    if isinstance(constraints, str):
+        raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r}]")
+    if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
+        raise InvalidInput("constraints", f"expected a sequence of texts, got {constraints!r}")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+        raise InvalidInput("seed", f"expected a whole number from 0 on, or None, got {seed!r}")
+    if space is None:
+        return
+    if not isinstance(space, Mapping):
+        raise InvalidInput("space", f"expected distributions by name, got {space!r}")
+    for name, each in space.items():
+        if not isinstance(name, str) or not isinstance(each, BaseDistribution):
+            raise InvalidInput(f"space[{name!r}]", f"expected a name and an Optuna distribution, got {each!r}")
 
 
 def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:

@@ -216,10 +216,17 @@ MIXED = CategoricalDistribution([16, 32, None])
         ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: whole numbers are searched up to 2\^53"),
         ({"B": FloatDistribution(-1e308, 1e308)}, {}, r"^space\['B'\]: spans more than a float can hold"),
         ({f"p{n}": IntDistribution(0, 1) for n in range(65)}, {}, "^space: has 65 parameters; at most 64"),
+        ({1: IntDistribution(0, 1)}, {}, r"^space\[1\]: expected a name and an Optuna distribution"),
+        ({"x": 3}, {}, r"^space\['x'\]: expected a name and an Optuna distribution, got 3"),
+        ([("x", IntDistribution(0, 1))], {}, "^space: expected distributions by name"),
+        (SPACE, {"seed": "a"}, "^seed: expected a whole number from 0 on, or None, got 'a'"),
+        (SPACE, {"seed": -1}, "^seed: expected"),
+        (SPACE, {"constraints": None}, "^constraints: expected a sequence of texts, got None"),
+        (SPACE, {"strategy": ""}, "^strategy: `` is none of portfolio"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_when_the_sampler_is_made(
-    space: dict[str, BaseDistribution], options: dict[str, Any], message: str
+    space: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         KernelEvoSampler(space, **options)

@@ -279,6 +279,17 @@ def test_stagnation_brings_newcomers_while_half_of_the_elites_stay() -> None:
     assert pool == [1, 2, 3, 4, 296, 297, 298, 299]
 
 
+# Opening
+
+
+def test_the_design_keeps_away_from_what_is_still_under_way_too() -> None:
+    space, history = line(101), History()
+    history.ask(Proposal(config={"X": 50, "KIND": "a"}, origin="default"))
+    seen = observed(space, history)
+    drawn = [Opening(Context(space=space)).spread(seen, rng(seed)) for seed in range(20)]
+    assert np.mean([abs(int(each.config["X"]) - 50) for each in drawn if each is not None]) > 35
+
+
 # Portfolio
 
 

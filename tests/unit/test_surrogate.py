@@ -140,6 +140,9 @@ def test_failures_and_pending_configs_make_their_surroundings_less_attractive() 
     free = surrogate.learn(observed(space, grid)).forecast(beside)
     crowded = surrogate.learn(observed(space, {**grid, (8, 2): None})).forecast(beside)
     assert crowded.improvement < free.improvement
+    elsewhere = surrogate.learn(observed(space, {**grid, (1, 10): None})).forecast(beside)
+    both = surrogate.learn(observed(space, {**grid, (1, 10): None, (8, 2): None})).forecast(beside)
+    assert both.improvement < elsewhere.improvement, "each of them counts"
     failed = observed(space, {**grid, **{(x, 2): KINDS["crashed"] for x in range(7, 10)}})
     assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
 
