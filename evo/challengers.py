@@ -10,6 +10,10 @@ from evo.trial import Trial
 CHALLENGERS = 3
 """How many of the elites may challenge the incumbent: a lucky measurement at the top does not shut out the next."""
 
+AT_THE_END = 6
+"""How many challenge once all trials have ended, at most: where times are so noisy that one lucky trial after the other
+turns out to be slower, a search still comes to its end."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
@@ -55,8 +59,10 @@ class Challengers:
             besides: binaries that are not to challenge: the incumbent's own.
             ended: no trial is pending and none will be asked.
         """
-        last = max(self._seen.values(), default=0)
-        if not ended and len(self._history.finished) - last < self._policy.challenge_every:
+        finished, last = len(self._history.finished), max(self._seen.values(), default=0)
+        if not ended and finished - last < self._policy.challenge_every:
+            return None
+        if ended and sum(seen == finished for seen in self._seen.values()) >= AT_THE_END:
             return None
         for trial in self._history.kernels(CHALLENGERS, besides=besides):
             faster = incumbent_us is None or (self._history.time_us(trial) or 0.0) < incumbent_us
