@@ -34,7 +34,6 @@ class Told:
         self._space = space
         self._maximise = direction == StudyDirection.MAXIMIZE
         self._positive = True
-        self._given: dict[int, Config] = {}  # to trials that have not ended
         self._open: list[int] = []
         self._read = 0
         self._clear()
@@ -54,7 +53,6 @@ class Told:
 
     def expect(self, number: int, config: Config) -> None:
         """A trial was given this config and has not ended."""
-        self._given[number] = config
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, list[Any]]:
@@ -80,7 +78,7 @@ class Told:
         return self._pending[number]
 
     def _take(self, trial: FrozenTrial) -> None:
-        given, ended = self._given.get(trial.number) or self._noted(trial), trial.state in ENDED
+        given, ended = self._noted(trial), trial.state in ENDED
         asked = self._pending.get(trial.number)
         if asked is None and given is not None:
             asked = self._ask(trial.number, given)
@@ -94,7 +92,6 @@ class Told:
         if asked is not None and ended:
             self._tell(asked, self._outcome(trial))
         if ended:
-            self._given.pop(trial.number, None)
             self._pending.pop(trial.number, None)
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
