@@ -33,14 +33,24 @@ class Breeding:
         self._mutable = np.flatnonzero(self._sizes > 1)
 
     def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
-        """Children of the parents `parent_pool` gives, of which there must be at least one."""
-        pool = parent_pool(seen)
+        """Children of `parents`, of which there must be at least one."""
+        pool = self.parents(seen)
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
         rows = _crossed(mothers, fathers, rng)
         alone = parents[:, 0] == parents[:, 1]
         self._mutate(rows, np.flatnonzero(alone | (rng.random(count) < MUTATED)), rng)
         return Suggestions(rows=rows, origins=np.where(alone, "mutation", "crossover"), parents=parents)
+
+    def parents(self, seen: Observations) -> Places:
+        """Positions of possible parents, best first: the elites; after a restart half of them, and the best since."""
+        elites = seen.elites
+        if seen.idle < PATIENCE:
+            return elites
+        since = len(seen.rows) - seen.idle % PATIENCE
+        measured = seen.order[: seen.measured]
+        recent = measured[measured >= since]
+        return np.concatenate([elites[: ELITES // 2], recent[: ELITES // 2]])
 
     def _mutate(self, rows: Indices, which: Places, rng: np.random.Generator) -> None:
         if len(self._mutable):
@@ -60,17 +70,6 @@ class Breeding:
 def restarting(seen: Observations) -> bool:
     """Whether it is time for a newcomer: nothing has got better for long."""
     return seen.idle >= PATIENCE and seen.idle % PATIENCE < NEWCOMERS
-
-
-def parent_pool(seen: Observations) -> Places:
-    """Positions of possible parents, best first: the elites; after a restart half of them, and the best since then."""
-    elites = seen.elites
-    if seen.idle < PATIENCE:
-        return elites
-    since = len(seen.rows) - seen.idle % PATIENCE
-    measured = seen.order[: seen.measured]
-    recent = measured[measured >= since]
-    return np.concatenate([elites[: ELITES // 2], recent[: ELITES // 2]])
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:

@@ -11,10 +11,15 @@ FEW = 4
 """Up to so many values their magnitude says all; with more, alignment matters too."""
 
 
+MANY = 128
+"""Of more unordered values than this each goes by so many random signs, which tell any two apart nearly as well as an
+axis for each would, and take less room."""
+
+
 class Coordinates:
     """A number goes by its logarithm and, where there are many, by its alignment; anything else by being the same.
 
-    Every axis spans [0, 1], and any two values of an unordered tunable are 1 apart.
+    Every axis spans [0, 1], and any two values of an unordered tunable are 1 apart, or nearly so if there are many.
 
     Attributes:
         axes: for each coordinate the axis it belongs to; coordinates of one axis share a length scale.
@@ -39,7 +44,7 @@ def _tables(tunable: Tunable, aligned: bool) -> list[Points]:
     if count == 1:
         return []
     if not tunable.ordinal:
-        return [np.eye(count) / np.sqrt(2)]
+        return [_unordered(count)]
     ranks = np.arange(count, dtype=np.float64)
     if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
         return [_unit(ranks)]
@@ -49,6 +54,13 @@ def _tables(tunable: Tunable, aligned: bool) -> list[Points]:
     alignment = _alignment(tunable)
     told_apart = aligned and count > FEW and len(set(alignment)) > 1
     return [_unit(magnitude), _unit(alignment)] if told_apart else [_unit(magnitude)]
+
+
+def _unordered(count: int) -> Points:
+    if count <= MANY:
+        return np.asarray(np.eye(count) / np.sqrt(2))
+    signs = np.random.default_rng(count).choice((-1.0, 1.0), size=(count, MANY))
+    return np.asarray(signs / np.sqrt(2 * MANY))
 
 
 def _alignment(tunable: Tunable) -> npt.NDArray[np.float64]:

@@ -2,8 +2,8 @@
 
 The tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS 2011), in
 its multivariate form: a kernel around each observation is a product over the tunables, and a candidate is worth
-``log l(x) − log g(x)``, the density of the best share of the observations over that of the others. Here a kernel is a
-table over the ranks of a tunable, so a density is a sum of look-ups; and only valid configs are ever scored.
+``log l(x) − log g(x)``, the density of the best share of the observations over that of the others. Here a kernel goes
+over the ranks of a tunable, so a density is a sum of look-ups; and only valid configs are ever scored.
 """
 
 import math
@@ -37,22 +37,21 @@ class Parzen:
     """The kernels of one space."""
 
     def __init__(self, space: Space) -> None:
-        kernels = [_kernel(tunable) for tunable in space.tunables]
-        self._cumulative = [np.cumsum(kernel, axis=1) for kernel in kernels]
-        self._log = [np.log(kernel) for kernel in kernels]
-        self._log_uniform = -sum(math.log(len(kernel)) for kernel in kernels)
+        self._kernels = [RankKernel(tunable) for tunable in space.tunables]
+        self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
         """Points of the plain product drawn from the mixture of kernels around the centres and a uniform one."""
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
-        around = centres[np.minimum(chosen, len(centres) - 1)]
         quantiles = rng.random(rows.shape)
-        for column, cumulative in enumerate(self._cumulative):
-            drawn = (quantiles[:, column, None] > cumulative[around[:, column]]).sum(axis=1)
-            rows[:, column] = np.minimum(drawn, cumulative.shape[1] - 1)
+        around = np.minimum(chosen, len(centres) - 1)
+        for column, kernel in enumerate(self._kernels):
+            cumulative = kernel.weights(centres[:, column, None], np.arange(kernel.size, dtype=np.int32)).cumsum(axis=1)
+            drawn = (quantiles[:, column, None] > cumulative[around]).sum(axis=1)
+            rows[:, column] = np.minimum(drawn, kernel.size - 1)
         uniform = chosen == len(centres)
-        sizes = [len(cumulative) for cumulative in self._cumulative]
+        sizes = [kernel.size for kernel in self._kernels]
         rows[uniform] = rng.integers(sizes, size=(int(uniform.sum()), len(sizes)))
         return rows
 
@@ -62,8 +61,8 @@ class Parzen:
         bad = spread(seen.order[good:], MAX_BAD)
         centres = np.concatenate([seen.rows[seen.order[:good]], seen.rows[bad], seen.pending])
         logs = np.zeros((len(rows), len(centres)))
-        for column, table in enumerate(self._log):
-            logs += table[centres[:, column]][:, rows[:, column]].T
+        for column, kernel in enumerate(self._kernels):
+            logs += np.log(kernel.weights(centres[:, column], rows[:, column, None]))
         return self._density(logs[:, :good]) - self._density(logs[:, good:])
 
     def _density(self, logs: Scores) -> Scores:
@@ -77,14 +76,27 @@ def good_count(seen: Observations) -> int:
     return min(math.ceil(GOOD_SHARE * len(seen.rows)), MAX_GOOD, seen.measured)
 
 
-def _kernel(tunable: Tunable) -> Scores:
-    """Row r: the weights of all values around rank r."""
-    count = len(tunable.values)
-    ranks = np.arange(count)
-    if tunable.ordinal and count > 2:
-        width = max(MIN_BANDWIDTH, BANDWIDTH * count)
-        weights = np.exp(-0.5 * ((ranks[:, None] - ranks) / width) ** 2)
-    else:
-        weights = np.eye(count)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return (1 - ELSEWHERE) * weights + ELSEWHERE / count
+class RankKernel:
+    """How the weight of an observation is spread over the values of a tunable.
+
+    Attributes:
+        size: how many values there are.
+    """
+
+    def __init__(self, tunable: Tunable) -> None:
+        self.size = len(tunable.values)
+        apart = np.arange(self.size)
+        if tunable.ordinal and self.size > 2:
+            self._falling = np.exp(-0.5 * (apart / max(MIN_BANDWIDTH, BANDWIDTH * self.size)) ** 2)
+        else:
+            self._falling = (apart == 0).astype(np.float64)
+        beside = self._falling.cumsum()
+        self._total = beside + beside[::-1] - self._falling[0]
+
+    def weights(self, centres: Indices, ranks: Indices) -> Scores:
+        """Of the values at these ranks around those centres, one broadcast against the other; all of a centre's are 1.
+
+        Never as a table of all values around all others, which thousands of values would fill memory with.
+        """
+        near = self._falling[np.abs(centres - ranks)] / self._total[centres]
+        return np.asarray((1 - ELSEWHERE) * near + ELSEWHERE / self.size)

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,12 +13,12 @@ from evo.history import ELITES, History
 from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.breeding import NEWCOMERS, PATIENCE, Breeding, parent_pool, restarting
+from evo.strategy.breeding import NEWCOMERS, PATIENCE, Breeding, restarting
 from evo.strategy.observations import HOPELESS, Observations
 from evo.strategy.opening import DESIGN, Opening
-from evo.strategy.parzen import Parzen, good_count
+from evo.strategy.parzen import Parzen, RankKernel, good_count
 from evo.timing import Timing
-from evo.trial import Config, Proposal, Trial
+from evo.trial import Config, Proposal, Trial, Value
 from tests.unit.landscapes import KINDS, SPACES, advance, ending, measured, mixed, tell, time_us
 
 
@@ -208,6 +210,27 @@ def test_draws_surround_their_centres_and_cover_the_rest_thinly() -> None:
     assert set(rows[:, 1].tolist()) == {0, 1, 2}
 
 
+@pytest.mark.parametrize("ordinal", [True, False])
+def test_the_weights_of_all_values_are_one_and_fall_to_both_sides(ordinal: bool) -> None:
+    kernel = RankKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
+    ranks = np.arange(200, dtype=np.int32)
+    weights = kernel.weights(ranks[:, None], ranks)
+    assert weights.sum(axis=1) == pytest.approx(np.ones(200))
+    assert weights == pytest.approx(weights[::-1, ::-1])
+    assert weights[0, 0] > weights[0, 1] >= weights[0, 199] > 0
+
+
+@pytest.mark.parametrize("values", [range(1, 10_001), [f"v{place}" for place in range(10_000)]])
+def test_thousands_of_values_take_no_more_room_than_there_are_values(values: Sequence[Value]) -> None:
+    space = Space([Tunable(name=name, values=values) for name in "AB"])
+    tracemalloc.start()
+    try:
+        assert len(advance(History(), build("portfolio", Context(space=space)), space, measured, 20)) == 20
+        assert tracemalloc.get_traced_memory()[1] < 100e6  # tables of all values by all others: 3,200e6
+    finally:
+        tracemalloc.stop()
+
+
 # Evolution
 
 
@@ -270,12 +293,13 @@ def test_stagnation_brings_newcomers_while_half_of_the_elites_stay() -> None:
     seen.refresh(history)
     assert seen.idle == 2 * PATIENCE
     assert restarting(seen)
-    assert parent_pool(seen).tolist() == seen.elites[: ELITES // 2].tolist()
+    breeding = Breeding(space)
+    assert breeding.parents(seen).tolist() == seen.elites[: ELITES // 2].tolist()
     for extra in range(NEWCOMERS):
         told(history, configs[70 + extra], lasting(300 - extra))
     seen.refresh(history)
     assert not restarting(seen)
-    pool = [seen.losses[place] for place in parent_pool(seen)]
+    pool = [seen.losses[place] for place in breeding.parents(seen)]
     assert pool == [1, 2, 3, 4, 296, 297, 298, 299]
 
 

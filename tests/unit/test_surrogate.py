@@ -10,7 +10,7 @@ from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
 from evo.strategy import Context, build
-from evo.strategy.coordinates import Coordinates
+from evo.strategy.coordinates import MANY, Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
@@ -60,6 +60,17 @@ def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> 
     assert x[:, 1] == pytest.approx([0, 0, 2 / 3, 1])
     kinds = x[:3, 2:]
     assert [((a - b) ** 2).sum() for a, b in ((kinds[0], kinds[1]), (kinds[1], kinds[2]))] == pytest.approx([1, 1])
+
+
+def test_many_values_without_an_order_are_about_equally_far_apart() -> None:
+    points = Coordinates(Space([Tunable(name="KIND", values=[f"v{place}" for place in range(2_000)])]))
+    x = points.of(np.arange(2_000, dtype=np.int32)[:, None])
+    assert x.shape == (2_000, MANY)
+    squared = (x * x).sum(axis=1)[:, None] + (x * x).sum(axis=1) - 2 * x @ x.T
+    apart = squared[np.triu_indices(2_000, 1)]
+    assert apart.mean() == pytest.approx(1, abs=0.01)
+    assert apart.min() > 0.4
+    assert apart.max() < 1.6
 
 
 def test_numbers_that_are_no_sizes_go_by_rank() -> None:

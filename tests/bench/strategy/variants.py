@@ -4,16 +4,19 @@ A variant is named for what is different, a step for what it adds; both are buil
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from evo.space import Indices
+from evo.space import Indices, Space
 from evo.strategy import Context, Strategy
+from evo.strategy.breeding import Breeding
 from evo.strategy.gaussian_process import Floats
-from evo.strategy.observations import Observations
+from evo.strategy.neighbourhood import Neighbourhood
+from evo.strategy.observations import Observations, Places
 from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
@@ -45,6 +48,29 @@ class Fearless(Surrogate):
         return replace(super().learn(seen), success=None)
 
 
+class Credulous(Surrogate):
+    """Believes of every pending config nothing at all, so that many workers ask for much the same."""
+
+    def learn(self, seen: Observations) -> Outlook:
+        alone = copy(seen)
+        alone.pending = seen.pending[:0]
+        return super().learn(alone)
+
+
+class Steadfast(Breeding):
+    """Breeds from the elites however long nothing has got better."""
+
+    def parents(self, seen: Observations) -> Places:
+        return seen.elites
+
+
+class Untied(Neighbourhood):
+    """Changes one value at a time, also where constraints tie two to each other."""
+
+    def coupled(self, row: Indices, rng: np.random.Generator) -> Indices:
+        return row[None, :][:0]
+
+
 class Anywhere(Portfolio):
     """Suggests configs drawn at random, in place of what its arms would."""
 
@@ -62,6 +88,24 @@ def logarithms(losses: Floats) -> Floats:
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
+def all_the_lead(losses: Floats) -> Floats:
+    """Speeds, by however much the best is ahead of the next."""
+    figures = within_measured(losses)
+    return standardised(-figures.min() / figures if figures.min() > 0 else figures)
+
+
+def _with(**pieces: Callable[[Space], object]) -> Factory:
+    """The default with these of its pieces in place of its own."""
+
+    def build(context: Context) -> Portfolio:
+        portfolio = Portfolio(context)
+        for name, piece in pieces.items():
+            setattr(portfolio, f"_{name}", piece(context.space))
+        return portfolio
+
+    return build
+
+
 def _without(*arms: str) -> Factory:
     return partial(Portfolio, arms=tuple(each for each in ARMS if each not in arms))
 
@@ -74,10 +118,13 @@ def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Bl
 VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
+    "without restarts": _with(breeding=Steadfast),
+    "without tied pairs": _with(neighbourhood=Untied),
     "suggestions at random": Anywhere,
     "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
+    "a lead counts in full": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
 }
 
