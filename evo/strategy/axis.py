@@ -16,7 +16,7 @@ from evo.space.tunable import NAME
 
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
-POINTS = 101
+POINTS = 1_001
 """Grid points of a float without a step, and of an int with more than `MAX_INTS` values."""
 
 MAX_INTS = 1_000

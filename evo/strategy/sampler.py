@@ -33,9 +33,9 @@ class KernelEvoSampler(BaseSampler):
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
-            without a step, and ints with more than a thousand values, are searched on 101 points. What a trial does not
-            suggest of them, as conditional parameters, is taken to have no effect on it. None: the parameters that all
-            completed trials have in common, as Optuna's own samplers do it, 64 at most.
+            without a step, and ints with more than a thousand values, are searched on 1,001 points. What a trial does
+            not suggest of them, as conditional parameters, is taken to have no effect on it. None: the parameters that
+            all completed trials have in common, as Optuna's own samplers do it, 64 at most.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
         seed: None: a different study each time.

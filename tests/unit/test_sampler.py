@@ -272,11 +272,11 @@ def test_several_objectives_are_refused_in_words() -> None:
     ("distribution", "size", "some"),
     [
         (FloatDistribution(0.1, 0.7, step=0.2), 4, 0.1 + 2 * 0.2),
-        (FloatDistribution(0, 1), 101, 0.5),
-        (FloatDistribution(1e-4, 1, log=True), 101, 1e-2),
-        (FloatDistribution(0, 1e6, step=1), 101, 1e4),
+        (FloatDistribution(0, 1), 1_001, 0.5),
+        (FloatDistribution(1e-4, 1, log=True), 1_001, 1e-2),
+        (FloatDistribution(0, 1e6, step=1), 1_001, 1e4),
         (IntDistribution(5, 14, step=3), 4, 14),
-        (IntDistribution(1, 10**6, log=True), 93, 501187),
+        (IntDistribution(1, 10**6, log=True), 762, 501187),
         (CategoricalDistribution([None, "a b", 1, True]), 4, True),
     ],
 )
