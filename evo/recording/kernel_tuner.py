@@ -6,16 +6,13 @@ from typing import Any
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 from evo.recording.recording import Costs, Entry, Recording, config_key
-from evo.recording.values import MICROSECONDS_PER, read_config, read_list, read_seconds, read_time
+from evo.recording.values import MICROSECONDS_PER, is_no_time, ordered, read_config, read_list, read_seconds, read_time
 from evo.trial import Value
-
-FAILED_MS = 1e20
-"""The time of what failed, for whatever reason, in old files."""
 
 
 def read_cache(document: Mapping[str, Any], name: str) -> Recording:
     tunables = _declared_tunables(document, name)
-    entries = {}
+    entries: dict[str, Entry] = {}
     for key, result in document["cache"].items():
         where = f"{name}: cache[{key!r}]"
         config = read_config(result, tunables, where)
@@ -24,7 +21,8 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
             verify_s=read_seconds(result, ("verification_time",), 1e3, where),
             benchmark_s=read_seconds(result, ("benchmark_time",), 1e3, where),
         )
-        entries[config_key(config)] = Entry(config=config, outcome=_cache_outcome(result, where), costs=costs)
+        outcome = _cache_outcome(result, where)
+        entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
     return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
 
 
@@ -36,7 +34,7 @@ def _declared_tunables(document: Mapping[str, Any], name: str) -> dict[str, tupl
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r}")
-    return {key: tuple(read_list(declared[key], f"{name}: tune_params.{key}")) for key in keys}
+    return {key: ordered(tuple(read_list(declared[key], f"{name}: tune_params.{key}"))) for key in keys}
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
@@ -51,6 +49,6 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
             return InvalidConfig(reason="recorded as InvalidConfig")
         case str():
             raise InvalidInput(f"{where}.time", f"{time!r} is no failure this format knows")
-        case float() | int() if time == FAILED_MS:
-            return LaunchFailed(reason="recorded as a time of 1e20")
+        case _ if is_no_time(time):
+            return LaunchFailed(reason=f"recorded as a time of {time:g}")
     return read_time(time, MICROSECONDS_PER["ms"], f"{where}.time")

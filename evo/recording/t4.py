@@ -6,7 +6,16 @@ from typing import Any
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 from evo.recording.recording import Costs, Entry, Recording, config_key
-from evo.recording.values import read_config, read_list, read_object, read_seconds, read_time, unit_us
+from evo.recording.values import (
+    is_no_time,
+    ordered,
+    read_config,
+    read_list,
+    read_object,
+    read_seconds,
+    read_time,
+    unit_us,
+)
 from evo.trial import Value
 
 
@@ -44,12 +53,7 @@ def _observed_tunables(results: Iterable[Any], name: str) -> dict[str, tuple[Val
             seen.setdefault(key, {})[value] = None
     if not seen:
         raise InvalidInput(f"{name}: results", "the list is empty")
-    return {key: _ordered(tuple(values)) for key, values in seen.items()}
-
-
-def _ordered(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    numbers = [value for value in values if isinstance(value, int | float)]
-    return tuple(sorted(numbers)) if len(numbers) == len(values) else values
+    return {key: ordered(tuple(values)) for key, values in seen.items()}
 
 
 def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> Outcome:
@@ -70,11 +74,13 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
             raise InvalidInput(f"{where}.invalidity", f"{other!r} is not in the T4 schema")
 
 
-def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured:
+def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
     objective = next(iter(read_list(result.get("objectives", []), f"{where}.objectives")), "time")
     for place, measurement in enumerate(read_list(result.get("measurements", []), f"{where}.measurements")):
         if read_object(measurement, f"{where}.measurements[{place}]").get("name") == objective:
-            field = f"{where}.measurements.{objective}"
+            field, value = f"{where}.measurements.{objective}", measurement.get("value")
+            if is_no_time(value):
+                return LaunchFailed(reason=f"recorded as a time of {value:g}")
             factor = unit_us(measurement.get("unit") or unit, f"{field}.unit")
-            return read_time(measurement.get("value"), factor, field)
+            return read_time(value, factor, field)
     raise InvalidInput(f"{where}.measurements", f"none is named {objective!r}, the objective")

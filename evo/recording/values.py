@@ -10,6 +10,9 @@ from evo.outcome import Measured
 from evo.timing import Timing
 from evo.trial import Value
 
+FAILED_MS = 1e20
+"""The time of what failed, for whatever reason, in old cache files."""
+
 MICROSECONDS_PER = {
     "ns": 1e-3,
     "nanoseconds": 1e-3,
@@ -44,6 +47,17 @@ def read_config(recorded: Any, tunables: Mapping[str, tuple[Value, ...]], where:
     return {name: choices[choices.index(values[name])] for name, choices in tunables.items()}
 
 
+def ordered(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Numbers in ascending order, so that neighbours are alike; others as they are."""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return tuple(sorted(numbers)) if len(numbers) == len(values) else values
+
+
+def is_no_time(value: Any) -> bool:
+    """Whether this is how something that failed is told by those who must write a number."""
+    return isinstance(value, float) and (not math.isfinite(value) or value == FAILED_MS)
+
+
 def read_time(value: Any, factor: float, field: str) -> Measured:
     time_us = _finite(value, field) * factor
     if not SHORTEST_US <= time_us <= LONGEST_US:
@@ -52,11 +66,13 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
+    """The first of these that is there; what is missing or not a number counts as no time at all."""
     for name in names:
         if times.get(name) is not None:
             recorded = times[name]
             parts = recorded if isinstance(recorded, list) else [recorded]
-            seconds = sum(_finite(part, f"{where}.{name}") for part in parts) / per_second
+            known = [part for part in parts if not (isinstance(part, float) and math.isnan(part))]
+            seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
                 raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r}")
             return seconds

@@ -107,11 +107,23 @@ def test_a_cache_file_that_was_never_closed_reads_the_same(cut: str) -> None:
     assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
 
 
-def test_a_time_of_1e20_is_how_old_cache_files_tell_of_a_failure() -> None:
-    failed = {"block": 16, "layout": "row", "time": 1e20}
+@pytest.mark.parametrize("time", [1e20, float("nan"), float("inf")])
+def test_a_time_that_is_none_tells_of_a_failure(time: float) -> None:
+    failed = {"block": 16, "layout": "row", "time": time}
     recording = parse(cache(cache={"a": failed, "b": {"block": 32, "layout": "row", "time": 1.0}}))
     kinds = sorted(type(entry.outcome).__name__ for entry in recording.entries.values())
     assert kinds == ["LaunchFailed", "Measured"]
+    recording = parse(t4(result(block=1, value=time), result(block=2)))
+    assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
+
+
+def test_cache_values_that_are_numbers_are_put_in_order_and_the_first_of_a_repeated_config_counts() -> None:
+    first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
+    unsorted = {"layout": ["row", "col"], "block": [32, 16, 64.5]}
+    recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
+    assert recording.costs("16,row").total_s == 0
+    assert recording.tunables == {"block": (16, 32, 64.5), "layout": ("row", "col")}
+    assert recording.optimum_us == pytest.approx(1000)
 
 
 def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
