@@ -69,7 +69,7 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
 
 def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
     """Those named, or everybody but the variants; the slow ones are left out of a quick look."""
-    variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), report.ours.hasty()]}
+    variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), *report.ours.crowded()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
     if names:
         return [each for each in everybody if each.name in (report.DEFAULT, *names)]

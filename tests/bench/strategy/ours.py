@@ -11,13 +11,12 @@ import evo
 from evo.policy import Policy
 from evo.search import Budget, Search
 from evo.strategy import STRATEGIES, Context, Strategy
-from evo.strategy.portfolio import Portfolio
 from evo.trial import Trial
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.simulate import PROTOCOL, Simulation
-from tests.bench.strategy.variants import STEPS, VARIANTS
+from tests.bench.strategy.variants import CROWDED, STEPS, VARIANTS
 
 DECIDES = ("strategy", "space", "history.py", "search.py", "trial.py")
 """What of `evo` a proposal depends on …"""
@@ -76,9 +75,9 @@ def _of_variants(factories: Mapping[str, Callable[[Context], Strategy]]) -> list
     return [_contestant(name, digest, factory) for name, factory in factories.items()]
 
 
-def hasty() -> Contestant:
-    """The default, but with as many trials under way as there are workers from the first moment on."""
-    return _contestant("portfolio, nobody waits", _digest(), partial(Portfolio, patient=False))
+def crowded() -> list[Contestant]:
+    """The default without a piece that only many workers notice."""
+    return _of_variants(CROWDED)
 
 
 def _contestant(name: str, digest: str, factory: Callable[[Context], Strategy]) -> Contestant:

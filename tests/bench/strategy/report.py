@@ -89,7 +89,7 @@ def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant
 
 
 def ask_crowd(report: Report, effort: Effort) -> None:
-    chosen = [*(each for each in ours.contestants() if each.name in (DEFAULT, "random")), ours.hasty()]
+    chosen = [*(each for each in ours.contestants() if each.name in (DEFAULT, "random")), *ours.crowded()]
     found = crowd.compare(effort, chosen)
     if DEFAULT not in found:
         report.add(NOTHING)

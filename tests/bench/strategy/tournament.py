@@ -37,7 +37,7 @@ class Match:
 
 def contestants() -> dict[str, Contestant]:
     """Everybody who can play here, by name: our strategies, their variants and steps, Kernel Tuner's and Optuna's."""
-    own = [*ours.contestants(), ours.hasty(), *ours.variants(), *ours.steps()]
+    own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
     everybody = [*own, *kernel_tuner.contestants(), *optuna_study.contestants()]
     return {each.name: replace(each, share=SHARES.get(each.name, 1.0)) for each in everybody}
 

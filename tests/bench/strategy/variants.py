@@ -48,8 +48,8 @@ class Fearless(Surrogate):
         return replace(super().learn(seen), success=None)
 
 
-class Credulous(Surrogate):
-    """Believes of every pending config nothing at all, so that many workers ask for much the same."""
+class Unbelieving(Surrogate):
+    """Thinks nothing of what is pending, so that many workers ask for much the same."""
 
     def learn(self, seen: Observations) -> Outlook:
         alone = copy(seen)
@@ -127,6 +127,13 @@ VARIANTS: dict[str, Factory] = {
     "a lead counts in full": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
     "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
 }
+
+CROWDED: dict[str, Factory] = {
+    "nobody waits": partial(Portfolio, patient=False),
+    "without climbing": partial(Portfolio, climb=0),
+    "without believing": lambda context: Portfolio(context, surrogate=Unbelieving(context.space)),
+}
+"""What one worker does not notice: the default without one of the pieces it has for many workers."""
 
 STEPS: dict[str, tuple[str, Factory]] = {
     **{f"{arm} alone": ("random", _only(arm)) for arm in ARMS},
