@@ -3,7 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from evo.history import ELITES
 from evo.space import Indices, Space
 from evo.strategy.observations import Observations, Places
 from evo.strategy.suggestions import Suggestions
@@ -17,12 +16,6 @@ SECOND_MUTATION = 0.3
 STEP = 0.7
 """Chance that an ordinal tunable moves to an adjacent value instead of anywhere."""
 
-PATIENCE = 30
-"""Trials without a new best after which the search restarts beside its elites, and again after as many."""
-
-NEWCOMERS = 5
-"""Trials far from everything known that begin a restart."""
-
 
 class Breeding:
     """Rank-based selection among the elites, crossover, and mutation to neighbouring values."""
@@ -33,24 +26,14 @@ class Breeding:
         self._mutable = np.flatnonzero(self._sizes > 1)
 
     def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
-        """Children of `parents`, of which there must be at least one."""
-        pool = self.parents(seen)
+        """Children of the elites, of which there must be at least one."""
+        pool = seen.elites
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]
         rows = _crossed(mothers, fathers, rng)
         alone = parents[:, 0] == parents[:, 1]
         self._mutate(rows, np.flatnonzero(alone | (rng.random(count) < MUTATED)), rng)
         return Suggestions(rows=rows, origins=np.where(alone, "mutation", "crossover"), parents=parents)
-
-    def parents(self, seen: Observations) -> Places:
-        """Positions of possible parents, best first: the elites; after a restart half of them, and the best since."""
-        elites = seen.elites
-        if seen.idle < PATIENCE:
-            return elites
-        since = len(seen.rows) - seen.idle % PATIENCE
-        measured = seen.order[: seen.measured]
-        recent = measured[measured >= since]
-        return np.concatenate([elites[: ELITES // 2], recent[: ELITES // 2]])
 
     def _mutate(self, rows: Indices, which: Places, rng: np.random.Generator) -> None:
         if len(self._mutable):
@@ -65,11 +48,6 @@ class Breeding:
         anywhere = (before + rng.integers(1, sizes)) % sizes
         adjacent = self._ordinal[columns] & (rng.random(len(which)) < STEP)
         rows[which, columns] = np.where(adjacent, inside, anywhere)
-
-
-def restarting(seen: Observations) -> bool:
-    """Whether it is time for a newcomer: nothing has got better for long."""
-    return seen.idle >= PATIENCE and seen.idle % PATIENCE < NEWCOMERS
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:

@@ -6,7 +6,7 @@ import numpy as np
 
 from evo.history import History
 from evo.strategy.base import Context
-from evo.strategy.breeding import Breeding, restarting
+from evo.strategy.breeding import Breeding
 from evo.strategy.observations import Observations
 from evo.strategy.opening import Opening, learning
 from evo.strategy.suggestions import Suggestions
@@ -27,7 +27,7 @@ class Evolution:
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         self._seen.refresh(history)
-        if learning(self._seen) or restarting(self._seen):
+        if learning(self._seen):
             return self._opening.spread(self._seen, rng)
         brood = self._breeding.brood(self._seen, BROOD, rng)
         new = self._seen.fresh(brood.rows)

@@ -81,11 +81,6 @@ class Observations:
         """Positions of the fastest trials, fastest first."""
         return self.order[: min(ELITES, self.measured)]
 
-    @property
-    def idle(self) -> int:
-        """How many trials have ended since the best one did."""
-        return len(self.rows) - 1 - int(self.order[0]) if len(self.rows) else 0
-
     def fresh(self, rows: Indices) -> Places:
         """Positions of the distinct ones among these rows that are valid and were never asked."""
         valid = np.flatnonzero(self._space.valid(rows))

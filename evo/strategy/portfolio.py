@@ -1,6 +1,8 @@
 """The default: TPE, evolution and the elites' neighbourhoods suggest, and a surrogate picks what promises most."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Surrogate
 from evo.trial import Proposal
 
+Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
+
 ARMS = ("tpe", "evolution", "neighbours")
 
 SUGGESTED = 100
@@ -25,17 +29,12 @@ SUGGESTED = 100
 BESIDE = 0.5
 """Share of the proposals beside the only config that works, of those after the design that nobody can judge yet."""
 
-CLIMB = 3
-"""While others are being evaluated, the surrogate may go so many steps of one change each beyond the best suggestion:
-what many workers do at once cannot wait for the step before. A single worker does better to measure each step."""
-
 
 class Portfolio:
     """Each arm has its own idea of where to look; all are judged alike, by what the trials so far say of them.
 
     Args:
         arms: those that take part, of `ARMS`.
-        climb: most steps from the best suggestion to what the surrogate likes better, while trials are pending.
         surrogate: who judges.
         patient: whether many workers wait for the first results instead of trying what nobody judged.
     """
@@ -45,7 +44,6 @@ class Portfolio:
         context: Context,
         *,
         arms: tuple[str, ...] = ARMS,
-        climb: int = CLIMB,
         surrogate: Surrogate | None = None,
         patient: bool = True,
     ) -> None:
@@ -56,8 +54,8 @@ class Portfolio:
         self._neighbourhood = Neighbourhood(context.space)
         judge = surrogate or Surrogate(context.space)
         self._standpoints = Standpoints(context.space, judge, advised=self._opening.advised)
-        self._climb, self._patient = climb, patient
-        self._arms = [getattr(self, f"_{arm}") for arm in arms]
+        self._patient = patient
+        self._arms: list[Arm] = [getattr(self, f"_{arm}") for arm in arms]
 
     def most_pending(self, history: History) -> int | None:
         return most_pending(history) if self._patient else None
@@ -76,36 +74,19 @@ class Portfolio:
     def _explored(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
         """What lies far from all that was tried; where hardly anything works, half of the time beside what does."""
         if len(seen.keys) >= DESIGN and seen.measured and rng.random() < BESIDE:
-            around = self._neighbours(seen, rng)
-            new = around.take(seen.fresh(around.rows))
+            new = _new([self._neighbours], seen, rng)
             if len(new.rows):
                 return new.proposal(int(rng.integers(len(new.rows))), self._space, seen)
         return self._opening.spread(self._standpoints.independent.seen, rng)
 
     def _judged(self, by: Standpoint, rng: np.random.Generator) -> Proposal | None:
         """What promises most of all that the arms suggest, or a random config if that is nothing new."""
-        seen = by.seen
-        suggested = Suggestions.joined([arm(seen, rng) for arm in self._arms])
-        new = suggested.take(seen.fresh(suggested.rows))
+        new = _new(self._arms, by.seen, rng)
         if not len(new.rows):
             return self._opening.spread(self._standpoints.independent.seen, rng)
         with single_thread():
-            return self._best(new, by, rng)
-
-    def _best(self, new: Suggestions, by: Standpoint, rng: np.random.Generator) -> Proposal:
-        """The most promising suggestion, or what is better still some steps away from it."""
-        outlook = by.surrogate.learn(by.seen)
-        worth = outlook.forecast(new.rows).improvement
-        start = new.take(np.array([worth.argmax()]))
-        row, best = start.rows[0], worth.max()
-        for _ in range(self._climb if len(by.seen.pending) else 0):
-            around = self._neighbourhood.around(row, rng)
-            around = around[by.seen.fresh(around)]
-            worth = outlook.forecast(around).improvement
-            if not worth.max(initial=-np.inf) > best:
-                break
-            row, best = around[worth.argmax()], worth.max()
-        proposal = replace(start, rows=row[None, :]).proposal(0, self._space, by.seen)
+            worth = by.surrogate.learn(by.seen).forecast(new.rows).improvement
+        proposal = new.proposal(int(worth.argmax()), self._space, by.seen)
         return proposal if by.origin is None else replace(proposal, origin=by.origin)
 
     def _tpe(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
@@ -117,3 +98,9 @@ class Portfolio:
 
     def _neighbours(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         return self._neighbourhood.of_elites(seen, rng)
+
+
+def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:
+    """What these arms suggest, less what is invalid or was asked before."""
+    suggested = Suggestions.joined([arm(seen, rng) for arm in arms])
+    return suggested.take(seen.fresh(suggested.rows))

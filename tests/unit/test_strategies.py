@@ -13,7 +13,7 @@ from evo.history import ELITES, History
 from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.breeding import NEWCOMERS, PATIENCE, Breeding, restarting
+from evo.strategy.breeding import Breeding
 from evo.strategy.observations import HOPELESS, Observations
 from evo.strategy.opening import DESIGN, Opening
 from evo.strategy.parzen import Parzen, RankKernel, good_count
@@ -277,30 +277,6 @@ def test_a_mutant_has_one_parent_and_a_child_of_two_both() -> None:
         proposal = brood.proposal(child, space, seen)
         assert proposal.parents == tuple(sorted({seen.numbers[place] for place in parents}))
         assert proposal.origin == ("mutation" if parents[0] == parents[1] else "crossover")
-
-
-def test_stagnation_brings_newcomers_while_half_of_the_elites_stay() -> None:
-    space, history = line(41), History()
-    configs = space.sample(rng(), 100)
-    for place, config in enumerate(configs[: ELITES + PATIENCE]):
-        told(history, config, lasting(1 + place))
-    seen = observed(space, history)
-    assert seen.idle == ELITES + PATIENCE - 1
-    assert not restarting(seen)
-    told(history, configs[-1], lasting(500))
-    for extra in range(PATIENCE - ELITES):
-        told(history, configs[ELITES + PATIENCE + extra], lasting(200 - extra))
-    seen.refresh(history)
-    assert seen.idle == 2 * PATIENCE
-    assert restarting(seen)
-    breeding = Breeding(space)
-    assert breeding.parents(seen).tolist() == seen.elites[: ELITES // 2].tolist()
-    for extra in range(NEWCOMERS):
-        told(history, configs[70 + extra], lasting(300 - extra))
-    seen.refresh(history)
-    assert not restarting(seen)
-    pool = [seen.losses[place] for place in breeding.parents(seen)]
-    assert pool == [1, 2, 3, 4, 296, 297, 298, 299]
 
 
 # Opening

@@ -181,19 +181,19 @@ def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:
     assert slowness(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
 
 
-def test_climbing_leads_to_what_the_surrogate_likes_better() -> None:
+def test_what_promises_most_is_proposed_and_not_climbed_from() -> None:
     space, history = SPACES["drawn"](), History()
     advance(history, build("random", Context(space=space)), space, measured, 30)
     history.ask(Proposal(config=space.default(), origin="default"))
     seen = Observations(space)
     seen.refresh(history)
-    outlook = Surrogate(space).learn(seen)
-    worth = []
-    for climb in (0, 1, 3):
-        proposal = Portfolio(Context(space=space), arms=("tpe",), climb=climb).propose(history, rng())
-        assert proposal is not None and proposal.origin == "tpe"
-        worth.append(float(outlook.forecast(space.encode(proposal.config)[None, :]).improvement[0]))
-    assert worth[0] < worth[1] < worth[2]
+    around = Neighbourhood(space).of_elites(seen, rng())
+    new = around.rows[seen.fresh(around.rows)]
+    promises = Surrogate(space).learn(seen).forecast(new).improvement
+    proposal = Portfolio(Context(space=space), arms=("neighbours",)).propose(history, rng())
+    assert proposal is not None
+    assert space.encode(proposal.config).tolist() == new[promises.argmax()].tolist()
+    assert (proposal.origin, len(proposal.parents)) == ("neighbour", 1)
 
 
 def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
@@ -230,16 +230,3 @@ def test_hopes_are_measured_by_what_is_expected_of_the_best_not_by_its_time() ->
     noise = rng().normal(1.0, 0.05, (12, 12))
     noisy = observed(space, {(x, y): (10.0 + bowl(x, y) / 50) * noise[x, y] for x in range(12) for y in range(12)})
     assert Surrogate(space).learn(noisy).best > slowness(noisy.losses).min() + 0.5
-
-
-def test_one_worker_measures_each_step_and_does_not_climb() -> None:
-    space, history = SPACES["drawn"](), History()
-    advance(history, build("random", Context(space=space)), space, measured, 30)
-    default = history.ask(Proposal(config=space.default(), origin="default"))
-    tell(history, default, measured(space, default))
-    for seed in range(10):
-        stays, climbs = (
-            Portfolio(Context(space=space), arms=("evolution",), climb=climb).propose(history, rng(seed))
-            for climb in (0, 3)
-        )
-        assert stays == climbs

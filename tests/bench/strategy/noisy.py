@@ -19,11 +19,13 @@ from tests.bench.strategy.ours import OurPlayer
 from tests.bench.strategy.run import Course
 from tests.bench.strategy.scores import by_evaluations
 from tests.bench.strategy.simulate import Simulation
+from tests.bench.strategy.variants import VARIANTS, Factory
 
 SHARE = 0.4
 """Of the seeds."""
 
 TRIALS = 200
+PIECE = "a lead counts in full"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +59,8 @@ NOISES = {
 class NoisyPlayer(OurPlayer):
     """Is told noisy times, and with `corrects` what confirmations find."""
 
-    def __init__(self, ground: Ground, strategy: str, seed: int, noise: Noise, *, corrects: bool) -> None:
-        super().__init__(ground, STRATEGIES[strategy], seed)
+    def __init__(self, ground: Ground, factory: Factory, seed: int, noise: Noise, *, corrects: bool) -> None:
+        super().__init__(ground, factory, seed)
         self._factors, self._corrects = iter(noise.factors(seed)), corrects
         self._confirmed_us: list[float] = []
 
@@ -103,13 +105,16 @@ class Hearing:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Hearing]]:
-    """The default with corrections and without, under each kind of noise, by space."""
+    """The default, and without what a lucky time cannot do to it, with corrections and without, by noise and space."""
+    factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
-        f"{name}, {'corrected' if corrects else 'as told'}": [
-            _hearing(ground, [NoisyPlayer(ground, strategy, seed, noise, corrects=corrects) for seed in range(seeds)])
+        f"{name}, {'corrected' if corrects else 'as told'}{piece}": [
+            _hearing(ground, [NoisyPlayer(ground, factory, seed, noise, corrects=corrects) for seed in range(seeds)])
             for ground in grounds
         ]
         for name, noise in NOISES.items()
+        for piece, factory in factories.items()
+        if noise.lucky or not piece
         for corrects in (True, False)
     }
 

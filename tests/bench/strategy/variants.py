@@ -13,10 +13,9 @@ import numpy as np
 
 from evo.space import Indices, Space
 from evo.strategy import Context, Strategy
-from evo.strategy.breeding import Breeding
 from evo.strategy.gaussian_process import Floats
 from evo.strategy.neighbourhood import Neighbourhood
-from evo.strategy.observations import Observations, Places
+from evo.strategy.observations import Observations
 from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
@@ -55,13 +54,6 @@ class Unbelieving(Surrogate):
         alone = copy(seen)
         alone.pending = seen.pending[:0]
         return super().learn(alone)
-
-
-class Steadfast(Breeding):
-    """Breeds from the elites however long nothing has got better."""
-
-    def parents(self, seen: Observations) -> Places:
-        return seen.elites
 
 
 class Untied(Neighbourhood):
@@ -111,17 +103,16 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Arms by chance, or judged; without climbing, which one worker never does."""
-    return lambda context: Portfolio(context, arms=arms, climb=0, surrogate=judge(context))
+    """Arms by chance, or judged."""
+    return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 
 VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
-    "without restarts": _with(breeding=Steadfast),
     "without tied pairs": _with(neighbourhood=Untied),
     "suggestions at random": Anywhere,
-    "without the surrogate": lambda context: Portfolio(context, climb=0, surrogate=Blind(context.space)),
+    "without the surrogate": lambda context: Portfolio(context, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
     "a lead counts in full": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
@@ -130,7 +121,6 @@ VARIANTS: dict[str, Factory] = {
 
 CROWDED: dict[str, Factory] = {
     "nobody waits": partial(Portfolio, patient=False),
-    "without climbing": partial(Portfolio, climb=0),
     "without believing": lambda context: Portfolio(context, surrogate=Unbelieving(context.space)),
 }
 """What one worker does not notice: the default without one of the pieces it has for many workers."""
