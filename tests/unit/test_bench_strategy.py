@@ -12,6 +12,7 @@ import pytest
 
 from evo.outcome import Measured
 from evo.recording import parse_recording
+from evo.strategy import STRATEGIES
 from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
@@ -287,7 +288,7 @@ def test_a_noisy_player_is_told_what_it_is_told_and_its_champion_is_what_confirm
     sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
     found = {}
     for corrects in (True, False):
-        player = noisy.NoisyPlayer(recorded, "random", 0, sharp, corrects=corrects)
+        player = noisy.NoisyPlayer(recorded, STRATEGIES["random"], 0, sharp, corrects=corrects)
         Simulation(recorded, player, Course(clock="steps", trials=122)).play()
         told = {each.time_us for each in player._search.history.finished}
         assert told <= {*recorded.times_us, *(0.1 * recorded.times_us)}
