@@ -1,4 +1,4 @@
-"""From rows to what the service shows (`evo.view`)."""
+"""A search, from its row."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -7,45 +7,17 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
-from db.ablations import Ablations
+from api.views.champion import champion_view
+from api.views.tally import best_view, by_kind, elapsed_s
 from db.archive import BUNDLE, Archive
 from db.champions import Champions
 from db.deliveries import Deliveries
 from db.leases import Leases
-from db.models import (
-    AttemptRow,
-    ChampionRow,
-    DeliveryRow,
-    DeviceRow,
-    FamilyRow,
-    JobRow,
-    SearchRow,
-    TrialRow,
-    Webhook,
-    WorkerRow,
-)
-from evo.job import ConfirmReport, EvaluateReport
+from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, SearchRow, Webhook
 from evo.lifecycle import TERMINAL
 from evo.requirements import Requirements
 from evo.roofline import Roofline
-from evo.target import place_text
-from evo.view import (
-    AblationView,
-    AttemptView,
-    BestView,
-    ChallengeView,
-    ChampionView,
-    FamilyView,
-    ProvingView,
-    RetiredView,
-    RooflineView,
-    SearchView,
-    SlotView,
-    SpaceView,
-    TrialView,
-    WebhookView,
-    WorkerView,
-)
+from evo.view import ChallengeView, ProvingView, RetiredView, RooflineView, SearchView, SpaceView, WebhookView
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -157,152 +129,6 @@ def _webhook_view(webhook: Webhook, told: DeliveryRow | None) -> WebhookView:
     )
 
 
-def by_kind(counts: dict[str | None, int]) -> dict[str, int]:
-    """Ended trials by outcome, the commonest first."""
-    return {kind: count for kind, count in sorted(counts.items(), key=_common) if kind is not None}
-
-
-def elapsed_s(row: SearchRow, now: datetime) -> float:
-    """Seconds a search has been running, pauses left out."""
-    return row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds())
-
-
-def _common(counted: tuple[str | None, int]) -> tuple[int, str]:
-    kind, count = counted
-    return -count, kind or ""
-
-
-def best_view(row: TrialRow, time_us: float) -> BestView:
-    return BestView(number=row.number, config=row.proposal.config, time_us=time_us)
-
-
 def _roofline_view(roofline: Roofline, best_us: float | None) -> RooflineView:
     share = None if best_us is None else roofline.share(best_us)
     return RooflineView(floor_us=roofline.floor_us, bound=roofline.bound, share_of_best=share)
-
-
-def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
-    """Trials in the order given, each with what its deciding attempt left behind, unless nobody looks at that."""
-    reports = Leases(session).evaluations([row.id for row in rows]) if reported else {}
-    return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
-
-
-def trial_view(session: Session, trial_id: int) -> TrialView:
-    """One trial with all its attempts."""
-    row = Archive(session).trial(trial_id)
-    report = Leases(session).evaluations([trial_id]).get(trial_id)
-    attempts = Leases(session).attempts_of_trial(trial_id)
-    return _trial_view(row, report, tuple(_attempt_view(attempt) for attempt in attempts))
-
-
-def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[AttemptView, ...]) -> TrialView:
-    return TrialView(
-        id=row.id,
-        search_id=row.search_id,
-        number=row.number,
-        config=row.proposal.config,
-        origin=row.proposal.origin,
-        parents=row.proposal.parents,
-        outcome=row.outcome,
-        time_us=row.time_us,
-        suspect=row.suspect,
-        overhead_ms=row.overhead_ms,
-        delivery_ms=row.delivery_ms,
-        binary_digest=row.binary_digest,
-        stages=None if report is None else report.stages,
-        artefacts={} if report is None else report.artefacts,
-        environment={} if report is None else report.environment,
-        attempts=attempts,
-        asked_at=row.asked_at,
-        finished_at=row.finished_at,
-    )
-
-
-def _attempt_view(row: AttemptRow) -> AttemptView:
-    return AttemptView(
-        id=row.id,
-        job=row.job.kind,
-        state=row.state,
-        worker_id=row.worker_id,
-        device_uuid=row.device_uuid,
-        granted_at=row.granted_at,
-        expires_at=row.expires_at,
-        ended_at=row.ended_at,
-        report=row.result if isinstance(row.result, ConfirmReport) else None,
-    )
-
-
-def champion_view(row: ChampionRow) -> ChampionView:
-    return ChampionView(
-        id=row.id,
-        family=row.family,
-        family_digest=row.family_digest,
-        problem=row.problem,
-        problem_key=row.problem_key,
-        device_model=row.device_model,
-        place=place_text(row.device, row.objective),
-        objective=row.objective,
-        search_id=row.search_id,
-        trial_number=row.trial_number,
-        config=row.config,
-        time_us=row.time_us,
-        current=row.current,
-        promoted_at=row.promoted_at,
-        verdict=row.evidence.verdict,
-        report=row.evidence.report,
-        artefacts=row.evidence.report.artefacts,
-        replaces=row.replaces,
-        retired_at=row.retired_at,
-        retired_reason=row.retired_reason,
-        retired_by=row.retired_by,
-    )
-
-
-def ablation_views(session: Session, search_id: int) -> tuple[AblationView, ...]:
-    """What is known of the switches of a search's champions."""
-    return tuple(
-        AblationView(
-            champion_id=row.champion_id,
-            change=row.change,
-            asked_at=row.asked_at,
-            ended_at=row.ended_at,
-            ablated=row.ablated,
-            effect=row.effect,
-            environment=row.environment or {},
-        )
-        for row in Ablations(session).of(search_id)
-    )
-
-
-def family_view(row: FamilyRow) -> FamilyView:
-    return FamilyView(
-        name=row.name,
-        digest=row.digest,
-        title=str(row.document.get("title", row.name)),
-        location=row.location,
-        document=row.document,
-    )
-
-
-def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
-    return WorkerView(
-        id=row.id,
-        name=row.name,
-        host=row.host,
-        devices=tuple(each.device for each in devices),
-        seen_at=row.seen_at,
-        drain=row.drain,
-        slots=tuple(_slot_view(each) for each in devices),
-        left_at=row.left_at,
-        note=row.note,
-    )
-
-
-def _slot_view(row: DeviceRow) -> SlotView:
-    return SlotView(
-        device_uuid=row.uuid,
-        activity=row.activity,
-        detail=row.detail,
-        quarantined_at=row.quarantined_at,
-        quarantine_reason=row.quarantine_reason,
-    )

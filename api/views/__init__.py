@@ -1,0 +1,21 @@
+"""From rows to what the service shows (`evo.view`)."""
+
+from api.views.champion import ablation_views, champion_view
+from api.views.fleet import family_view, worker_view
+from api.views.search import search_view, search_views
+from api.views.tally import best_view, by_kind, elapsed_s
+from api.views.trial import trial_view, trial_views
+
+__all__ = [
+    "ablation_views",
+    "best_view",
+    "by_kind",
+    "champion_view",
+    "elapsed_s",
+    "family_view",
+    "search_view",
+    "search_views",
+    "trial_view",
+    "trial_views",
+    "worker_view",
+]

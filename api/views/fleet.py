@@ -1,0 +1,40 @@
+"""Families and workers, from their rows."""
+
+from collections.abc import Sequence
+
+from db.models import DeviceRow, FamilyRow, WorkerRow
+from evo.view import FamilyView, SlotView, WorkerView
+
+
+def family_view(row: FamilyRow) -> FamilyView:
+    return FamilyView(
+        name=row.name,
+        digest=row.digest,
+        title=str(row.document.get("title", row.name)),
+        location=row.location,
+        document=row.document,
+    )
+
+
+def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
+    return WorkerView(
+        id=row.id,
+        name=row.name,
+        host=row.host,
+        devices=tuple(each.device for each in devices),
+        seen_at=row.seen_at,
+        drain=row.drain,
+        slots=tuple(_slot_view(each) for each in devices),
+        left_at=row.left_at,
+        note=row.note,
+    )
+
+
+def _slot_view(row: DeviceRow) -> SlotView:
+    return SlotView(
+        device_uuid=row.uuid,
+        activity=row.activity,
+        detail=row.detail,
+        quarantined_at=row.quarantined_at,
+        quarantine_reason=row.quarantine_reason,
+    )

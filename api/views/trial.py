@@ -1,0 +1,62 @@
+"""Trials, from their rows."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from db.archive import Archive
+from db.leases import Leases
+from db.models import AttemptRow, TrialRow
+from evo.job import ConfirmReport, EvaluateReport
+from evo.view import AttemptView, TrialView
+
+
+def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
+    """Trials in the order given, each with what its deciding attempt left behind, unless nobody looks at that."""
+    reports = Leases(session).evaluations([row.id for row in rows]) if reported else {}
+    return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
+
+
+def trial_view(session: Session, trial_id: int) -> TrialView:
+    """One trial with all its attempts."""
+    row = Archive(session).trial(trial_id)
+    report = Leases(session).evaluations([trial_id]).get(trial_id)
+    attempts = Leases(session).attempts_of_trial(trial_id)
+    return _trial_view(row, report, tuple(_attempt_view(attempt) for attempt in attempts))
+
+
+def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[AttemptView, ...]) -> TrialView:
+    return TrialView(
+        id=row.id,
+        search_id=row.search_id,
+        number=row.number,
+        config=row.proposal.config,
+        origin=row.proposal.origin,
+        parents=row.proposal.parents,
+        outcome=row.outcome,
+        time_us=row.time_us,
+        suspect=row.suspect,
+        overhead_ms=row.overhead_ms,
+        delivery_ms=row.delivery_ms,
+        binary_digest=row.binary_digest,
+        stages=None if report is None else report.stages,
+        artefacts={} if report is None else report.artefacts,
+        environment={} if report is None else report.environment,
+        attempts=attempts,
+        asked_at=row.asked_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _attempt_view(row: AttemptRow) -> AttemptView:
+    return AttemptView(
+        id=row.id,
+        job=row.job.kind,
+        state=row.state,
+        worker_id=row.worker_id,
+        device_uuid=row.device_uuid,
+        granted_at=row.granted_at,
+        expires_at=row.expires_at,
+        ended_at=row.ended_at,
+        report=row.result if isinstance(row.result, ConfirmReport) else None,
+    )
