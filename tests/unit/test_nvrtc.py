@@ -47,7 +47,7 @@ PROBLEMS = (
     ("gemm", "M=64,N=4096,K=14336,b_layout=nk,epilogue=bias_gelu", ("sm_80", "sm_89", "sm_90")),
     ("gemm_fp8", "M=64,N=4096,K=4096,scaling=row,epilogue=bias", ("sm_89", "sm_90")),
 )
-SAMPLE = 1
+SAMPLE = 3
 """Other configs for each architecture, besides the default."""
 
 
