@@ -1,6 +1,7 @@
 """A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
 
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from evo.target import known
 from workers.devices import cuda_copy
-from workers.devices.cuda_copy import copy_bytes, copy_rate, copy_us, with_measured_copy
+from workers.devices.cuda_copy import copy_us, with_measured_copy
+from workers.devices.cuda_copying import copy_bytes, copy_rate
 
 L4 = known("sm_89")
 assert L4.ceilings is not None
@@ -52,6 +54,7 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
 
 
 def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:
+    assert find_spec(cuda_copy.PROGRAM)
     answers += [b"1e12", b""]
     assert copy_us(L4, tmp_path, 10**6) == pytest.approx(2.0)
     assert copy_us(L4, tmp_path, 10**6) is None

@@ -1,28 +1,21 @@
 """The copy bandwidth of a GPU, measured once for each unit and kept.
 
-Run as a program it measures the device that it reads from standard input: the daemon must never hold a CUDA context.
+The program `cuda_copying` measures it: the daemon must never hold a CUDA context.
 """
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from evo.device import Device
 from workers.cache import Cache, cache_key
-from workers.devices import Timer
 from workers.lock import exclusive
 from workers.log import log
 from workers.obituary import last_line
-from workers.timing import cold_sets
 
-MOST_BYTES = 256 << 20
-"""What is copied; less where that is more than a sixteenth of the device's memory."""
-
-SAMPLES = 7
+PROGRAM = "workers.devices.cuda_copying"
 LEAST_SHARE = 0.5
 """Of the datasheet's rate: a GPU that reaches less is busy with something else, and is asked again next time."""
 
@@ -53,7 +46,7 @@ def copy_us(device: Device, folder: Path, size: int) -> float | None:
 
 
 def _measured(device: Device, folder: Path, *size: str) -> float | None:
-    command = [sys.executable, "-m", __name__, str(folder), *size]
+    command = [sys.executable, "-m", PROGRAM, str(folder), *size]
     with exclusive(device.uuid):
         try:
             done = subprocess.run(
@@ -64,36 +57,3 @@ def _measured(device: Device, folder: Path, *size: str) -> float | None:
             said = last_line((getattr(error, "stderr", None) or b"").decode(errors="replace"))
             log().warning("copy.failed", reason=said or str(error))
             return None
-
-
-def copy_bytes(device: Device) -> int:
-    """How much is copied at once."""
-    share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
-    return min(MOST_BYTES, share) // 16 * 16
-
-
-def copy_rate(ways: Sequence[Timer], size: int) -> float:
-    """Bytes a second, read plus written, of the fastest way: the middle one of a few samples.
-
-    Args:
-        ways: to copy so many bytes, far more than the caches hold.
-    """
-    fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
-    return 2 * size / (fastest_us * 1e-6)
-
-
-def main() -> None:
-    """Print the rate of the device on standard input."""
-    from evo.objective import Objective
-    from workers.devices.cuda import DRIVER
-
-    device = _DEVICE.validate_json(sys.stdin.buffer.read())
-    folder, *given = sys.argv[1:]
-    size = int(given[0]) // 16 * 16 if given else copy_bytes(device)
-    session = DRIVER.open(device, Objective(), Path(folder))
-    sets = cold_sets(session.cold_bytes, 2 * size, device.memory_bytes or sys.maxsize)
-    sys.stdout.write(repr(copy_rate(session.copies(size, sets), size)))
-
-
-if __name__ == "__main__":
-    main()
