@@ -12,7 +12,7 @@ import numpy.typing as npt
 from evo.strategy.coordinates import Points
 
 Floats = npt.NDArray[np.float64]
-Axes = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 
 LOG_WEIGHT = 0.5
 LOG_WEIGHT_SPREAD = 1.5
@@ -31,17 +31,23 @@ class Kernel:
     """How alike the values at two points are, given the points.
 
     Attributes:
-        weights: of each coordinate in the squared distance.
+        weights: of each axis in the squared distance.
         noise: variance of a value about the function, as a share of the function's own.
+        names: which axes count 1 where two points differ, by however much.
     """
 
     weights: Floats
     noise: float
+    names: Flags
 
     def between(self, a: Points, b: Points) -> Floats:
         """Correlations, shape (len(a), len(b))."""
-        a, b = a * np.sqrt(self.weights), b * np.sqrt(self.weights)
-        return matern((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T)
+        weights = np.where(self.names, 0, self.weights)
+        x, y = a * np.sqrt(weights), b * np.sqrt(weights)
+        squared = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1) - 2 * x @ y.T
+        for axis in np.flatnonzero(self.names):
+            squared += self.weights[axis] * (a[:, axis, None] != b[:, axis])
+        return matern(squared)
 
 
 def matern(squared: Floats) -> Floats:
@@ -81,19 +87,19 @@ class Posterior:
         return cross @ self._weights, np.sqrt(self._variance * left)
 
 
-def fit(points: Points, values: Floats, axes: Axes) -> Kernel:
+def fit(points: Points, values: Floats, names: Flags) -> Kernel:
     """The kernel of greatest posterior probability; the signal's variance is maximised out.
 
     Args:
         values: standardised, shape (n,).
-        axes: of each coordinate; coordinates of one axis get the same weight.
+        names: of the kernel.
     """
     from scipy.optimize import minimize
 
-    count = int(axes.max(initial=-1)) + 1
+    count = points.shape[1]
     mean = np.append(np.full(count, LOG_WEIGHT), np.log(NOISE))
     spread = np.append(np.full(count, LOG_WEIGHT_SPREAD), LOG_NOISE_SPREAD)
-    apart = _apart(points, axes, count)
+    apart = _apart(points, names)
 
     def loss(logs: Floats) -> tuple[float, Floats]:
         value, slope = _misfit(np.exp(logs), apart, values)
@@ -103,13 +109,14 @@ def fit(points: Points, values: Floats, axes: Axes) -> Kernel:
     bounds = [*[(-6.0, 7.0)] * count, (np.log(1e-6), np.log(0.5))]
     found = minimize(loss, mean, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     weights = np.exp(found.x)
-    return Kernel(weights=weights[:-1][axes], noise=float(weights[-1]))
+    return Kernel(weights=weights[:-1], noise=float(weights[-1]), names=names)
 
 
-def _apart(points: Points, axes: Axes, count: int) -> Floats:
+def _apart(points: Points, names: Flags) -> Floats:
     """Squared distances along each axis, shape (axes, n²)."""
     squares = (points[:, None, :] - points) ** 2
-    return np.stack([squares[:, :, axes == axis].sum(axis=2).ravel() for axis in range(count)])
+    squares[:, :, names] = squares[:, :, names] > 0
+    return np.stack([squares[:, :, axis].ravel() for axis in range(points.shape[1])])
 
 
 def _misfit(weights: Floats, apart: Floats, values: Floats) -> tuple[float, Floats]:

@@ -135,7 +135,7 @@ class Surrogate:
             prefix = np.sort(seen.order[: seen.worked])[: key[1]]
             chosen = spread(prefix[np.argsort(seen.losses[prefix], kind="stable")], FITTED)
             points, values = self._coordinates.of(seen.rows[chosen]), self._scale(seen.losses[chosen])
-            self._kernel = key, fit(points, values, self._coordinates.axes)
+            self._kernel = key, fit(points, values, self._coordinates.names)
         return self._kernel[1]
 
 

@@ -320,14 +320,18 @@ def test_figures_that_tell_the_time_are_worth_knowing() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (
-        built.gain(built.Log(name="x", points=points, axes=np.arange(2), figures=each[:, None], times_us=times_us))
+        built.gain(
+            built.Log(
+                name="x", points=points, names=np.zeros(2, dtype=np.bool_), figures=each[:, None], times_us=times_us
+            )
+        )
         for each in (times_us / 9, rng.random(96))
     )
     assert telling.ratio < 0.5
     assert idle.ratio > 0.8
     assert telling.error is not None
     log = built.load(min(built.FOLDER.glob("*.json.gz"), key=lambda path: path.stat().st_size))
-    assert log.points.shape == (len(log.times_us), len(log.axes)) == (100, len(log.axes))
+    assert log.points.shape == (len(log.times_us), len(log.names)) == (100, len(log.names))
     assert log.figures.min() == 0 <= log.figures.max() == 1
 
 

@@ -10,8 +10,8 @@ from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
 from evo.strategy import Context, build
-from evo.strategy.coordinates import MANY, Coordinates
-from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement
+from evo.strategy.coordinates import Coordinates
+from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
 from evo.strategy.portfolio import Portfolio
@@ -53,24 +53,15 @@ def bowl(x: int, y: int) -> float:
 def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
-    assert points.axes.tolist() == [0, 1, 2, 2, 2]
+    assert points.names.tolist() == [False, False, True]
     rows = np.array([[0, 0, 0], [2, 1, 0], [3, 2, 0], [4, 0, 0]], dtype=np.int32)
     x = points.of(rows)
     assert x[:, 0] == pytest.approx([0, np.log(3) / np.log(8), 2 / 3, 1])
     assert x[:, 1] == pytest.approx([0, 0, 2 / 3, 1])
-    kinds = x[:3, 2:]
-    assert [((a - b) ** 2).sum() for a, b in ((kinds[0], kinds[1]), (kinds[1], kinds[2]))] == pytest.approx([1, 1])
-
-
-def test_many_values_without_an_order_are_about_equally_far_apart() -> None:
-    points = Coordinates(Space([Tunable(name="KIND", values=[f"v{place}" for place in range(2_000)])]))
-    x = points.of(np.arange(2_000, dtype=np.int32)[:, None])
-    assert x.shape == (2_000, MANY)
-    squared = (x * x).sum(axis=1)[:, None] + (x * x).sum(axis=1) - 2 * x @ x.T
-    apart = squared[np.triu_indices(2_000, 1)]
-    assert apart.mean() == pytest.approx(1, abs=0.01)
-    assert apart.min() > 0.4
-    assert apart.max() < 1.6
+    assert x[:3, 2].tolist() == [0, 1, 2]
+    kernel = Kernel(weights=np.array([2.0, 0.0, 3.0]), noise=0.0, names=points.names)
+    other = 2 * ((x[:, None, 0] - x[:, 0]) ** 2) + 3 * (x[:, None, 2] != x[:, 2])
+    assert kernel.between(x, x) == pytest.approx(matern(other))
 
 
 def test_numbers_that_are_no_sizes_go_by_rank() -> None:
@@ -87,7 +78,7 @@ def test_numbers_whose_sizes_cannot_be_told_apart_go_by_rank_too() -> None:
 def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen() -> None:
     points = np.linspace(0, 1, 6)[:, None]
     values = slowness(np.exp(np.sin(5 * points[:, 0])))
-    posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6), points, values)
+    posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False])), points, values)
     mean, deviation = posterior.predict(points)
     assert mean == pytest.approx(values, abs=1e-3)
     assert (deviation < 0.01).all()
@@ -96,20 +87,21 @@ def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen()
 
 
 def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:
-    points, values = rng().random((12, 3)), rng(1).standard_normal(12)
-    apart = _apart(points, np.array([0, 1, 1]), 2)
-    weights = np.array([3.0, 0.7, 0.05])
+    points, values = rng().random((12, 2)), rng(1).standard_normal(12)
+    apart = _apart(np.column_stack([points, np.arange(12) % 3]), np.array([False, False, True]))
+    assert set(apart[2]) == {0.0, 1.0}
+    weights = np.array([3.0, 0.7, 0.4, 0.05])
     _, slope = _misfit(weights, apart, values)
-    steps = 1e-6 * np.eye(3)
+    steps = 1e-6 * np.eye(4)
     numeric = [(_misfit(weights + s, apart, values)[0] - _misfit(weights - s, apart, values)[0]) / 2e-6 for s in steps]
     assert slope == pytest.approx(numeric, rel=1e-4)
 
 
 def test_a_fit_tells_what_matters_from_what_does_not() -> None:
     points = rng().random((60, 2))
-    kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.array([0, 1]))
+    kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.zeros(2, dtype=np.bool_))
     assert kernel.weights[0] > 10 * kernel.weights[1]
-    noisy = fit(points, rng(2).standard_normal(60), np.array([0, 1]))
+    noisy = fit(points, rng(2).standard_normal(60), np.zeros(2, dtype=np.bool_))
     assert noisy.noise > 10 * kernel.noise
 
 

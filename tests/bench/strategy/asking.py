@@ -1,4 +1,4 @@
-"""What asking costs as the log grows: ours on spaces of twelve tunables, beside Optuna's TPE."""
+"""What asking costs as the log grows: ours on spaces of twelve tunables and one of names, beside Optuna's TPE."""
 
 import gc
 import math
@@ -47,7 +47,12 @@ def drawn() -> Space:
     return Space([Tunable(name=f"T{place}", values=range(10)) for place in range(12)], [constraint])
 
 
-SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn}
+def named() -> Space:
+    """10^6 configs of three tunables with a hundred values each that have no order, all in memory."""
+    return Space([Tunable(name=f"T{place}", values=[f"v{value}" for value in range(100)]) for place in range(3)])
+
+
+SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn, "named": named}
 
 
 def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from evo.space import Space, Tunable
 from evo.strategy.coordinates import Coordinates, Points
-from evo.strategy.gaussian_process import Axes, Floats, Posterior, fit
+from evo.strategy.gaussian_process import Flags, Floats, Posterior, fit
 from evo.strategy.surrogate import TRAINED, slowness
 from tests.bench.strategy.ground import SPACES
 
@@ -33,13 +33,13 @@ class Log:
 
     Attributes:
         points: of the configs, shape (n, coordinates).
-        axes: of each coordinate.
+        names: which coordinates are names.
         figures: of the builds, each from 0 to 1 on a logarithmic scale; those that differ; shape (n, figures).
     """
 
     name: str
     points: Points
-    axes: Axes
+    names: Flags
     figures: Points
     times_us: Floats
 
@@ -73,7 +73,7 @@ def load(path: Path) -> Log:
     return Log(
         name=path.name.removesuffix(".json.gz"),
         points=coordinates.of(rows),
-        axes=coordinates.axes,
+        names=coordinates.names,
         figures=figures.T,
         times_us=np.array(columns[-1]),
     )
@@ -82,19 +82,19 @@ def load(path: Path) -> Log:
 def gain(log: Log) -> Gain:
     """Over all windows of the log."""
     whole = np.concatenate([log.points, log.figures], axis=1)
-    axes = np.append(log.axes, log.axes.max() + 1 + np.arange(log.figures.shape[1]))
+    names = np.append(log.names, np.zeros(log.figures.shape[1], dtype=np.bool_))
     known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)
-    apart = [_chosen(log, whole, axes, count) - _chosen(log, log.points, log.axes, count) for count in known]
+    apart = [_chosen(log, whole, names, count) - _chosen(log, log.points, log.names, count) for count in known]
     error = float(np.std(apart, ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else None
     return Gain(ratio=float(np.exp(np.mean(apart))), error=error)
 
 
-def _chosen(log: Log, points: Points, axes: Axes, count: int) -> float:
+def _chosen(log: Log, points: Points, names: Flags, count: int) -> float:
     """Mean logarithm of the time of the one judged best, having learnt from so many trials."""
     known = np.argsort(log.times_us[:count])[:TRAINED]
     values = slowness(log.times_us[known])
     judged = slice(count, count + NEXT)
-    slow = Posterior(fit(points[known], values, axes), points[known], values).mean(points[judged])
+    slow = Posterior(fit(points[known], values, names), points[known], values).mean(points[judged])
     rng = np.random.default_rng(count)
     drawn = np.array([rng.choice(NEXT, BUILT, replace=False) for _ in range(DRAWS)])
     best = drawn[np.arange(DRAWS), slow[drawn].argmin(axis=1)]
