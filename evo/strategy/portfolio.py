@@ -11,7 +11,7 @@ from evo.strategy.base import Context
 from evo.strategy.breeding import Breeding
 from evo.strategy.neighbourhood import Neighbourhood
 from evo.strategy.observations import Observations
-from evo.strategy.opening import DESIGN, Opening, learning, most_pending
+from evo.strategy.opening import Opening, learning, most_pending
 from evo.strategy.parzen import Parzen, good_count
 from evo.strategy.single_thread import single_thread
 from evo.strategy.standpoint import Standpoint, Standpoints
@@ -68,12 +68,12 @@ class Portfolio:
         lasting = self._opening.lasting(points.whole.seen)
         by = points.at(len(history.asked) - lasting)
         if learning(by.seen, lasting):
-            return self._explored(by.seen, rng)
+            return self._explored(by.seen, lasting, rng)
         return self._judged(by, rng)
 
-    def _explored(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
+    def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
         """What lies far from all that was tried; where hardly anything works, half of the time beside what does."""
-        if len(seen.keys) >= DESIGN and seen.measured and rng.random() < BESIDE:
+        if len(seen.keys) >= lasting and seen.measured and rng.random() < BESIDE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
                 return new.proposal(int(rng.integers(len(new.rows))), self._space, seen)

@@ -65,20 +65,20 @@ def test_a_local_optimum_far_from_the_best_costs_few_trials_as_advice_and_many_a
     assert trials_to_the_bottom(replace(free, warm_starts=[TRAP])) > bearable
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "seed"), [(1, 0), (3, 0), (1, 2), (1, 5)])
+def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would(workers: int, seed: int) -> None:
     space, history = SPACES["drawn"](), History()
     best = space.decode(np.full(len(space.tunables), 8))
     context = Context(space=space, advice=[best])
     same = list[bool]()
     advised, free = build("portfolio", context), build("portfolio", Context(space=space))
     for turn in range(40):
-        proposal = advised.propose(history, np.random.default_rng(turn))
+        proposal = advised.propose(history, np.random.default_rng(seed + turn))
         assert proposal is not None
-        again = build("portfolio", context).propose(copied(history), np.random.default_rng(turn))
+        again = build("portfolio", context).propose(copied(history), np.random.default_rng(seed + turn))
         assert again == proposal, "a pure function of the history"
         if proposal.origin not in (ADVICE, ADVISED, "default", "design"):
-            alone = free.propose(without(history, {ADVICE, ADVISED}), np.random.default_rng(turn))
+            alone = free.propose(without(history, {ADVICE, ADVISED}), np.random.default_rng(seed + turn))
             asked = {space.key(trial.config) for trial in history.asked}
             assert alone is not None
             if space.key(alone.config) not in asked:
