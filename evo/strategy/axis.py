@@ -4,13 +4,15 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from evo.errors import InvalidInput
-from evo.space import Space, Tunable
+from evo.expression import Expression
+from evo.space import Constraint, Space, Tunable
 from evo.space.space import MAX_TUNABLES
 from evo.space.tunable import NAME
 
@@ -47,6 +49,8 @@ class Axis:
         """The rank of a value, of the nearest one for numbers; None when the grid does not reach there."""
         if not self.tunable.ordinal:
             return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
+        if not isinstance(value, Real):
+            return None  # of a trial that knew a parameter of another kind by this name
         if not self.values[0] <= value <= self.values[-1]:
             return None
         above = bisect.bisect_left(self.values, value)
@@ -60,6 +64,10 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     Raises:
         InvalidInput: names the parameter that cannot be laid out, or there are too many.
     """
+    if not distributions:
+        raise InvalidInput(
+            "space", "has no parameters: declare some, or give None to search those trials have in common"
+        )
     if len(distributions) > MAX_TUNABLES:
         raise InvalidInput(
             "space",
@@ -143,9 +151,6 @@ def _same(known: Any, value: Any) -> bool:
 
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
     """The space of these axes; constraints that name a parameter which is not among them are left out."""
-    from evo.expression import Expression
-    from evo.space import Constraint
-
     names = {each.tunable.name for each in axes}
     parsed = [Expression.parse(text, f"constraints[{place}]") for place, text in enumerate(constraints)]
     return Space(

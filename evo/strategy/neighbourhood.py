@@ -14,7 +14,7 @@ MOST = 200
 
 
 COUPLED = 50
-"""Of the pairs of changes that only together are valid, so many random ones of each config."""
+"""Of the pairs of changes of which one alone is not valid, so many random ones of each config."""
 
 PAIRS = 20_000
 """Pairs of changes of one config that are looked at; of more, so many random ones, the same whenever they are drawn."""

@@ -1,4 +1,4 @@
-"""What to try while nothing is known, and again when nothing gets better."""
+"""What to try while nothing is known."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ ADVICE = "advice"
 """Origin of a config that was fast elsewhere."""
 
 BEFORE = 2
-"""Pieces of advice that are tried before what is known of this device."""
+"""Pieces of advice that are tried before what is known of this device, whatever comes of them."""
 
 FIRST, SHARE = 8, 0.5
 """Trials under way at once, at most, in the beginning, and then as a share of those that have ended: of those that many
@@ -26,7 +26,7 @@ workers try at once none knows what the others bring, so a search widens as it l
 CANDIDATES = 16
 """Random configs of which the one farthest from all earlier ones is taken …"""
 
-REMEMBERED = 1_000
+LATEST = 1_000
 """… or from so many of the latest, where nothing works and the opening does not end."""
 
 
@@ -70,7 +70,7 @@ class Opening:
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
-        known = np.concatenate([seen.rows, seen.pending])[-REMEMBERED:]
+        known = np.concatenate([seen.rows, seen.pending])[-LATEST:]
         rows = np.array([self._space.encode(config) for config in drawn])
         apart = np.abs(rows[:, None, :] - known)
         distances = np.where(self._ordinal, apart / self._spans, apart > 0).sum(axis=2)

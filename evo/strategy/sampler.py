@@ -26,6 +26,8 @@ from evo.strategy.told import GIVEN, Told, row_values
 class KernelEvoSampler(BaseSampler):
     """Searches a grid of values: never the same config twice while others are left, and only valid ones.
 
+    Configs that differ in nothing but what a trial does not suggest are different ones all the same.
+
     Trials are told as they end; failed ones (`TrialState.FAIL`) and pruned ones are information. What the space does
     not declare is sampled independently, at random. May be shared by threads (``n_jobs``), and pickled. With the same
     seed and one job a study repeats exactly. What a trial was given is kept with it (`GIVEN`), so that a resumed study
@@ -115,7 +117,7 @@ class KernelEvoSampler(BaseSampler):
             rng = np.random.default_rng((self._seed, trial.number))
             proposal = self._strategist.propose(history, rng)
             config = self._told.unmet() if proposal is None else proposal.config
-            if config is None:  # every config was asked for: repeats may at least tell the noise
+            if config is None:  # every config was asked for, but a sampler has to give one
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)
             study._storage.set_trial_system_attr(trial._trial_id, GIVEN, self._told.note(config))

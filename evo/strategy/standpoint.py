@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from evo.history import History
 from evo.space import Space
 from evo.strategy.observations import Observations
-from evo.strategy.opening import ADVICE
+from evo.strategy.opening import ADVICE, BEFORE
 from evo.strategy.surrogate import Surrogate
 
 ADVISED = "advised"
@@ -14,9 +14,6 @@ ADVISED = "advised"
 
 EVERY = 4
 """Of so many trials one goes to who knows of the advice, as long as that leads."""
-
-ENOUGH = 2
-"""Pieces of advice that are tried whatever comes of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +58,7 @@ class Standpoints:
     def refuted(self) -> bool:
         """Whether so much of the advice has ended that no more is wanted, with something as fast found without it."""
         ended = len(self.whole.seen.rows) - len(self.independent.seen.rows)
-        return ended >= ENOUGH and self.independent.seen.measured > 0 and not self._leads
+        return ended >= BEFORE and self.independent.seen.measured > 0 and not self._leads
 
     def at(self, trial: int) -> Standpoint:
         """Whose turn it is, at so many trials from the end of the opening."""

@@ -245,6 +245,15 @@ def test_names_that_tunables_cannot_have_do_not_collide() -> None:
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
 
 
+@pytest.mark.parametrize("foreign", ["a", None])
+def test_a_trial_with_a_parameter_of_another_kind_tells_nothing(foreign: str | None) -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler({"X": IntDistribution(0, 20)}, seed=0))
+    kind = {"X": CategoricalDistribution(["a", None])}
+    study.add_trial(optuna.trial.create_trial(params={"X": foreign}, distributions=kind, value=1.0))
+    study.optimize(lambda trial: float(trial.suggest_int("X", 0, 20)), n_trials=5)
+    assert len({trial.params["X"] for trial in study.trials[1:]}) == 5
+
+
 @pytest.mark.parametrize("factor", [0.5, 0.25, 0.1])
 def test_one_time_that_is_far_too_short_does_not_hold_a_search_up(factor: float) -> None:
     space: dict[str, BaseDistribution] = {name: IntDistribution(0, 30) for name in "abc"}
