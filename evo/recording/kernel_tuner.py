@@ -6,16 +6,26 @@ from typing import Any
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 from evo.recording.recording import Costs, Entry, Recording, config_key
-from evo.recording.values import MICROSECONDS_PER, is_no_time, ordered, read_config, read_list, read_seconds, read_time
+from evo.recording.values import (
+    MICROSECONDS_PER,
+    is_no_time,
+    read_config,
+    read_list,
+    read_seconds,
+    read_time,
+    read_values,
+    spellings,
+)
 from evo.trial import Value
 
 
 def read_cache(document: Mapping[str, Any], name: str) -> Recording:
     tunables = _declared_tunables(document, name)
     entries: dict[str, Entry] = {}
+    declared = spellings(tunables)
     for key, result in document["cache"].items():
         where = f"{name}: cache[{key!r}]"
-        config = read_config(result, tunables, where)
+        config = read_config(result, declared, where)
         costs = Costs(
             compile_s=read_seconds(result, ("compile_time",), 1e3, where),
             verify_s=read_seconds(result, ("verification_time",), 1e3, where),
@@ -34,7 +44,8 @@ def _declared_tunables(document: Mapping[str, Any], name: str) -> dict[str, tupl
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r}")
-    return {key: ordered(tuple(read_list(declared[key], f"{name}: tune_params.{key}"))) for key in keys}
+    lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
+    return {key: read_values(values, f"{name}: tune_params.{key}") for key, values in lists.items()}
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:

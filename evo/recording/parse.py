@@ -34,7 +34,7 @@ def parse_recording(text: str, name: str) -> Recording:
 
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
-        document = json.loads(text)
+        document = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         try:
             document = json.loads(text.rstrip().rstrip(",") + "}}")

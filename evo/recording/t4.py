@@ -7,16 +7,21 @@ from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
+    MICROSECONDS_PER,
     is_no_time,
-    ordered,
     read_config,
     read_list,
     read_object,
     read_seconds,
     read_time,
+    read_values,
+    spellings,
     unit_us,
 )
 from evo.trial import Value
+
+TIME = "time"
+"""The measurement that is searched for, whatever the objective was."""
 
 
 def read_results(document: Mapping[str, Any], name: str) -> Recording:
@@ -26,9 +31,10 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
     per_second = 1e6 / unit_us(unit, f"{name}: metadata.timeunit")
     tunables = _observed_tunables(results, name)
     entries: dict[str, Entry] = {}
+    declared = spellings(tunables)
     for number, result in enumerate(results):
         where = f"{name}: results[{number}]"
-        config = read_config(result["configuration"], tunables, f"{where}.configuration")
+        config = read_config(result["configuration"], declared, f"{where}.configuration")
         times = read_object(result.get("times", {}), f"{where}.times")
         costs = Costs(
             compile_s=read_seconds(times, ("compilation_time", "compilation"), per_second, f"{where}.times"),
@@ -48,12 +54,11 @@ def _observed_tunables(results: Iterable[Any], name: str) -> dict[str, tuple[Val
         if not isinstance(configuration, dict) or not configuration:
             raise InvalidInput(f"{name}: results[{number}].configuration", "missing or empty")
         for key, value in configuration.items():
-            if not isinstance(value, bool | int | float | str):
-                raise InvalidInput(f"{name}: results[{number}].configuration.{key}", f"{value!r} is no single value")
-            seen.setdefault(key, {})[value] = None
+            (single,) = read_values([value], f"{name}: results[{number}].configuration.{key}")
+            seen.setdefault(key, {})[single] = None
     if not seen:
         raise InvalidInput(f"{name}: results", "the list is empty")
-    return {key: ordered(tuple(values)) for key, values in seen.items()}
+    return {key: read_values(values, name) for key, values in seen.items()}
 
 
 def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> Outcome:
@@ -75,12 +80,21 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
-    objective = next(iter(read_list(result.get("objectives", []), f"{where}.objectives")), "time")
-    for place, measurement in enumerate(read_list(result.get("measurements", []), f"{where}.measurements")):
-        if read_object(measurement, f"{where}.measurements[{place}]").get("name") == objective:
-            field, value = f"{where}.measurements.{objective}", measurement.get("value")
-            if is_no_time(value):
-                return LaunchFailed(reason=f"recorded as a time of {value:g}")
-            factor = unit_us(measurement.get("unit") or unit, f"{field}.unit")
-            return read_time(value, factor, field)
-    raise InvalidInput(f"{where}.measurements", f"none is named {objective!r}, the objective")
+    """By the objective if that is a time, else by the measurement that is called so."""
+    objectives = read_list(result.get("objectives", []), f"{where}.objectives")
+    found = _measurements(result, f"{where}.measurements")
+    for name in (*map(str, objectives[:1]), TIME):
+        measurement = found.get(name)
+        if measurement is None or (name != TIME and str(measurement.get("unit")).lower() not in MICROSECONDS_PER):
+            continue
+        field, value = f"{where}.measurements.{name}", measurement.get("value")
+        if is_no_time(value):
+            return LaunchFailed(reason=f"recorded as a time of {value:g}")
+        return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
+    raise InvalidInput(f"{where}.measurements", f"none is a time: not the objective, and none is named {TIME!r}")
+
+
+def _measurements(result: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    listed = read_list(result.get("measurements", []), where)
+    read = [read_object(each, f"{where}[{place}]") for place, each in enumerate(listed)]
+    return {str(each.get("name")): each for each in read}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.limits import LONGEST_US, SHORTEST_US
@@ -39,30 +39,49 @@ def read_list(value: Any, where: str) -> list[Any]:
     return value
 
 
-def read_config(recorded: Any, tunables: Mapping[str, tuple[Value, ...]], where: str) -> dict[str, Value]:
+Spellings: TypeAlias = Mapping[str, Mapping[Value, Value]]
+"""Of each tunable the declared value by whatever equals it: 16.0 is declared as 16."""
+
+
+def spellings(tunables: Mapping[str, tuple[Value, ...]]) -> Spellings:
+    return {name: {value: value for value in values} for name, values in tunables.items()}
+
+
+def read_config(recorded: Any, declared: Spellings, where: str) -> dict[str, Value]:
     values = read_object(recorded, where)
-    for name, choices in tunables.items():
-        if values.get(name) not in choices:
-            raise InvalidInput(f"{where}.{name}", f"{values.get(name)!r} is none of {list(choices)}")
-    return {name: choices[choices.index(values[name])] for name, choices in tunables.items()}
+    config = {}
+    for name, choices in declared.items():
+        value = values.get(name)
+        if not isinstance(value, bool | int | float | str) or value not in choices:
+            raise InvalidInput(f"{where}.{name}", f"{value!r} is none of {list(choices)}")
+        config[name] = choices[value]
+    return config
 
 
-def ordered(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Numbers in ascending order, so that neighbours are alike; others as they are."""
-    numbers = [value for value in values if isinstance(value, int | float)]
-    return tuple(sorted(numbers)) if len(numbers) == len(values) else values
+def read_values(values: Iterable[Any], where: str) -> tuple[Value, ...]:
+    """Each value once: numbers in ascending order, so that neighbours are alike; others as they come."""
+    once: dict[Value, None] = {}
+    for value in values:
+        if not isinstance(value, bool | int | float | str):
+            raise InvalidInput(where, f"{value!r} is no single value")
+        once[value] = None
+    numbers = [value for value in once if isinstance(value, int | float)]
+    return tuple(sorted(numbers)) if len(numbers) == len(once) else tuple(once)
 
 
 def is_no_time(value: Any) -> bool:
     """Whether this is how something that failed is told by those who must write a number."""
-    return isinstance(value, float) and (not math.isfinite(value) or value == FAILED_MS)
+    return isinstance(value, int | float) and (not math.isfinite(value) or value == FAILED_MS)
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    time_us = _finite(value, field) * factor
-    if not SHORTEST_US <= time_us <= LONGEST_US:
-        raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r}")
-    return Measured(timing=Timing(samples_us=(time_us,)))
+    """One time, or several of the same config."""
+    samples = value if isinstance(value, list) and value else [value]
+    times_us = tuple(_finite(each, field) * factor for each in samples)
+    for time_us in times_us:
+        if not SHORTEST_US <= time_us <= LONGEST_US:
+            raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r}")
+    return Measured(timing=Timing(samples_us=times_us))
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
@@ -71,7 +90,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
         if times.get(name) is not None:
             recorded = times[name]
             parts = recorded if isinstance(recorded, list) else [recorded]
-            known = [part for part in parts if not (isinstance(part, float) and math.isnan(part))]
+            known = [part for part in parts if not (isinstance(part, float) and not math.isfinite(part))]
             seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
                 raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r}")

@@ -27,6 +27,7 @@ from evo.recording import (
     Recording,
     cache_document,
     config_key,
+    fastest,
     parse_recording,
     recording_name,
     results_document,
@@ -107,7 +108,7 @@ def test_a_cache_file_that_was_never_closed_reads_the_same(cut: str) -> None:
     assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
 
 
-@pytest.mark.parametrize("time", [1e20, float("nan"), float("inf")])
+@pytest.mark.parametrize("time", [1e20, 10**20, float("nan"), float("inf")])
 def test_a_time_that_is_none_tells_of_a_failure(time: float) -> None:
     failed = {"block": 16, "layout": "row", "time": time}
     recording = parse(cache(cache={"a": failed, "b": {"block": 32, "layout": "row", "time": 1.0}}))
@@ -119,7 +120,7 @@ def test_a_time_that_is_none_tells_of_a_failure(time: float) -> None:
 
 def test_cache_values_that_are_numbers_are_put_in_order_and_the_first_of_a_repeated_config_counts() -> None:
     first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
-    unsorted = {"layout": ["row", "col"], "block": [32, 16, 64.5]}
+    unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
     assert recording.costs("16,row").total_s == 0
     assert recording.tunables == {"block": (16, 32, 64.5), "layout": ("row", "col")}
@@ -147,6 +148,23 @@ def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
 def test_t4_values_are_those_that_occur_numbers_in_order() -> None:
     recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
     assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
+
+
+@pytest.mark.parametrize("unit", ["", "GFLOP/s"])
+def test_t4_results_of_another_objective_are_searched_by_their_times(unit: str) -> None:
+    slow, fast = result(block=1, value=9.0), result(block=2, value=1.0)
+    for each, speed in ((slow, 100.0), (fast, 900.0)):
+        each["measurements"].append({"name": "GFLOP/s", "value": speed, "unit": unit})
+        each["objectives"] = ["GFLOP/s"]
+    recording = parse(t4(slow, fast))
+    assert recording.optimum_us == pytest.approx(1000)
+    assert fastest(recording, 1) == [{"block": 2}]
+
+
+def test_t4_results_may_be_of_another_time_and_hold_several() -> None:
+    each = result(block=1)
+    each["measurements"].append({"name": "kernel", "value": [3.0, 1.0, 2.0], "unit": "us"})
+    assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
 
 
 def test_t4_keeps_the_first_of_a_repeated_config() -> None:
@@ -189,7 +207,13 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         (t4(result(block=1), result(layout=1)), "tiny: results[0].configuration.layout"),
         (t4(result(block=1, invalidity="odd")), "tiny: results[0].invalidity"),
         (t4(result(block=1, unit="GFLOP/s")), "tiny: results[0].measurements.time.unit"),
-        (t4(result(block=1) | {"objectives": ["energy"]}), "tiny: results[0].measurements"),
+        (t4(result(block=1) | {"measurements": [{"name": "power", "value": 3}]}), "tiny: results[0].measurements"),
+        (
+            t4(
+                result(block=1) | {"objectives": ["power"], "measurements": [{"name": "power", "value": 3, "unit": ""}]}
+            ),
+            "tiny: results[0].measurements",
+        ),
         (t4(result(block=1), timeunit="weeks"), "tiny: metadata.timeunit"),
         (t4(result(block=1) | {"times": [1]}), "tiny: results[0].times"),
         (t4(result(block=1) | {"measurements": [1]}), "tiny: results[0].measurements[0]"),

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--question", action="append", choices=QUESTIONS, help="only this table; may be repeated")
     parser.add_argument("--contestant", action="append", metavar="NAME", help="beside the default; may be repeated")
     parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file name begins so")
-    parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json.gz)")
+    parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json, *.json.gz)")
     parser.add_argument("--share", type=float, default=SHARE, help="where the time axis ends (default: %(default)s)")
     parser.add_argument(
         "--jobs",

@@ -29,7 +29,8 @@ class Standing:
         ratios: best/optimum after 50, 100 and 200 evaluations, the median over all runs.
         mean_ratio: the mean over all runs after 200.
         harsh_ratio: the mean over the spaces of the median after 200.
-        least_distinct: distinct valid evaluations of the shortest run, 200 at most.
+        least_distinct: distinct valid evaluations of the shortest run, 200 at most; a space that has fewer configs
+            counts as if the run had known the others.
         asks: proposals for each evaluation.
         draws: resampled values of p100 and p200.
     """
@@ -71,20 +72,25 @@ def standing(field: Field, name: str) -> Standing:
     scores = [by_evaluations(ground, each, HORIZONS)[-1] for ground, each in zip(field.grounds, curves, strict=True)]
     ratios = [each / ground.optimum_us for each, ground in zip(curves, field.grounds, strict=True)]
     pooled = np.concatenate(ratios)
-    runs = [run for space in field.runs[name] for run in space]
+    pairs = list(zip(field.grounds, field.runs[name], strict=True))
+    runs = [run for _, each in pairs for run in each]
     return Standing(
         seeds=len(curves[0]),
         p100=figure(float(estimates[0]), draws[:, 0]),
         p200=figure(float(estimates[1]), draws[:, 1]),
         p200_by_space=scores,
-        trials_by_space=[_trials(ground, runs) for ground, runs in zip(field.grounds, field.runs[name], strict=True)],
+        trials_by_space=[_trials(ground, runs) for ground, runs in pairs],
         ratios=[float(np.median(pooled[:, count - 1])) for count in (50, 100, BUDGET)],
         mean_ratio=float(pooled[:, -1].mean()),
         harsh_ratio=float(np.mean([np.median(each[:, -1]) for each in ratios])),
-        least_distinct=min(min(BUDGET, len(set(run.places))) for run in runs),
+        least_distinct=min(_distinct(ground, run) for ground, each in pairs for run in each),
         asks=float(np.mean([run.asks / max(1, len(run.places)) for run in runs])),
         draws={"p100": draws[:, 0], "p200": draws[:, 1]},
     )
+
+
+def _distinct(ground: Ground, run: Run) -> int:
+    return min(BUDGET, len(set(run.places)) + max(0, BUDGET - len(ground.entries)))
 
 
 def _trials(ground: Ground, runs: Sequence[Run]) -> float:

@@ -85,7 +85,7 @@ def load(path: Path) -> Ground:
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:
     """The recording files of a folder, in order."""
-    yield from sorted(folder.glob("*.json.gz"))
+    yield from sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
 
 
 def _time_us(entry: Entry) -> float:
