@@ -6,10 +6,10 @@ from evo.expression import Expression
 from evo.history import History
 from evo.space import Constraint, Space, Tunable
 from evo.strategy import neighbourhood
-from evo.strategy.neighbourhood import Neighbourhood
+from evo.strategy.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.observations import Observations
 from evo.trial import Proposal
-from tests.unit.landscapes import KINDS, tell
+from tests.unit.landscapes import KINDS, measured, mixed, tell
 
 RNG = np.random.default_rng(0)
 
@@ -69,3 +69,15 @@ def test_of_many_pairs_some_are_taken_and_they_differ_from_time_to_time() -> Non
 def test_a_space_without_ties_has_no_pairs() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
     assert Neighbourhood(space).coupled(space.encode({"a": 1, "b": 1}), RNG).shape == (0, 2)
+
+
+def test_the_surroundings_of_several_elites_are_looked_at() -> None:
+    space, history = mixed(), History()
+    for config in space.sample(np.random.default_rng(0), 12):
+        trial = history.ask(Proposal(config=config, origin="random"))
+        tell(history, trial, measured(space, trial))
+    seen = Observations(space)
+    seen.refresh(history)
+    found = Neighbourhood(space).of_elites(seen, np.random.default_rng(0))
+    assert sorted(set(found.parents.ravel().tolist())) == sorted(seen.elites[:CENTRES].tolist())
+    assert CENTRES > 1

@@ -13,13 +13,13 @@ from evo.history import ELITES, History
 from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.breeding import Breeding
+from evo.strategy.breeding import Breeding, _crossed
 from evo.strategy.observations import HOPELESS, Observations
 from evo.strategy.opening import DESIGN, Opening
 from evo.strategy.parzen import Parzen, RankKernel, good_count
 from evo.timing import Timing
 from evo.trial import Config, Proposal, Trial, Value
-from tests.unit.landscapes import KINDS, SPACES, advance, ending, measured, mixed, tell, time_us
+from tests.unit.landscapes import KINDS, SPACES, advance, ending, fits, measured, mixed, tell, time_us
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -258,6 +258,22 @@ def test_children_take_their_values_from_their_parents_but_for_two_at_most() -> 
     assert ((brood.rows == mothers).all(axis=1) & (brood.parents[:, 0] == brood.parents[:, 1])).mean() < 0.02
     sizes = [len(tunable.values) for tunable in space.tunables]
     assert (brood.rows >= 0).all() and (brood.rows < sizes).all()
+
+
+def test_half_of_the_children_take_what_comes_first_from_one_parent() -> None:
+    mothers, fathers = np.zeros((2000, 12), dtype=np.int32), np.ones((2000, 12), dtype=np.int32)
+    children = _crossed(mothers, fathers, rng())
+    changes = (np.diff(children, axis=1) != 0).sum(axis=1)
+    assert (changes <= 1).mean() == pytest.approx(0.5, abs=0.05)
+    assert changes[changes > 1].mean() == pytest.approx(5.5, abs=0.3)
+
+
+def test_children_that_are_not_valid_are_repaired_before_anything_is_drawn() -> None:
+    tied = [fits(f"T{place} == T{place + 1}") for place in range(0, 8, 2)]
+    space = Space([Tunable(name=f"T{place}", values=list(range(12))) for place in range(8)], tied)
+    trials = advance(History(), build("evolution", Context(space=space)), space, measured, 60)
+    bred = [trial.proposal.origin for trial in trials if trial.proposal.origin in ("mutation", "crossover")]
+    assert len(bred) > 40
 
 
 def test_ordinal_tunables_mostly_move_to_an_adjacent_value() -> None:

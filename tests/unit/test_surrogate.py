@@ -1,5 +1,8 @@
 """What is concluded from the observations: the Gaussian process, and what the portfolio asks of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -9,14 +12,15 @@ from threadpoolctl import threadpool_info
 from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
-from evo.strategy import Context, build
+from evo.strategy import Context, build, portfolio
 from evo.strategy.coordinates import Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy.opening import DESIGN
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.single_thread import single_thread
-from evo.strategy.surrogate import Surrogate, last_fit, slowness
+from evo.strategy.surrogate import Forecast, Surrogate, last_fit, slowness
 from evo.timing import Timing
 from evo.trial import Proposal
 from tests.unit.landscapes import KINDS, SPACES, advance, measured, mixed, tell
@@ -84,6 +88,36 @@ def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen()
     assert (deviation < 0.01).all()
     between, beyond = posterior.predict(np.array([[0.5], [3.0]]))[1]
     assert deviation.max() < between < beyond
+
+
+def test_what_may_fail_promises_as_much_less() -> None:
+    chances = np.array([1.0, 0.1])
+    forecast = Forecast(mean=np.zeros(2), deviation=np.ones(2), best=0.5, success=chances)
+    assert np.diff(forecast.improvement) == pytest.approx(np.log(0.1))
+
+
+def test_doubts_are_as_large_as_the_values_differ() -> None:
+    points, values = np.linspace(0, 1, 6)[:, None], np.sin(5 * np.linspace(0, 1, 6))
+    kernel = Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False]))
+    (usual,), (tenfold,) = (
+        Posterior(kernel, points, each).predict(np.array([[2.0]]))[1] for each in (values, 10 * values)
+    )
+    assert tenfold == pytest.approx(10 * usual)
+
+
+def test_the_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[str]()
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        held.append("begun")
+        yield
+        held.append("ended")
+
+    monkeypatch.setattr(portfolio, "single_thread", noted)
+    space, history = SPACES["drawn"](), History()
+    advance(history, build("portfolio", Context(space=space)), space, measured, DESIGN + 1)
+    assert held == ["begun", "ended"]
 
 
 def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:

@@ -1,0 +1,56 @@
+"""What a study's trials tell our strategies, and what a history tells Optuna's TPE."""
+
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import IntDistribution
+from optuna.study import StudyDirection
+from optuna.trial import TrialState, create_trial
+
+from evo.history import History
+from evo.strategy.axis import axes_of, space_of
+from evo.strategy.optuna_study import FAILED, OptunaStudy
+from evo.strategy.told import Told
+from evo.trial import Proposal
+from tests.unit.landscapes import KINDS, measured, mixed, tell
+
+X = {"X": IntDistribution(0, 9)}
+
+
+def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) -> History:
+    study: Any = optuna.create_study()
+    for place, (state, value) in enumerate(trials):
+        study.add_trial(create_trial(params={"X": place}, distributions=X, state=state, value=value))
+    axes = axes_of(X)
+    return Told(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
+
+
+def test_ends_of_a_study_are_what_they_are_to_a_search() -> None:
+    ends = [(TrialState.COMPLETE, 2.0), (TrialState.PRUNED, 3.0), (TrialState.FAIL, None)]
+    outcomes = [trial.outcome for trial in told(StudyDirection.MINIMIZE, *ends).finished]
+    assert [outcome.kind for outcome in outcomes if outcome is not None] == ["measured", "pruned", "launch_failed"]
+
+
+@pytest.mark.parametrize("direction", [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
+def test_values_of_both_signs_become_times_in_their_order_near_the_best_by_factors(direction: StudyDirection) -> None:
+    values = np.array([-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0])
+    signed = values if direction == StudyDirection.MINIMIZE else -values
+    history = told(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
+    times = np.array([trial.time_us for trial in history.finished])
+    assert (times > 0).all() and (np.diff(times) > 0).all()
+    assert times[1] / times[0] == pytest.approx(10, rel=0.05), "of the best by how many times they are better"
+    assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "of the worst by how much worse they are"
+
+
+def test_optuna_is_told_of_a_failure_as_slower_than_all_before() -> None:
+    space, history, study = mixed(), History(), OptunaStudy(mixed())
+    slowest = 0.0
+    for place, config in enumerate(space.sample(np.random.default_rng(0), 6)):
+        trial = history.ask(Proposal(config=config, origin="random"))
+        ended = tell(history, trial, KINDS["crashed"] if place == 5 else measured(space, trial))
+        slowest = max(slowest, ended.time_us or 0.0)
+    study.ask(history, 0)
+    values = [trial.value for trial in study._study.trials if trial.state == TrialState.COMPLETE]
+    assert values[5] == pytest.approx(FAILED * slowest)
