@@ -27,7 +27,8 @@ class Footprint:
     """What one launch of a build uses.
 
     Attributes:
-        blocks, threads: of the grid; of a block.
+        blocks: of the grid.
+        threads: of a block that compute; those that only copy hide nothing.
         items: pieces of work that the blocks share out; as many as blocks where each is one.
         blocks_per_sm: that fit a multiprocessor of the target at once, at least 1.
         spill_bytes: stored and loaded by each thread.

@@ -81,7 +81,7 @@ class Builder:
         """Render and compile a config for the searched problem and every other case's problem it is valid for."""
         terms = work.terms
         target = aimed_at(terms.device, terms.objective)
-        if target is terms.device:
+        if target == terms.device:
             return self._built(work, config, terms.device, gated=True)
         judged = self._built(work, config, target, gated=True)
         if judged.refusal is not None:

@@ -100,7 +100,7 @@ def _footprint(work: Assignment, config: Config, built: Built) -> Footprint:
     return Footprint(
         blocks=math.prod(launch.grid),
         items=candidate.items or math.prod(launch.grid),
-        threads=threads,
+        threads=candidate.computing or threads,
         blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, terms.device.limits)),
         spill_bytes=int(used.get("spill_bytes", 0)),
         effort=candidate.effort,

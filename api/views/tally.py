@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from db.models import SearchRow, TrialRow
+from evo.outcome import Estimated
 from evo.view import BestView
 
 
@@ -22,4 +23,5 @@ def elapsed_s(row: SearchRow, now: datetime) -> float:
 
 
 def best_view(row: TrialRow, time_us: float) -> BestView:
-    return BestView(number=row.number, config=row.proposal.config, time_us=time_us)
+    estimated = isinstance(row.outcome, Estimated)
+    return BestView(number=row.number, config=row.proposal.config, time_us=time_us, estimated=estimated)

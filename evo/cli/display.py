@@ -133,7 +133,8 @@ def speedup_text(view: SearchView) -> str:
         against = f"{view.fastest_baseline} ({time_text(baseline.median_us)})"
         parts.append(f"{factor_text(view.speedup)} over {against}" if view.speedup else f"to beat: {against}")
     if view.roofline is not None and view.roofline.share_of_best:
-        parts.append(f"{percent_text(view.roofline.share_of_best)} of this device's limit")
+        whose = "the target" if view.estimated else "this device"
+        parts.append(f"{percent_text(view.roofline.share_of_best)} of {whose}'s limit")
     return ", ".join(parts) or ("nothing is run" if view.estimated else "no baseline measured yet")
 
 

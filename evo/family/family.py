@@ -32,6 +32,7 @@ class Candidate:
         launch: None for a plain function call.
         items: pieces of work that the blocks share out among themselves; None where each block is one.
         effort: how many times the arithmetic that [work] states this config takes, at the rate of its dtype.
+        computing: threads of a block that compute, where others only copy; None where all do.
         specific: the kernel is for one architecture alone.
     """
 
@@ -42,6 +43,7 @@ class Candidate:
     launch: Launch | None
     items: int | None = None
     effort: float = 1.0
+    computing: int | None = None
     specific: bool = False
 
     def target(self, architecture: str) -> str:
@@ -186,6 +188,7 @@ class Family:
             launch=implementation.launch(scope),
             items=implementation.items(scope),
             effort=implementation.effort(scope),
+            computing=implementation.computing(scope),
             specific=implementation.is_specific(scope),
         )
 

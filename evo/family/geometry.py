@@ -34,6 +34,7 @@ class Geometry:
     Attributes:
         items: pieces of work, where blocks share them out among themselves.
         effort: how many times the stated arithmetic it takes.
+        computing: threads of a block that compute, where others only copy.
     """
 
     grid: tuple[Expression, ...]
@@ -41,6 +42,7 @@ class Geometry:
     shared_memory: Expression
     items: Expression | None = None
     effort: Expression | None = None
+    computing: Expression | None = None
     maps: tuple[MapFormula, ...] = ()
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
@@ -50,6 +52,7 @@ class Geometry:
             shared_memory=self.shared_memory.inline(definitions),
             items=None if self.items is None else self.items.inline(definitions),
             effort=None if self.effort is None else self.effort.inline(definitions),
+            computing=None if self.computing is None else self.computing.inline(definitions),
             maps=tuple(each.inline(definitions) for each in self.maps),
         )
 
@@ -63,7 +66,7 @@ class Geometry:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        guesses = (each for each in (self.items, self.effort) if each is not None)
+        guesses = (each for each in (self.items, self.effort, self.computing) if each is not None)
         maps = (expression for each in self.maps for expression in each.expressions)
         return (*self.grid, *self.block, self.shared_memory, *guesses, *maps)
 
@@ -77,6 +80,7 @@ def read_geometry(
         shared_memory=table.expression("shared_memory", "0"),
         items=table.expression("items") if "items" in table else None,
         effort=table.expression("effort") if "effort" in table else None,
+        computing=table.expression("computing") if "computing" in table else None,
         maps=read_maps(table.tables("tensor_maps"), [each.name for each in call if each.role != "scalar"]),
     )
     table.done()

@@ -106,6 +106,11 @@ class Implementation:
         """How many times the arithmetic that the family states a config takes."""
         return 1.0 if self.geometry is None or self.geometry.effort is None else self.geometry.effort.number(scope)
 
+    def computing(self, scope: Mapping[str, Value]) -> int | None:
+        """Threads of a block that compute, where others only copy; None where all do."""
+        computing = None if self.geometry is None else self.geometry.computing
+        return None if computing is None else computing.whole(scope)
+
     def is_specific(self, scope: Mapping[str, Value]) -> bool:
         return self.specific is not None and self.specific.truth(scope)
 

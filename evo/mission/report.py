@@ -149,19 +149,29 @@ def _goals(mission: Mission, search: SearchView, work: Work | None, reached_us: 
     limits = _limits(known(mission.model), work, search.objective)
     bound = f"\n\nThe least it can take on {mission.model} is {_listed(limits)}, by its datasheet." if limits else ""
     same = search.device.model == mission.model
-    words = ("reached", "open") if same else ("a shorter time here", "a longer time here")
-    rows = [
-        (time_text(goal.time_us), goal.source, _met(goal, reached_us, _least(limits), words)) for goal in mission.goals
-    ]
+    judged = _met if same else _elsewhere
+    rows = [(time_text(goal.time_us), goal.source, judged(goal, reached_us, _least(limits))) for goal in mission.goals]
     here = "here" if same else f"on {search.device.model}, which says nothing about it"
     return table((f"goal on {mission.model}", "from", here), rows) + bound
 
 
-def _met(goal: Goal, reached_us: float, least_us: float, words: tuple[str, str]) -> str:
-    if goal.time_us < least_us:
-        return f"impossible in this dtype: it takes {time_text(least_us)} at least"
-    met, missed = words
-    return met if reached_us <= goal.time_us else f"{missed}: {factor_text(reached_us / goal.time_us)} of it"
+def _met(goal: Goal, reached_us: float, least_us: float) -> str:
+    """What was reached is not impossible, whatever the datasheet says of clocks."""
+    if reached_us <= goal.time_us:
+        return "reached"
+    return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"
+
+
+def _elsewhere(goal: Goal, reached_us: float, least_us: float) -> str:
+    if impossible := _impossible(goal, least_us):
+        return impossible
+    if reached_us <= goal.time_us:
+        return "a shorter time here"
+    return f"a longer time here: {factor_text(reached_us / goal.time_us)} of it"
+
+
+def _impossible(goal: Goal, least_us: float) -> str | None:
+    return f"impossible in this dtype: it takes {time_text(least_us)} at least" if goal.time_us < least_us else None
 
 
 def _limits(device: Device, work: Work | None, objective: Objective) -> Mapping[str, float]:

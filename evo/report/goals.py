@@ -60,8 +60,7 @@ def decision(material: Material, terms: Terms) -> str:
     """One sentence or two."""
     search, champion = material.search, material.champion
     if search.estimated:
-        begin = "" if material.reached_us is None else ", beginning with the best of these estimates"
-        return f"none: nothing was run. Search on such a device{begin}."
+        return "none: nothing was run. Search on such a device."
     saving = material.saving
     if material.reached_us is None:
         return "nothing to keep: nothing was measured. Look at what failed."

@@ -28,11 +28,16 @@ class SpaceView:
 
 @dataclass(frozen=True, kw_only=True)
 class BestView:
-    """The fastest measured trial so far."""
+    """The fastest trial so far.
+
+    Attributes:
+        estimated: its time was modelled; nothing ran.
+    """
 
     number: int
     config: Config
     time_us: float
+    estimated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

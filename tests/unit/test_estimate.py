@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evo.errors import InvalidInput
@@ -66,6 +67,29 @@ def test_emulated_and_mixed_products_take_more_effort(
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     candidate = subject.candidate(config | change, subject.problem("", "cuda"), known(architecture), HOT)
     assert candidate.effort == effort
+
+
+@pytest.mark.parametrize("family", ["sdpa", "sdpa_fp8"])
+def test_longer_attention_never_takes_less(family: str) -> None:
+    subject = find(family).family
+    config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
+    efforts = []
+    for length in range(200, 400):
+        problem = subject.problem(f"B=1,H=8,S={length},D=64", "cuda")
+        efforts.append(subject.candidate(config, problem, L4, HOT).effort * length**2)
+    assert np.diff(efforts).min() >= -1e-6
+    assert np.diff(efforts).max() > 0
+
+
+def test_warps_that_only_copy_hide_nothing() -> None:
+    subject = find("sdpa").family
+    config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
+    alone, beside = (
+        subject.candidate(config | {"PRODUCER_WARPS": warps}, subject.problem("", "cuda"), L4, HOT) for warps in (0, 4)
+    )
+    assert alone.launch is not None and beside.launch is not None
+    assert beside.launch.block[0] == alone.launch.block[0] + 128
+    assert alone.computing == beside.computing == alone.launch.block[0]
 
 
 def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:

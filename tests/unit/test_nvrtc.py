@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from evo.trial import Config
 from templates.registry import builtin, find
 from templates.render import render
 from workers.cache import Cache
-from workers.compile import Artefact, Launch, Unit, nvrtc
+from workers.compile import Artefact, Launch, Unit, nvrtc, nvrtc_library
 from workers.compile.cached import compile_cached
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
@@ -91,6 +92,16 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
         assert resources.occupancy
         assert number or (resources.stack_bytes, resources.spill_bytes) == (0, 0), "by default nothing leaves registers"
         assert 16 <= (resources.registers or 0) <= 255
+
+
+def test_the_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13", "cu9/lib/libnvrtc.so.9"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(nvrtc_library, "find_spec", lambda name: spec)
+    found = [path.name for path in nvrtc_library._in_wheels("lib", "libnvrtc.so.*")]
+    assert found == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.9"]
 
 
 def test_every_family_for_gpus_is_sampled_wherever_it_runs() -> None:

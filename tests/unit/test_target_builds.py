@@ -116,6 +116,7 @@ def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path
     assert isinstance(report.outcome, Estimated)
     assert set(compiler.asked) == {"sm_89"}
     assert report.outcome.resources["registers"] == 200
+    assert not [name for name in report.outcome.resources if name.startswith("native_")]
     assert report.outcome.time_us > report.outcome.parts["floor_us"]
     assert report.binary_digest
     assert aimed(assignment).terms.device == L4

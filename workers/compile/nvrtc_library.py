@@ -105,10 +105,18 @@ def installed() -> bool:
 
 
 def _in_wheels(folder: str, pattern: str) -> Iterator[Path]:
-    """In NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib …"""
+    """In NVIDIA's Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib …; the newest library first.
+
+    Those of CUDA 12 may lie beside those of 13, whose headers it could not read.
+    """
     spec = find_spec("nvidia")
     for root in sorted(spec.submodule_search_locations or ()) if spec else ():
-        yield from sorted(Path(root).glob(f"*/{folder}/{pattern}"), reverse=True)
+        yield from sorted(Path(root).glob(f"*/{folder}/{pattern}"), key=_version, reverse=True)
+
+
+def _version(path: Path) -> list[int]:
+    """Of ``libnvrtc.so.13``: 13."""
+    return [int(part) for part in path.name.partition(".so.")[2].split(".") if part.isdigit()]
 
 
 @lru_cache(maxsize=1)
