@@ -319,6 +319,11 @@ ptxas info    : Used 8 registers
 """
 
 
+def test_what_is_stored_and_what_is_loaded_again_both_count_as_spilled(compiler: NvrtcCompiler) -> None:
+    made = Artefact(binary=b"", log=LOG, figures=figures(LOG, "f"))
+    assert compiler.resources(made, None, known("sm_89")).spill_bytes == 44
+
+
 def test_figures_are_those_of_the_entry() -> None:
     assert figures(LOG, "f") == {
         "registers": 172,
