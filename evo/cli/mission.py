@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evo.cli.options import Db, Force, examples
+from evo.cli.options import Db, Force, WarmStart, examples
 from evo.cli.place import Where
 from evo.errors import EvoError
 from evo.limits import MOST
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo mission",
             "kernel-evo mission --minutes 30 --cost-per-hour 0.68 --to report.md",
+            "kernel-evo mission --warm-start recordings/NAME.json.gz",
             "kernel-evo mission --rehearse",
         )
     )(mission)
@@ -49,6 +50,7 @@ def mission(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Walk the whole way once on small problems, also without a GPU.")
     ] = False,
+    warm_start: WarmStart = None,
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(
         "mission.md"
     ),
@@ -65,10 +67,12 @@ def mission(
     from evo.cli.exits import Exit
     from evo.cli.output import console
     from evo.cli.place import Place
+    from evo.cli.warm_start import read_warm_start
     from evo.cli.writing import require_place, write_or_show
     from evo.mission import MISSION, REHEARSAL
 
     require_place(to, force=force)
+    advice = {} if warm_start is None else {"warm_start": read_warm_start(warm_start)}
     chosen, wanted = (REHEARSAL, device or "auto") if rehearse else (MISSION, device or "cuda")
     out, devices = console(), local_devices()
     findings = list(look_around(Place.of(db), devices))
@@ -78,7 +82,8 @@ def mission(
     budget = {"minutes": minutes / len(chosen.problems), **({} if chosen.trials is None else {"trials": chosen.trials})}
     if cost_per_hour is not None:
         budget["cost_per_hour"] = cost_per_hour
-    results = _searched(chosen, wanted, budget, Where(database=db), out)
+    terms = {"device": wanted, "budget": budget, **advice}
+    results = _searched(chosen, terms, Where(database=db), out)
     write_or_show(to, _report(chosen, results, findings), force=force)
     out.print(f"wrote {to}")
     raise typer.Exit(Exit.DONE if results and all(each.best for each in results) else Exit.NOTHING_FOUND)
@@ -95,7 +100,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
         raise EvoError(f"{error}. `kernel-evo mission --rehearse` walks the way without it") from None
 
 
-def _searched(mission: "Mission", device: str, budget: dict[str, Any], where: Where, out: "Console") -> "list[Result]":
+def _searched(mission: "Mission", terms: dict[str, Any], where: Where, out: "Console") -> "list[Result]":
     """One search after the other; an interrupted one is the last."""
     from evo.cli.follow import Interrupts
     from evo.cli.session import ended_by_signals, reached
@@ -103,7 +108,7 @@ def _searched(mission: "Mission", device: str, budget: dict[str, Any], where: Wh
     interrupts, results = Interrupts(), []
     with ended_by_signals(), reached(out, where, measuring=True, beginning=True) as connection, interrupts.listen():
         for problem in mission.problems:
-            asked = _request(mission, problem, device=device, budget=budget)
+            asked = _request(mission, problem, **terms)
             results.append(_search(asked, connection, where, out, interrupts))
             if interrupts.count:
                 break

@@ -76,6 +76,15 @@ LaunchMode = Annotated[
     Literal["plain", "pdl"],
     typer.Option(help="pdl: a launch may begin while the one before it ends (sm_90 and newer)."),
 ]
+WarmStart = Annotated[
+    str | None,
+    typer.Option(
+        "--warm-start",
+        metavar="FILE|STORAGE",
+        help="Try the best of recorded results first, as advice: a Kernel Tuner cache, T4 results, or an Optuna "
+        "study as sqlite:///FILE#STUDY.",
+    ),
+]
 Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
 PolicyName = Annotated[
     str,

@@ -18,6 +18,7 @@ from evo.cli.options import (
     Threads,
     Token,
     Url,
+    WarmStart,
     examples,
 )
 from evo.cli.place import Where
@@ -114,14 +115,7 @@ def search(
         bool,
         typer.Option("--compile-only", help="Run nothing, on any machine; estimate what the --target would take."),
     ] = False,
-    warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|STORAGE",
-            help="Try the best of recorded results first, as advice: a Kernel Tuner cache, T4 results, or an Optuna "
-            "study as sqlite:///FILE#STUDY.",
-        ),
-    ] = None,
+    warm_start: WarmStart = None,
     from_default: Annotated[
         bool,
         typer.Option(

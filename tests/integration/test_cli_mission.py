@@ -38,8 +38,14 @@ def test_a_rehearsal_walks_the_whole_way(line: CommandLine, tmp_path: Path) -> N
     assert (refused.code, refused.out) == (4, ""), "before anything is looked at"
     assert "report.md is there already: replace it with --force, or name another file with --to" in refused.err
     assert path.read_text() == report
-    assert line.run(*again, "--force").code == 0
+    missing = line.run(*again, "--force", "--warm-start", str(tmp_path / "none.json"))
+    assert (missing.code, missing.out) == (2, "")
+    assert "--warm-start: " in missing.err and "none.json cannot be read" in missing.err
+    assert line.run("record", "--resume", "1", "--to", str(tmp_path)).code == 0
+    recorded = next(each for each in tmp_path.glob("sdpa-*.json.gz") if not each.name.endswith(".t4.json.gz"))
+    assert line.run(*again, "--force", "--warm-start", str(recorded)).code == 0
     assert path.read_text() != report
+    assert recorded.name in line.run("searches", "--json").out
 
 
 def test_a_place_where_no_report_can_go_is_refused_before_anything_runs(line: CommandLine, tmp_path: Path) -> None:
