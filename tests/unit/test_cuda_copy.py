@@ -1,7 +1,6 @@
 """A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
 
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,7 +53,6 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
 
 
 def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:
-    assert find_spec(cuda_copy.PROGRAM)
     answers += [b"1e12", b""]
     assert copy_us(L4, tmp_path, 10**6) == pytest.approx(2.0)
     assert copy_us(L4, tmp_path, 10**6) is None

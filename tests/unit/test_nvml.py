@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -79,9 +80,10 @@ def started() -> Iterator[str]:
 
 def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
-    ours = {"workers.guardian", *(f"workers.devices.cuda_{each}" for each in ("survey", "copy", "solo"))}
+    ours = {"workers.guardian", *(f"workers.devices.cuda_{each}" for each in ("survey", "copying", "solo"))}
     found = set(started())
     assert ours <= found
+    assert all(find_spec(module) for module in found)
     for module in found:
         monkeypatch.setitem(COMMANDS, 45, ["/usr/bin/python3", "-P", "-m", module, "/tmp/plan.json"])
         assert nvml._is_ours(45), module

@@ -15,7 +15,6 @@ from workers.lock import exclusive
 from workers.log import log
 from workers.obituary import last_line
 
-PROGRAM = "workers.devices.cuda_copying"
 LEAST_SHARE = 0.5
 """Of the datasheet's rate: a GPU that reaches less is busy with something else, and is asked again next time."""
 
@@ -46,7 +45,7 @@ def copy_us(device: Device, folder: Path, size: int) -> float | None:
 
 
 def _measured(device: Device, folder: Path, *size: str) -> float | None:
-    command = [sys.executable, "-m", PROGRAM, str(folder), *size]
+    command = [sys.executable, "-m", "workers.devices.cuda_copying", str(folder), *size]
     with exclusive(device.uuid):
         try:
             done = subprocess.run(

@@ -14,7 +14,7 @@ from tests.bench.strategy.agreement import check_baseline
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import SHARE
 from tests.bench.strategy.field import Effort
-from tests.bench.strategy.ground import SPACES, paths
+from tests.bench.strategy.ground import FIGURES, SPACES, paths
 from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer")
@@ -79,8 +79,8 @@ def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
 def _write(told: report.Report, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tables.md").write_text("\n".join(told.page))
-    (folder / "figures.json").write_text(json.dumps(told.figures | {"missed": told.missed}, indent=1) + "\n")
-    print(f"written to {folder}/tables.md and figures.json", file=sys.stderr)
+    (folder / FIGURES).write_text(json.dumps(told.figures | {"missed": told.missed}, indent=1) + "\n")
+    print(f"written to {folder}/tables.md and {FIGURES}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

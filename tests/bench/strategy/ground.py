@@ -15,6 +15,7 @@ from evo.space import Space, Tunable
 from evo.trial import Config
 from templates.registry import find
 
+FIGURES = "figures.json"
 SPACES = Path(__file__).parent.parent.parent / "data" / "spaces"
 
 Floats = npt.NDArray[np.float64]
@@ -84,8 +85,9 @@ def load(path: Path) -> Ground:
 
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:
-    """The recording files of a folder, in order."""
-    yield from sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
+    """The recording files of a folder, in order; the figures of an earlier bench may lie beside them."""
+    found = [*folder.glob("*.json"), *folder.glob("*.json.gz")]
+    yield from sorted(path for path in found if path.name != FIGURES)
 
 
 def _time_us(entry: Entry) -> float:
