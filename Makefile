@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
 
-.PHONY: bench-compiling bench-overhead bench-gpus help search test test-gpu check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -17,7 +17,10 @@ test: .venv/.test           ## every test tier but gpu
 	$(BIN)/python -m pytest -m "not gpu" -n 4 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
 test-gpu: .venv/.test       ## the tests that need a CUDA device
-	$(BIN)/python -m pytest -m gpu -n 4 --dist loadgroup tests/gpu $(ARGS)
+	$(BIN)/python -m pytest -m "gpu and not long" -n 4 --dist loadgroup tests/gpu $(ARGS)
+
+test-gpu-long: .venv/.test  ## those of them that take minutes by themselves
+	$(BIN)/python -m pytest -m "gpu and long" tests/gpu $(ARGS)
 
 check: .venv/.check         ## format, lint, types, import contracts, packaging
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging

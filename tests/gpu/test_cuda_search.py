@@ -44,7 +44,8 @@ def test_a_short_search_ends_with_a_champion(gpu: Device, tmp_path: Path) -> Non
     assert view.champion.time_us is not None
 
 
-@pytest.mark.timeout(1200)  # five searches, which share the device with the tests beside them
+@pytest.mark.long
+@pytest.mark.timeout(1200)  # five searches
 def test_short_searches_of_five_lengths_end_with_champions_that_become_one_operator(
     gpu: Device, tmp_path: Path
 ) -> None:
