@@ -122,7 +122,7 @@ def problem_key(problem: Problem) -> str:
 
 
 def split_shapes(text: str) -> list[str]:
-    """The problems that ``B=2,S=128,256`` stands for, each as a text of its own: every combination, in that order.
+    """The problems that ``B=2,S=128,256`` stands for, each as a text of its own: every combination once, in that order.
 
     Raises:
         InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
@@ -138,7 +138,7 @@ def split_shapes(text: str) -> list[str]:
     count = math.prod(map(len, values))
     if count > MOST_SHAPES:
         raise InvalidInput("problem", f"names {count} problems; accepted: {MOST_SHAPES} at most")
-    return [",".join(chosen) for chosen in product(*values)]
+    return list(dict.fromkeys(",".join(chosen) for chosen in product(*values)))
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:

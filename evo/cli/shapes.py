@@ -58,7 +58,7 @@ def _summarise(ended: Sequence[SearchView], where: Where) -> None:
     out = console()
     out.print("\n[bold]All shapes[/]")
     for view in ended:
-        found = "no champion"
+        found = "nothing was run" if view.estimated else "no champion"
         if view.champion is not None:
             found = f"champion {view.champion.id}, {time_text(view.champion.time_us)}"
         out.print(f"  {settings_text(view.problem)}: {found}", markup=False)

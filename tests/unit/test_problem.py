@@ -116,6 +116,7 @@ def test_a_field_says_what_it_accepts(field: Field, accepts: str) -> None:
 def test_several_values_are_several_problems() -> None:
     assert split_shapes("") == [""]
     assert split_shapes("B=2, S=128") == ["B=2,S=128"]
+    assert split_shapes("S=128,128,256") == ["S=128", "S=256"]
     assert split_shapes("B=2,S=128, 256,causal=true,false") == [
         "B=2,S=128,causal=true",
         "B=2,S=128,causal=false",
