@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evo.device import Device
 from evo.job import Baseline, BaselineReport, Evaluate, EvaluateReport, FamilyRef, SearchTerms
 from evo.objective import Objective
@@ -46,12 +48,20 @@ class Pretending:
         return NvrtcCompiler.refusal(self, resources, launch, device)  # type: ignore[arg-type]
 
 
-def work(folder: Path, device: Device, objective: Objective, **changes: Any) -> Assignment:
-    package = find("softmax")
+def work(
+    folder: Path,
+    device: Device,
+    objective: Objective,
+    *,
+    family: str = "softmax",
+    problem: str = "rows=512,cols=1024",
+    **changes: Any,
+) -> Assignment:
+    package = find(family)
     terms = SearchTerms(
         search_id=1,
         family=FamilyRef(name=package.family.name, digest=package.digest),
-        problem=package.family.problem("rows=512,cols=1024", "cuda"),
+        problem=package.family.problem(problem, "cuda"),
         device=device,
         objective=objective,
         policy=Policy(**changes),
@@ -124,6 +134,25 @@ def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path
     assert isinstance(baselines, BaselineReport)
     assert baselines.timings == {}
     assert "nothing is run" in baselines.unavailable["all"]
+
+
+def test_an_estimate_is_of_what_the_build_and_the_family_say(tmp_path: Path) -> None:
+    estimator = Estimator(lambda: Pretending(sm_89=64), tmp_path / "cache", tmp_path)
+    assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
+    tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}
+    parts = {}
+    for producers in (0, 4):
+        job = Evaluate(number=producers, config=default(assignment) | tile | {"PRODUCER_WARPS": producers})
+        report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
+        assert isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated)
+        parts[producers] = report.outcome.parts
+    assert parts[0] == parts[4], "three blocks of four warps that compute fit, whoever copies"
+    assert parts[0]["balance"] == 128 / (58 * 3)
+    assert parts[0]["hiding"] == 3 / 4
+    exact = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=512,D=64")
+    full = aimed(exact).copy.family.candidate(job.config, exact.terms.problem, L4, TARGET)
+    assert full.effort == 1.0
+    assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "what lies beyond 500 keys is computed too"
 
 
 def test_an_estimate_respects_the_gates(tmp_path: Path) -> None:
