@@ -46,13 +46,16 @@ class Geometry:
     maps: tuple[MapFormula, ...] = ()
 
     def inline(self, definitions: Mapping[str, Expression]) -> "Geometry":
+        def stated(each: Expression | None) -> Expression | None:
+            return None if each is None else each.inline(definitions)
+
         return Geometry(
             grid=tuple(each.inline(definitions) for each in self.grid),
             block=tuple(each.inline(definitions) for each in self.block),
             shared_memory=self.shared_memory.inline(definitions),
-            items=None if self.items is None else self.items.inline(definitions),
-            effort=None if self.effort is None else self.effort.inline(definitions),
-            computing=None if self.computing is None else self.computing.inline(definitions),
+            items=stated(self.items),
+            effort=stated(self.effort),
+            computing=stated(self.computing),
             maps=tuple(each.inline(definitions) for each in self.maps),
         )
 
@@ -78,9 +81,9 @@ def read_geometry(
         grid=tuple(table.expressions("grid")),
         block=tuple(table.expressions("block")),
         shared_memory=table.expression("shared_memory", "0"),
-        items=table.expression("items") if "items" in table else None,
-        effort=table.expression("effort") if "effort" in table else None,
-        computing=table.expression("computing") if "computing" in table else None,
+        items=_stated(table, "items"),
+        effort=_stated(table, "effort"),
+        computing=_stated(table, "computing"),
         maps=read_maps(table.tables("tensor_maps"), [each.name for each in call if each.role != "scalar"]),
     )
     table.done()
@@ -90,6 +93,10 @@ def read_geometry(
     for expression in geometry.expressions:
         expression.check_names(scope)
     return geometry.inline(derived)
+
+
+def _stated(table: Table, key: str) -> Expression | None:
+    return table.expression(key) if key in table else None
 
 
 def _three(extents: Sequence[Expression], scope: Mapping[str, Value]) -> tuple[int, int, int]:

@@ -100,11 +100,13 @@ class Implementation:
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
         """Pieces of work that the blocks share out among themselves; None where each block is one."""
-        return None if self.geometry is None or self.geometry.items is None else self.geometry.items.whole(scope)
+        items = None if self.geometry is None else self.geometry.items
+        return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
         """How many times the arithmetic that the family states a config takes."""
-        return 1.0 if self.geometry is None or self.geometry.effort is None else self.geometry.effort.number(scope)
+        effort = None if self.geometry is None else self.geometry.effort
+        return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
         """Threads of a block that compute, where others only copy; None where all do."""
