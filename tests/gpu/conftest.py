@@ -14,7 +14,7 @@ from workers.devices.cuda import DRIVER, CudaSession
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Kernels of families may run beside anything; what holds, fills or breaks the GPU keeps its file's order."""
     for item in items:
-        if item.path.parent.name == "gpu" and item.path.stem != "test_cuda_families":
+        if item.path.parent.name == "gpu" and item.path.stem not in ("test_cuda_families", "test_cuda_starts"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

@@ -1,6 +1,7 @@
 """A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from evo.target import known
 from workers.devices import cuda_copy
 from workers.devices.cuda_copy import copy_us, with_measured_copy
 from workers.devices.cuda_copying import copy_bytes, copy_rate
+from workers.lock import exclusive
 
 L4 = known("sm_89")
 assert L4.ceilings is not None
@@ -50,6 +52,17 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
     answers += [answer, b"2.4e11"]
     assert with_measured_copy(L4, tmp_path) == L4
     assert with_measured_copy(L4, tmp_path) != L4, "the next time it is asked again"
+
+
+def test_a_worker_does_not_wait_long_for_a_device_that_somebody_measures_on(
+    answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_copy, "PATIENCE_S", 0.2)
+    busy = replace(L4, uuid=f"GPU-{tmp_path.name}")
+    answers.append(b"2.4e11")
+    with exclusive(busy.uuid):
+        assert with_measured_copy(busy, tmp_path) == busy
+    assert with_measured_copy(busy, tmp_path) != busy, "the next time it is free"
 
 
 def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:

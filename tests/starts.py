@@ -1,0 +1,53 @@
+"""Builds what families say a search begins with, and what is asked of it on any device."""
+
+from pathlib import Path
+
+from evo.device import Device
+from evo.job import FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.policy import Policy
+from templates.registry import find
+from workers.build import Builder, Built
+from workers.cache import Cache
+from workers.compile.nvrtc import NvrtcCompiler
+from workers.families import Assignment, Families
+
+PROBLEMS = {
+    "sdpa": (
+        "B=2,H=8,S=256,D=64",
+        "B=2,H=8,S=512,D=64",
+        "B=4,H=16,S=2048,D=64,causal=true",
+        "B=4,H=16,S=4096,D=128",
+        "B=4,H=16,S=4096,D=128,causal=true",
+    ),
+    "sdpa_fp8": ("B=2,H=8,S=512,D=64", "B=4,H=16,S=4096,D=128,v_layout=columns"),
+    "sdpa_decode": ("B=8,H=32,KV=8,S=8192,D=128",),
+    "gemm": ("M=4096,N=4096,K=4096", "M=16,N=4096,K=4096", "M=64,N=14336,K=4096"),
+    "gemm_fp8": ("M=4096,N=4096,K=4096",),
+}
+"""By family; on an sm_90 each has somewhere to begin."""
+
+SEARCHED = [(family, problem) for family, problems in PROBLEMS.items() for problem in problems]
+
+
+def built_starts(family: str, problem: str, device: Device, folder: Path) -> list[Built]:
+    """Every start of a problem on a device, built for all of its cases by this machine's NVRTC.
+
+    Raises:
+        NoNvrtcError: there is none.
+    """
+    package = find(family)
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name=family, digest=package.digest),
+        problem=package.family.problem(problem, "cuda"),
+        device=device,
+        objective=Objective(),
+        policy=Policy(),
+        seed=0,
+    )
+    work = Assignment(terms=terms, copy=Families(folder / "families").add(package))
+    implementation = package.family.implementation("cuda")
+    default = {each.name: each.values[each.default_index] for each in implementation.tunables}
+    builder = Builder(NvrtcCompiler(), Cache(folder / "cache"), folder)
+    return [builder.build(work, {**default, **start}) for start in implementation.begin(terms.problem, device)]

@@ -1,0 +1,21 @@
+"""Where families say a search begins: each of those configs is built there, the case that is never timed included."""
+
+from pathlib import Path
+
+import pytest
+
+from evo.target import known
+from tests.starts import SEARCHED, built_starts
+from workers.compile.nvrtc import NoNvrtcError
+
+
+@pytest.mark.parametrize(("family", "problem"), SEARCHED)
+def test_what_a_search_begins_with_is_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
+    try:
+        starts = built_starts(family, problem, known("sm_90"), tmp_path)
+    except NoNvrtcError as error:
+        pytest.skip(str(error))
+    assert starts
+    for built in starts:
+        assert built.refusal is None
+        assert set(built.uncovered) <= {"tail"}
