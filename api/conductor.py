@@ -5,38 +5,32 @@ killed service goes on where it stopped. Conductors of several processes take tu
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
-from api import ablation, endgame
+from api import endgame
 from api.active import Clock, utc_now
 from api.catalogue import Catalogue
 from api.claims import OTHER_UNIT_S
 from api.desk import Desk, Taken
 from api.dispatch import Dispatch
 from api.intake import Intake, answer
-from api.provenance import refuse_edited
+from api.losses import Losses
+from api.orders import Orders
 from api.roster import Roster
-from api.schemas import LeaseReply, Receipt, SearchRequest
-from api.settlement import confirmed, end_trial
-from api.submission import terms_of
-from api.turn import Turn
+from api.schemas import LeaseReply, Receipt
 from db.archive import UNFINISHED, Archive
-from db.events import Events
 from db.fleet import Fleet
 from db.leases import Leases
-from db.models import AttemptState, JobRow, Webhook
+from db.models import AttemptState
 from db.session import Database
-from db.signals import WORK, announce
+from db.signals import WORK
 from db.tokens import Tokens
 from evo.condition import SILENT_S
 from evo.device import Device
 from evo.errors import EvoError
-from evo.job import Answer, Baseline, Delivery, Evaluate, HeartbeatReply, Report, SlotReport
-from evo.lifecycle import Command, transition
-from evo.outcome import Abandoned
+from evo.job import Answer, Delivery, HeartbeatReply, Report, SlotReport
 
 log = structlog.get_logger("conductor")
 
@@ -47,6 +41,9 @@ class Conductor:
     Args:
         lease_s: seconds a worker may be silent before its work is given to another.
         on_work: called when work may have become available to waiting workers.
+
+    Attributes:
+        orders: what people ask of searches.
     """
 
     def __init__(
@@ -63,6 +60,8 @@ class Conductor:
         self.clock = clock
         self.roster = Roster(database, self.catalogue, clock)
         desk = Desk(self.roster, clock)
+        self.orders = Orders(database, self.catalogue, self.roster, clock, connected_since=self.connected_since)
+        self._losses = Losses(self.roster, clock)
         self._intake = Intake(database, desk)
         self._dispatch = Dispatch(
             database, self.roster, desk, clock, lease_s=lease_s, connected_since=self.connected_since
@@ -86,68 +85,6 @@ class Conductor:
                     row.active_since = now
         self.database.listen()
         self._advance_all()
-
-    # Searches
-
-    def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
-        """Store a new search with its first job, and begin; returns its id.
-
-        Raises:
-            NotFound, InvalidInput, Conflict: unknown family, wrong terms, an empty space, or no such device here.
-        """
-        now = self.clock()
-        with self.database.read() as session:
-            row = terms_of(session, request, self.catalogue, self.connected_since())
-        with self.database.write() as session:
-            row.created_at, row.webhook = now, webhook
-            session.add(row)
-            session.flush()
-            Leases(session).queue(row.id, Baseline(), now=now)
-            Events(session).search_changed(row.id)
-            announce(session, WORK)
-        log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
-        return row.id
-
-    def check(self, request: SearchRequest) -> None:
-        """Refuse what `submit` would refuse; stores nothing."""
-        with self.database.read() as session:
-            terms_of(session, request, self.catalogue, self.connected_since())
-
-    def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search; asking for the present state again changes nothing.
-
-        Raises:
-            NotFound, Conflict: no such search, or the command does not fit its state.
-        """
-        with self.roster.turn(search_id) as turn:
-            if turn is not None:
-                if transition(turn.active.state, command) != turn.active.state:
-                    self._obey(turn, command)
-                return
-        with self.database.read() as session:
-            transition(Archive(session).search(search_id).state, command)
-
-    def ablate(self, search_id: int, *, values: bool = False) -> None:
-        """Measure what each switch of a finished search's champion is worth.
-
-        Raises:
-            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has its
-                family as it was.
-        """
-        with self.database.read() as session:
-            search = Archive(session).search(search_id)
-            if search.state == "finished":
-                refuse_edited(session, search, self.connected_since())
-        with self.database.write() as session:
-            ablation.begin(session, self.catalogue, search_id, values=values, now=self.clock())
-        log.info("ablation asked", search=search_id, values=values)
-
-    def _obey(self, turn: Turn, command: Command) -> None:
-        reason = {"stop": endgame.STOPPED, "cancel": "cancelled"}.get(command)
-        endgame.change_state(turn, command, self.clock(), reason=reason)
-        announce(turn.session, WORK)
-        log.info("search commanded", search=turn.active.id, command=command)
-        endgame.follow(turn, self.clock())
 
     # Workers
 
@@ -239,14 +176,7 @@ class Conductor:
         """Take a lease back without blaming anyone; its job waits for the next worker."""
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
-        with self.roster.turn(search_id) as turn:
-            attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
-            if turn is None or attempt is None:
-                return
-            Leases(turn.session).end(attempt, "released", now=self.clock())
-            attempt.job.state = "queued"
-            turn.queued()
-        log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
+        self._losses.release(attempt_id, search_id, reason)
 
     def sweep(self) -> None:
         """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""
@@ -277,23 +207,7 @@ class Conductor:
         return taken
 
     def _lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
-        """A worker is gone: its job goes back to the queue, or is given up when that happened too often."""
-        with self.roster.turn(search_id) as turn:
-            if turn is None:
-                return
-            now = self.clock()
-            attempt = Leases(turn.session).live_or_none(attempt_id)
-            if attempt is None or (how == "expired" and attempt.expires_at >= now):
-                return
-            Leases(turn.session).end(attempt, how, now=now)
-            job = attempt.job
-            job.worker_losses += 1
-            log.warning("worker lost", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses)
-            if job.worker_losses < turn.active.terms.policy.max_worker_losses:
-                job.state = "queued"
-                turn.queued()
-            else:
-                _give_up(turn, job, now)
+        self._losses.lose(attempt_id, search_id, how)
         self._advance_one(search_id)
 
     def _advance_all(self) -> None:
@@ -308,14 +222,3 @@ class Conductor:
         with self.roster.turn(search_id) as turn:
             if turn is not None:
                 endgame.follow(turn, self.clock())
-
-
-def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
-    """Lost too often: nobody is given this job again, and its trial ends without a word on its config."""
-    job.state, job.ended_at = "abandoned", now
-    if job.kind == "confirm":
-        confirmed(turn)
-    if isinstance(job.payload, Evaluate):
-        pending = turn.active.search.history.pending[job.payload.number]
-        row = Archive(turn.session).numbered(turn.active.id, job.payload.number)
-        end_trial(turn, row, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)

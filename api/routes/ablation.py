@@ -28,7 +28,7 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 
     The search is `ablating` until that is done, and `finished` again then. Nothing is promoted.
     """
-    service.conductor.ablate(search_id, values=body.values)
+    service.conductor.orders.ablate(search_id, values=body.values)
     with service.database.read() as session:
         return search_view(session, search_id, service.conductor.clock())
 

@@ -40,7 +40,7 @@ class SearchQuery(PageQuery):
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
     """Start a search. The family must be registered, and a connected worker must offer the device."""
     webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
-    return _view(service, service.conductor.submit(body, webhook))
+    return _view(service, service.conductor.orders.submit(body, webhook))
 
 
 @router.get("")
@@ -115,7 +115,7 @@ def _commanded(service: ServiceDep, search_id: int, command: Command, if_match: 
     if if_match is not None:
         with service.database.read() as session:
             require(if_match, search_tag(Archive(session).search(search_id)))
-    service.conductor.command(search_id, command)
+    service.conductor.orders.command(search_id, command)
     return _view(service, search_id)
 
 

@@ -158,7 +158,7 @@ class Stage:
         self.register_family()
         self.register_worker()
         given = {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, **terms}
-        return self.conductor.submit(SearchRequest.model_validate(given))
+        return self.conductor.orders.submit(SearchRequest.model_validate(given))
 
     def claim(self, worker_id: str = "w1", count: int = 1) -> list[Lease]:
         reply: LeaseReply = self.conductor.claim(worker_id, DEVICE.uuid, count)

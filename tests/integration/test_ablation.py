@@ -39,8 +39,8 @@ def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> N
     search = searched(stage)
     before, champions = stage.view(search), stage.champions()
     stage.wait(100)
-    stage.conductor.ablate(search, values=True)
-    stage.conductor.ablate(search, values=True)  # again: one is under way
+    stage.conductor.orders.ablate(search, values=True)
+    stage.conductor.orders.ablate(search, values=True)  # again: one is under way
     view = stage.view(search)
     assert view.state == "ablating"
     assert view.proving is not None
@@ -66,7 +66,7 @@ def test_each_change_is_measured_beside_the_champion_and_kept(stage: Stage) -> N
 
 def test_what_is_wrong_or_lost_is_told_and_what_is_known_stays(stage: Stage) -> None:
     search = searched(stage)
-    stage.conductor.ablate(search, values=True)
+    stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
     assert isinstance(lease.job, Ablate)
     report = answer(lease)
@@ -86,19 +86,19 @@ def test_what_is_wrong_or_lost_is_told_and_what_is_known_stays(stage: Stage) -> 
 
 def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
     search = searched(stage)
-    stage.conductor.ablate(search, values=True)
+    stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()
-    stage.conductor.command(search, "cancel")
+    stage.conductor.orders.command(search, "cancel")
     view = stage.view(search)
     assert (view.state, view.reason) == ("finished", "exhausted")
     with pytest.raises(StaleLease):
         stage.hand_in(lease)
     assert all(each.ablated is None and each.ended_at is not None for each in known(stage, search).values())
-    stage.conductor.ablate(search, values=True)
+    stage.conductor.orders.ablate(search, values=True)
     assert [lease.job.kind for lease in stage.play()] == ["ablate"]
     assert all(each.effect is not None for each in known(stage, search).values())
     for _ in range(3):  # a worker that is lost again and again
-        stage.conductor.ablate(search, values=True)
+        stage.conductor.orders.ablate(search, values=True)
         while stage.claim():
             stage.wait(100)
             stage.conductor.sweep()
@@ -111,15 +111,15 @@ def test_an_ablation_can_be_ended_and_asked_for_again(stage: Stage) -> None:
 def test_only_a_finished_search_with_a_champion_of_its_own_and_a_switch(stage: Stage) -> None:
     running = stage.submit()
     with pytest.raises(Conflict, match="cannot ablate a search that is running"):
-        stage.conductor.ablate(running)
+        stage.conductor.orders.ablate(running)
     list(stage.play())
     (champion,) = stage.champions()
     with pytest.raises(Conflict, match=r"has no switch to turn.*--values"):
-        stage.conductor.ablate(running)
+        stage.conductor.orders.ablate(running)
     second = stage.submit(budget={"trials": 1}, seed=5)
     list(stage.play())
     with pytest.raises(Conflict, match=f"champion {champion.id} was found by search {running}"):
-        stage.conductor.ablate(second)
+        stage.conductor.orders.ablate(second)
 
 
 def test_a_family_that_changed_since_is_refused_where_all_workers_have_what_the_service_has(
@@ -141,13 +141,13 @@ def test_a_family_that_changed_since_is_refused_where_all_workers_have_what_the_
 
     lies_at(folder, find(str(folder)).digest)
     works_at(socket.gethostname())
-    stage.conductor.ablate(search, values=True)
-    stage.conductor.command(search, "cancel")
+    stage.conductor.orders.ablate(search, values=True)
+    stage.conductor.orders.command(search, "cancel")
     (folder / "kernel.c.j2").write_text("edited")
     with pytest.raises(Conflict, match=f"family toy has changed since search {search}.*search again"):
-        stage.conductor.ablate(search, values=True)
+        stage.conductor.orders.ablate(search, values=True)
     works_at("elsewhere")  # whoever works there may have it as it was
-    stage.conductor.ablate(search, values=True)
+    stage.conductor.orders.ablate(search, values=True)
     assert stage.view(search).state == "ablating"
 
 

@@ -137,7 +137,7 @@ def batches(stage: Stage, *, limit: int) -> list[list[Happening]]:
 def test_every_trial_comes_once_in_its_order_whatever_the_batches(stage: Stage, limit: int) -> None:
     first, second = stage.submit(budget={"trials": 4}), stage.submit(seed=1, budget={"trials": 4})
     list(stage.play(5))
-    stage.conductor.command(second, "cancel")
+    stage.conductor.orders.command(second, "cancel")
     list(stage.play())
     heard = [one for batch in batches(stage, limit=limit) for one in batch]
     trials = [json.loads(one.data) for one in heard if one.name == "trial"]

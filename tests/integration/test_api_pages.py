@@ -145,7 +145,7 @@ def test_hostile_text_is_shown_and_never_run(stage: Stage, page: httpx.Client) -
     document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
     stage.register_worker("w1", hostile)
     stage.register_family(document, OTHER_DIGEST)
-    search = stage.conductor.submit(SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3))
+    search = stage.conductor.orders.submit(SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3))
     stage.hand_in(stage.one())
     stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
     typed = f"where={HOSTILE}&q={HOSTILE}&sort={HOSTILE}"

@@ -64,7 +64,7 @@ def ended_with_hook(stage: Stage, courier: Courier) -> int:
     request = SearchRequest.model_validate(
         {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, "budget": {"trials": 1}}
     )
-    search = stage.conductor.submit(request, courier.accepted(HOOK))
+    search = stage.conductor.orders.submit(request, courier.accepted(HOOK))
     list(stage.play())
     return search
 
@@ -178,12 +178,12 @@ def test_what_is_old_goes_and_what_champions_rest_on_stays(
     plain, kept, running = (stage.submit(seed=seed, problem="N=32") for seed in (1, 2, 3))
     with_artefact(stage, store, b"of a search that goes on")
     for search in (plain, kept):
-        stage.conductor.command(search, "cancel")
+        stage.conductor.orders.command(search, "cancel")
     with stage.database.write() as session:
         Archive(session).search(kept).archived_at = stage.now
     others = [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]
     for search in others:
-        stage.conductor.command(search, "cancel")
+        stage.conductor.orders.command(search, "cancel")
     monkeypatch.setattr("api.chores.SEARCHES_AT_ONCE", 2)
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()

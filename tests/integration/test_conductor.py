@@ -53,10 +53,10 @@ def test_minutes_end_a_search_and_pauses_do_not_count(stage: Stage) -> None:
     search = stage.submit(budget={"minutes": 1})
     list(stage.play(3))
     stage.wait(30)
-    stage.conductor.command(search, "pause")
+    stage.conductor.orders.command(search, "pause")
     assert stage.claim() == []
     stage.wait(1000)
-    stage.conductor.command(search, "resume")
+    stage.conductor.orders.command(search, "resume")
     assert stage.view(search).elapsed_s == pytest.approx(30)
     lease = stage.one()
     stage.wait(31)
@@ -177,7 +177,7 @@ def test_a_kernel_that_was_rolled_back_is_not_promoted_again_and_the_reason_is_t
         Champions(session).roll_back(1, reason="wrong for NaN", now=stage.now)
     assert stage.view(search).rolled_back == "champion 1 was rolled back: wrong for NaN"
     with pytest.raises(Conflict, match="champion 1 was rolled back: wrong for NaN, so there is nothing"):
-        stage.conductor.ablate(search, values=False)
+        stage.conductor.orders.ablate(search, values=False)
     again = stage.submit(seed=5)
     list(stage.play())
     first, second, *_ = stage.view(again).challenges
@@ -333,17 +333,17 @@ def test_stop_confirms_what_there_is(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play(3))
     running = stage.one()
-    stage.conductor.command(search, "stop")
+    stage.conductor.orders.command(search, "stop")
     assert stage.claim() == []
     stage.hand_in(running)
     assert isinstance(stage.one().job, Confirm)
-    stage.conductor.command(search, "stop")  # again: nothing changes
+    stage.conductor.orders.command(search, "stop")  # again: nothing changes
     assert stage.view(search).state == "stopping"
 
 
 def test_stop_before_anything_began_ends_at_once(stage: Stage) -> None:
     search = stage.submit()
-    stage.conductor.command(search, "stop")
+    stage.conductor.orders.command(search, "stop")
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
     assert stage.claim() == []
 
@@ -351,7 +351,7 @@ def test_stop_before_anything_began_ends_at_once(stage: Stage) -> None:
 def test_stop_before_the_first_trial_ends_after_the_baseline(stage: Stage) -> None:
     search = stage.submit()
     baseline = stage.one()
-    stage.conductor.command(search, "stop")
+    stage.conductor.orders.command(search, "stop")
     assert stage.view(search).state == "stopping"
     stage.hand_in(baseline)
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
@@ -361,7 +361,7 @@ def test_cancel_ends_everything_now(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     leases = stage.claim(count=2)
-    stage.conductor.command(search, "cancel")
+    stage.conductor.orders.command(search, "cancel")
     view = stage.view(search)
     assert (view.state, view.counts) == ("cancelled", {"cancelled": 2})
     assert set(stage.conductor.heartbeat("w1", [lease.attempt_id for lease in leases]).cancel) == {
@@ -370,8 +370,8 @@ def test_cancel_ends_everything_now(stage: Stage) -> None:
     with pytest.raises(StaleLease):
         stage.hand_in(leases[0])
     with pytest.raises(Conflict, match="cancelled"):
-        stage.conductor.command(search, "resume")
-    stage.conductor.command(search, "cancel")
+        stage.conductor.orders.command(search, "resume")
+    stage.conductor.orders.command(search, "cancel")
 
 
 def test_an_empty_space_is_refused_with_the_constraint(stage: Stage) -> None:
@@ -417,9 +417,9 @@ def test_a_silent_worker_offers_no_device(stage: Stage) -> None:
     request = SearchRequest(family_digest=DIGEST, strategy="random")
     stage.wait(1000)
     with pytest.raises(Conflict, match="no connected worker"):
-        stage.conductor.submit(request)
+        stage.conductor.orders.submit(request)
     stage.conductor.heartbeat("w1", [])
-    stage.conductor.submit(request)
+    stage.conductor.orders.submit(request)
 
 
 @pytest.mark.parametrize(

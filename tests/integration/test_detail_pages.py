@@ -74,7 +74,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     document = {**TOY, "title": HOSTILE, "cpu": {**TOY["cpu"], "tunables": tunables, "constraints": []}}
     stage.register_worker("w1", hostile)
     stage.register_family(document, OTHER_DIGEST)
-    stage.conductor.submit(
+    stage.conductor.orders.submit(
         SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=3, policy={"quick_samples": 5})
     )
     stage.hand_in(stage.one())  # the baselines

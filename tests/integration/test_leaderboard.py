@@ -38,7 +38,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     stage.register_worker()
     stage.register_family(DOCUMENT, OTHER_DIGEST)
     request = SearchRequest(family_digest=OTHER_DIGEST, strategy="random", seed=1, policy={"challenge_every": 99})
-    assert stage.conductor.submit(request) == SEARCH
+    assert stage.conductor.orders.submit(request) == SEARCH
     stage.hand_in(stage.one())
     for _ in range(COUNT - 1):
         lease = stage.one()

@@ -197,9 +197,9 @@ def test_only_devices_that_have_what_is_required_get_work(stage: Stage) -> None:
     terms = {"family_digest": DIGEST, "strategy": "random", "policy": policy(), "budget": {"trials": 1}}
     request = SearchRequest.model_validate({**terms, "requirements": required})
     with pytest.raises(Conflict, match=r"has 8\.0 GB of memory, not 16; Toy CPU has gcc 9, not 12"):
-        stage.conductor.submit(request)
+        stage.conductor.orders.submit(request)
     stage.register_worker("w2", large)
-    search = stage.conductor.submit(request)
+    search = stage.conductor.orders.submit(request)
     for unable in (small, old):
         assert stage.conductor.claim("w1", unable.uuid).leases == []
     for kind in (Baseline, Evaluate, Confirm):
@@ -358,7 +358,7 @@ def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monke
     with monkeypatch.context() as context:
         context.setattr("evo.search.Search.ask", lambda self: 1 / 0)
         assert stage.claim() == []
-    sound = stage.conductor.submit(SearchRequest(family_digest=DIGEST, strategy="random"))
+    sound = stage.conductor.orders.submit(SearchRequest(family_digest=DIGEST, strategy="random"))
     list(stage.play())
     assert stage.view(broken).state == "failed"
     assert "ZeroDivisionError" in (stage.view(broken).reason or "")

@@ -105,7 +105,7 @@ class Leasing(RuleBasedStateMachine):
     @rule(command=st.sampled_from(["pause", "resume"]))
     def command(self, command: Command) -> None:
         try:
-            self.stage.conductor.command(self.search, command)
+            self.stage.conductor.orders.command(self.search, command)
         except Conflict:
             assert self.stage.view(self.search).state not in {"running", "paused"}
 

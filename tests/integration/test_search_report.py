@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             stage.hand_in(lease, Measured(timing=timing(toy_time_us(config)), other=timing(50.0)))
         else:
             stage.hand_in(lease)
-    stage.conductor.ablate(1, values=True)
+    stage.conductor.orders.ablate(1, values=True)
     list(stage.play())
     stage.database.close()
     return database

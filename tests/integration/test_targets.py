@@ -41,7 +41,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def submit(stage: Stage, **terms: Any) -> int:
     given = {"family_digest": DIGEST, "strategy": "random", "policy": policy(), "budget": {"trials": 4}, **terms}
-    return stage.conductor.submit(SearchRequest.model_validate(given))
+    return stage.conductor.orders.submit(SearchRequest.model_validate(given))
 
 
 def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[Lease]:

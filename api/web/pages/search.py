@@ -65,7 +65,7 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
 def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
     """Each command has an address of its own: one for all of them would answer for every mistyped page, too."""
     command = cast(Command, request.url.path.rpartition("/")[2])
-    service.conductor.command(search_id, command)
+    service.conductor.orders.command(search_id, command)
     return RedirectResponse(f"/searches/{search_id}", 303)
 
 

@@ -68,7 +68,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
     if terms.wrong:
         return _again(request, service, typed, dict(terms.wrong))
     try:
-        search_id = service.conductor.submit(SearchRequest.model_validate(terms.body(chosen)))
+        search_id = service.conductor.orders.submit(SearchRequest.model_validate(terms.body(chosen)))
     except (InvalidInput, Unavailable) as error:  # the last worker left a moment ago
         return _again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)

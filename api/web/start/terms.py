@@ -86,7 +86,7 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
     """What REST would refuse; nothing where it would start the search."""
     try:
-        service.conductor.check(SearchRequest.model_validate(body))
+        service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:
         return {each["field"]: each["reason"] for each in wrong_fields(error.errors())}
     except InvalidInput as error:

@@ -55,7 +55,7 @@ def cost_by_stored(server: Server) -> float:
     searches = [_begun(stage) for stage in stages]
     steps = [[_step(stage) for stage in stages] for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
     for stage, search in zip(stages, searches, strict=True):
-        stage.conductor.command(search, "cancel")
+        stage.conductor.orders.command(search, "cancel")
         stage.database.close()
     ratios = []
     for place, name in enumerate(("claim", "report")):
@@ -75,7 +75,7 @@ def _filled(location: Location, trials: int) -> Stage:
 
 def _begun(stage: Stage) -> int:
     terms = {"family_digest": DIGEST, "strategy": "random", "policy": policy(challenge_every=10**6)}
-    return stage.conductor.submit(SearchRequest.model_validate(terms))
+    return stage.conductor.orders.submit(SearchRequest.model_validate(terms))
 
 
 def _step(stage: Stage) -> tuple[float, float]:
@@ -93,9 +93,9 @@ def _store(location: Location, trials: int) -> None:
     stage.register_family(FAMILY, DIGEST)
     stage.register_worker()
     terms = {"family_digest": DIGEST, "strategy": "random", "budget": {"trials": 1}}
-    pattern = stage.conductor.submit(SearchRequest.model_validate(terms))
+    pattern = stage.conductor.orders.submit(SearchRequest.model_validate(terms))
     list(stage.play(2))
-    stage.conductor.command(pattern, "cancel") if stage.view(pattern).state != "finished" else None
+    stage.conductor.orders.command(pattern, "cancel") if stage.view(pattern).state != "finished" else None
     _copy(stage.database, pattern, trials)
     stage.database.close()
 
