@@ -5,27 +5,23 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
+from evo.recording.columns import Column, read_columns, read_config
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
     MICROSECONDS_PER,
     is_no_time,
-    read_config,
     read_list,
     read_seconds,
     read_time,
-    read_values,
-    spellings,
 )
-from evo.trial import Value
 
 
 def read_cache(document: Mapping[str, Any], name: str) -> Recording:
-    tunables = _declared_tunables(document, name)
+    columns = _columns(document, name)
     entries: dict[str, Entry] = {}
-    declared = spellings(tunables)
     for key, result in document["cache"].items():
         where = f"{name}: cache[{key!r}]"
-        config = read_config(result, declared, where)
+        config = read_config(result, columns, where)
         costs = Costs(
             compile_s=read_seconds(result, ("compile_time",), 1e3, where),
             verify_s=read_seconds(result, ("verification_time",), 1e3, where),
@@ -33,10 +29,11 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
         )
         outcome = _cache_outcome(result, where)
         entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
+    tunables = {column.name: column.values for column in columns}
     return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
 
 
-def _declared_tunables(document: Mapping[str, Any], name: str) -> dict[str, tuple[Value, ...]]:
+def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     declared = document.get("tune_params")
     if not isinstance(declared, dict) or not declared:
         raise InvalidInput(f"{name}: tune_params", "a cache file lists the values of each tunable here")
@@ -45,7 +42,7 @@ def _declared_tunables(document: Mapping[str, Any], name: str) -> dict[str, tupl
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r}")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
-    return {key: read_values(values, f"{name}: tune_params.{key}") for key, values in lists.items()}
+    return read_columns(lists, f"{name}: tune_params")
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:

@@ -5,20 +5,17 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
+from evo.recording.columns import Column, read_columns, read_config
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
     MICROSECONDS_PER,
     is_no_time,
-    read_config,
     read_list,
     read_object,
     read_seconds,
     read_time,
-    read_values,
-    spellings,
     unit_us,
 )
-from evo.trial import Value
 
 TIME = "time"
 """The measurement that is searched for, whatever the objective was."""
@@ -29,12 +26,11 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
     metadata = read_object(document.get("metadata", {}), f"{name}: metadata")
     unit = metadata.get("timeunit", "milliseconds")
     per_second = 1e6 / unit_us(unit, f"{name}: metadata.timeunit")
-    tunables = _observed_tunables(results, name)
+    columns = _columns(results, name)
     entries: dict[str, Entry] = {}
-    declared = spellings(tunables)
     for number, result in enumerate(results):
         where = f"{name}: results[{number}]"
-        config = read_config(result["configuration"], declared, f"{where}.configuration")
+        config = read_config(result["configuration"], columns, f"{where}.configuration")
         times = read_object(result.get("times", {}), f"{where}.times")
         costs = Costs(
             compile_s=read_seconds(times, ("compilation_time", "compilation"), per_second, f"{where}.times"),
@@ -43,22 +39,25 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
         )
         outcome = _outcome(result, costs, unit, where)
         entries.setdefault(config_key(config), Entry(config=config, outcome=outcome, costs=costs))
+    tunables = {column.name: column.values for column in columns}
     return Recording(name=name, device=str(metadata.get("device_name", "")), tunables=tunables, entries=entries)
 
 
-def _observed_tunables(results: Iterable[Any], name: str) -> dict[str, tuple[Value, ...]]:
+def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
     """T4 results declare no values: those that occur, numbers in ascending order, others as they first appear."""
-    seen: dict[str, dict[Value, None]] = {}
+    seen: dict[str, list[Any]] = {}
     for number, result in enumerate(results):
+        where = f"{name}: results[{number}].configuration"
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict) or not configuration:
-            raise InvalidInput(f"{name}: results[{number}].configuration", "missing or empty")
+            raise InvalidInput(where, "missing or empty")
         for key, value in configuration.items():
-            (single,) = read_values([value], f"{name}: results[{number}].configuration.{key}")
-            seen.setdefault(key, {})[single] = None
+            if not isinstance(value, bool | int | float | str):
+                raise InvalidInput(f"{where}.{key}", f"{value!r} is no single value")
+            seen.setdefault(key, []).append(value)
     if not seen:
         raise InvalidInput(f"{name}: results", "the list is empty")
-    return {key: read_values(values, name) for key, values in seen.items()}
+    return read_columns(seen, f"{name}: configuration")
 
 
 def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> Outcome:

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from evo.errors import InvalidInput
 from evo.limits import LONGEST_US, SHORTEST_US
 from evo.outcome import Measured
 from evo.timing import Timing
-from evo.trial import Value
 
 FAILED_MS = 1e20
 """The time of what failed, for whatever reason, in old cache files."""
@@ -37,36 +36,6 @@ def read_list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise InvalidInput(where, f"expected a list, got {type(value).__name__}")
     return value
-
-
-Spellings: TypeAlias = Mapping[str, Mapping[Value, Value]]
-"""Of each tunable the declared value by whatever equals it: 16.0 is declared as 16."""
-
-
-def spellings(tunables: Mapping[str, tuple[Value, ...]]) -> Spellings:
-    return {name: {value: value for value in values} for name, values in tunables.items()}
-
-
-def read_config(recorded: Any, declared: Spellings, where: str) -> dict[str, Value]:
-    values = read_object(recorded, where)
-    config = {}
-    for name, choices in declared.items():
-        value = values.get(name)
-        if not isinstance(value, bool | int | float | str) or value not in choices:
-            raise InvalidInput(f"{where}.{name}", f"{value!r} is none of {list(choices)}")
-        config[name] = choices[value]
-    return config
-
-
-def read_values(values: Iterable[Any], where: str) -> tuple[Value, ...]:
-    """Each value once: numbers in ascending order, so that neighbours are alike; others as they come."""
-    once: dict[Value, None] = {}
-    for value in values:
-        if not isinstance(value, bool | int | float | str):
-            raise InvalidInput(where, f"{value!r} is no single value")
-        once[value] = None
-    numbers = [value for value in once if isinstance(value, int | float)]
-    return tuple(sorted(numbers)) if len(numbers) == len(once) else tuple(once)
 
 
 def is_no_time(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput, NotFound
+from evo.family import Family
 from evo.family.scope import WORD
 from evo.outcome import (
     CompileFailed,
@@ -303,6 +304,37 @@ def test_keys_use_the_declared_spelling_of_a_value() -> None:
     entry = {"block": 16.0, "layout": "row", "time": 1.0}
     assert list(parse(cache(cache={"16,row": entry})).entries) == ["16,row"]
     assert config_key({"a": 0.5, "b": True, "c": "x"}) == "0.5,True,x"
+
+
+def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
+    entry = {"2nd block-size": 16, "layout": "row, major", "time": 1.0}
+    odd = cache(
+        tune_params_keys=["2nd block-size", "layout"],
+        tune_params={"2nd block-size": [16, 32], "layout": ["row, major", "", "auto=1", 7, True]},
+        cache={"a": entry, "b": entry | {"layout": 7, "2nd block-size": 32}, "c": entry | {"layout": True}},
+    )
+    recording = parse(odd)
+    assert recording.tunables == {"_2nd_block_size": (16, 32), "layout": ("row_major", "_", "auto_1", "7", "True")}
+    assert list(recording.entries) == ["16,row_major", "32,7", "16,True"]
+    measured = result(**{"2nd block-size": 16, "layout": "row, major"})
+    assert list(parse(t4(measured)).entries) == ["16,row_major"]
+    for read in (recording, parse(t4(measured))):
+        assert Family.from_document(read.document(), "tiny").name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            cache(tune_params={"block": [16], "layout": ["a b", "a_b"]}),
+            r"'a b' and 'a_b' would both be a_b: change one",
+        ),
+        (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b: rename one"),
+    ],
+)
+def test_what_a_space_could_not_tell_apart_is_refused(document: Document, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(document)
 
 
 def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
