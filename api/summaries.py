@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.views import best_view, by_kind, elapsed_s
+from api.views import Tally, elapsed_s
 from db.archive import Archive
 from db.champions import Champions
 from db.models import SearchRow
@@ -19,11 +19,7 @@ def search_summaries(session: Session, search_ids: Sequence[int], now: datetime)
 
 
 def _summary(session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime) -> SearchEvent:
-    best = Archive(session).best(row.id)
-    best_us = None if best is None else best.time_us
-    baselines = row.baselines.timings.values() if row.baselines else ()
-    fastest_us = min((timing.median_us for timing in baselines), default=None)
-    champion = Champions(session).incumbent(row)
+    tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     return SearchEvent(
         id=row.id,
         state=row.state,
@@ -31,11 +27,11 @@ def _summary(session: Session, row: SearchRow, counts: dict[str | None, int], no
         family=row.family.name,
         problem_key=row.problem_key,
         device_model=row.device.model,
-        asked=sum(counts.values()),
-        finished=sum(count for kind, count in counts.items() if kind is not None),
-        counts=by_kind(counts),
-        best=None if best is None or best_us is None else best_view(best, best_us),
-        speedup=None if fastest_us is None or best_us is None else fastest_us / best_us,
+        asked=tally.asked,
+        finished=tally.finished,
+        counts=tally.by_kind,
+        best=tally.best,
+        speedup=tally.speedup,
         champion_id=None if champion is None else champion.id,
         champion_us=None if champion is None else champion.time_us,
         elapsed_s=elapsed_s(row, now),

@@ -3,13 +3,12 @@
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
 from api.views.search import search_view, search_views
-from api.views.tally import best_view, by_kind, elapsed_s
+from api.views.tally import Tally, elapsed_s
 from api.views.trial import trial_view, trial_views
 
 __all__ = [
+    "Tally",
     "ablation_views",
-    "best_view",
-    "by_kind",
     "champion_view",
     "elapsed_s",
     "family_view",

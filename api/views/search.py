@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
-from api.views.tally import best_view, by_kind, elapsed_s
+from api.views.tally import Tally, elapsed_s
 from db.archive import BUNDLE, Archive
 from db.champions import Champions
 from db.deliveries import Deliveries
@@ -17,7 +17,7 @@ from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, Sea
 from evo.lifecycle import TERMINAL
 from evo.requirements import Requirements
 from evo.roofline import Roofline
-from evo.view import ChallengeView, ProvingView, RetiredView, RooflineView, SearchView, SpaceView, WebhookView
+from evo.view import BestView, ChallengeView, ProvingView, RetiredView, RooflineView, SearchView, SpaceView, WebhookView
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -33,12 +33,8 @@ def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
 def _search_view(
     session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime, told: DeliveryRow | None
 ) -> SearchView:
-    best = Archive(session).best(row.id)
-    best_us = None if best is None else best.time_us
-    baselines = row.baselines.timings if row.baselines else {}
-    fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
+    tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     costs_ms = Archive(session).costs_ms(row.id)
-    champion = Champions(session).incumbent(row)
     return SearchView(
         id=row.id,
         state=row.state,
@@ -53,14 +49,14 @@ def _search_view(
         budget=row.budget,
         policy=row.policy,
         space=SpaceView(product_size=row.space.product_size, valid_count=row.space.valid_count),
-        counts=by_kind(counts),
-        asked=sum(counts.values()),
-        finished=sum(count for kind, count in counts.items() if kind is not None),
-        best=None if best is None or best_us is None else best_view(best, best_us),
-        baselines=baselines,
-        fastest_baseline=fastest,
-        speedup=None if fastest is None or best_us is None else baselines[fastest].median_us / best_us,
-        roofline=None if row.roofline is None else _roofline_view(row.roofline, best_us),
+        counts=tally.by_kind,
+        asked=tally.asked,
+        finished=tally.finished,
+        best=tally.best,
+        baselines=row.baselines.timings if row.baselines else {},
+        fastest_baseline=tally.fastest_baseline,
+        speedup=tally.speedup,
+        roofline=None if row.roofline is None else _roofline_view(row.roofline, tally.best),
         champion=None if champion is None else champion_view(champion),
         challenges=tuple(_challenges(Leases(session).confirmations(row.id))),
         created_at=row.created_at,
@@ -129,6 +125,6 @@ def _webhook_view(webhook: Webhook, told: DeliveryRow | None) -> WebhookView:
     )
 
 
-def _roofline_view(roofline: Roofline, best_us: float | None) -> RooflineView:
-    share = None if best_us is None else roofline.share(best_us)
+def _roofline_view(roofline: Roofline, best: BestView | None) -> RooflineView:
+    share = None if best is None else roofline.share(best.time_us)
     return RooflineView(floor_us=roofline.floor_us, bound=roofline.bound, share_of_best=share)
