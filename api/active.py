@@ -1,7 +1,7 @@
 """A search that has not ended, as the conductor keeps it in memory."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
@@ -19,6 +19,7 @@ from evo.requirements import Requirements
 from evo.search import Search
 from evo.space import Space
 from evo.strategy.base import Context
+from evo.timing import Timing
 
 Clock = Callable[[], datetime]
 
@@ -84,7 +85,8 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
         )
-        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id))
+        timed = row.baselines.timings if row.baselines else {}
+        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, timed))
         return cls(row, search)
 
     def follow(self, session: Session, standing: Standing) -> None:
@@ -92,8 +94,8 @@ class ActiveSearch:
         asked, ended, _ = self.search.events
         news = Turns(session).news(self.id, asked=asked, ended=ended)
         if standing.milestone > self.revision:
-            self.search.follow(news, Leases(session).challenges(self.id))
             self.baselines = self.baselines or Archive(session).baselines(self.id)
+            self.search.follow(news, Leases(session).challenges(self.id, self.timed_baselines))
             self.has_queued, self.confirming = True, False
         else:
             self.search.follow(news)
@@ -130,6 +132,9 @@ class ActiveSearch:
         self.set_clock(row, now, running=True)
 
     @property
+    def timed_baselines(self) -> Mapping[str, Timing]:
+        return self.baselines.timings if self.baselines else {}
+
+    @property
     def fastest_baseline_us(self) -> float | None:
-        timings = self.baselines.timings if self.baselines else {}
-        return min((timing.median_us for timing in timings.values()), default=None)
+        return min((timing.median_us for timing in self.timed_baselines.values()), default=None)

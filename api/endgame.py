@@ -15,7 +15,7 @@ from db.champions import Champions
 from db.events import Events
 from db.leases import Leases
 from db.models import SearchRow
-from evo.challenge import Bar, Incumbent, bar
+from evo.challenge import Bar, Incumbent, bar, comparable_us
 from evo.challengers import CHALLENGERS
 from evo.explain import detail_text, first_lines
 from evo.lifecycle import TERMINAL, Command, transition
@@ -116,11 +116,12 @@ def _bar(turn: Turn, search: SearchRow) -> Bar | None:
     if champion is None:
         return None
     digest = champions.binary_digest(champion)
+    here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
     incumbent = Incumbent(
         id=champion.id,
         config=champion.config,
         time_us=champion.time_us,
-        here=champion.search_id == search.id,
+        here_us=here_us if champion.search_id == search.id else None,
         binary_digest=digest,
     )
     return bar(incumbent, turn.active.search.history.finished, search.policy)

@@ -20,6 +20,7 @@ from db.session import Database
 from db.signals import WORK, announce
 from evo import promotion
 from evo.ablation import Effect
+from evo.challenge import comparable_us
 from evo.errors import InvalidInput
 from evo.job import (
     Ablate,
@@ -183,8 +184,9 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     session = turn.session
     job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
     job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
-    if job.trial is not None and verdict.challenger is not None:
-        turn.active.search.challengers.confirmed(job.trial.number, verdict.challenger.estimate)
+    time_us = comparable_us(verdict, turn.active.timed_baselines)
+    if job.trial is not None and time_us is not None:
+        turn.active.search.challengers.confirmed(job.trial.number, time_us)
     confirmed(turn)
     Events(session).search_changed(turn.active.id)
     if not verdict.promote:

@@ -4,7 +4,7 @@ Every change of an attempt is guarded by its state: a lease ends once, whoever i
 """
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,11 +12,12 @@ from sqlalchemy import ColumnElement, bindparam, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
+from evo.challenge import comparable_us
 from evo.challengers import Challenge
 from evo.errors import Conflict, NotFound
 from evo.job import EvaluateReport, Job, Report
 from evo.limits import LARGEST_ID
-from evo.promotion import Verdict
+from evo.timing import Timing
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
@@ -157,12 +158,16 @@ class Leases:
         mine = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
         return self.session.scalars(mine.where(JobRow.kind.in_(("confirm", "ablate")))).all()
 
-    def challenges(self, search_id: int) -> list[Challenge]:
-        """One for each confirmation, in their order."""
+    def challenges(self, search_id: int, baselines: Mapping[str, Timing]) -> list[Challenge]:
+        """One for each confirmation, in their order.
+
+        Args:
+            baselines: as they were timed when the search began.
+        """
         query = select(TrialRow.number, JobRow.seen, JobRow.verdict).join(JobRow.trial)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm").order_by(JobRow.id)
         return [
-            Challenge(number=number, seen=seen, time_us=_challenger_us(verdict))
+            Challenge(number=number, seen=seen, time_us=comparable_us(verdict, baselines))
             for number, seen, verdict in self.session.execute(mine)
             if seen is not None
         ]
@@ -263,10 +268,6 @@ class Leases:
     def _live(self, *conditions: ColumnElement[bool]) -> Sequence[AttemptRow]:
         query = select(AttemptRow).where(AttemptRow.state == "live", *conditions)
         return self.session.scalars(query.options(joinedload(AttemptRow.job)).order_by(AttemptRow.id)).all()
-
-
-def _challenger_us(verdict: Verdict | None) -> float | None:
-    return None if verdict is None or verdict.challenger is None else verdict.challenger.estimate
 
 
 def _possible(ids: Collection[int]) -> list[int]:

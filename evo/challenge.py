@@ -1,9 +1,11 @@
 """What a trial must look faster than to challenge the champion, by quick times alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.policy import Policy
+from evo.promotion import Verdict
+from evo.timing import Timing
 from evo.trial import Config, Trial
 from evo.wording import time_text
 
@@ -17,14 +19,14 @@ class Incumbent:
 
     Attributes:
         time_us: of its confirmation, in another session.
-        here: this very search confirmed it.
+        here_us: the same as quick samples compare with it, where this very search confirmed it; else None.
         binary_digest: of its trial; None where that is not known.
     """
 
     id: int
     config: Config
     time_us: float
-    here: bool
+    here_us: float | None
     binary_digest: str | None = None
 
 
@@ -53,6 +55,23 @@ class Bar:
         return f"Trial {best.number} ({time_text(best.time_us)}) did not challenge: {known}, so that {needed}."
 
 
+def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
+    """A confirmed time as the quick samples of its search compare with it; None: nothing was measured.
+
+    A device may run slower in a confirmation than it did for the samples before: warm, at its power limit, or shared.
+    The fastest baseline does, too, so what the two lost together is no sign of a lucky time.
+
+    Args:
+        baselines: as they were timed when the search began.
+    """
+    if verdict is None or verdict.challenger is None:
+        return None
+    before = baselines.get(verdict.baseline or "")
+    if before is None or verdict.baseline_speedup is None:
+        return verdict.challenger.estimate
+    return min(verdict.challenger.estimate, before.median_us / verdict.baseline_speedup.estimate)
+
+
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
     """Quick times of one search compare with each other; with a confirmation of another day only loosely.
 
@@ -61,7 +80,7 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.time_us is not None), None)
     known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
-    here_us = (None if again is None else again.time_us, incumbent.time_us if incumbent.here else None)
+    here_us = (None if again is None else again.time_us, incumbent.here_us)
     needed = max((time_us for time_us in here_us if time_us is not None), default=None)
     below_us = incumbent.time_us * (1.0 + SESSIONS_DIFFER) if needed is None else needed * (1.0 - policy.minimum_gain)
     binaries = frozenset(digest for digest in known if digest is not None)

@@ -226,6 +226,25 @@ def test_a_lucky_time_is_corrected_by_its_confirmation_here_and_elsewhere(stage:
         stage.restart()
 
 
+def test_a_device_that_runs_slower_by_now_makes_no_time_a_lucky_one(stage: Stage) -> None:
+    search = stage.submit(policy=policy(challenge_every=3))
+    confirmed = False
+    while not confirmed:
+        (lease,) = stage.claim()
+        report = answer(lease)
+        if isinstance(report, ConfirmReport):
+            confirmed = True
+            slower = timing(1.5 * toy_time_us(lease.job.challenger))
+            warm = {name: timing(1.5 * each.median_us) for name, each in report.baselines.items()}
+            report = replace(report, challenger=slower, challenger_again=slower, baselines=warm)
+        stage.conductor.report(lease.attempt_id, lease.token, report)
+    for _ in range(2):
+        with stage.conductor.roster.turn(search) as turn:
+            assert turn is not None
+            assert turn.active.search.history.corrected == {}
+        stage.restart()
+
+
 def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)

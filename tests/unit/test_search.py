@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.challenge import Incumbent, bar
+from evo.challenge import Incumbent, bar, comparable_us
 from evo.challengers import AT_THE_END, CHALLENGERS, Challenge
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES
 from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
 from evo.policy import Policy
+from evo.promotion import Verdict
 from evo.recording import Recording, parse_recording
 from evo.search import Budget, Logged, Search
 from evo.space import Space, Tunable
+from evo.statistics import Interval
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.opening import FIRST, SHARE
 from evo.timing import Bars, Timing
@@ -306,16 +308,44 @@ def test_the_champion_measured_again_is_the_bar_and_an_old_time_only_loosely(spa
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
-    old = Incumbent(id=3, config=own.config, time_us=100.0, here=False)
+    old = Incumbent(id=3, config=own.config, time_us=100.0, here_us=None)
     again = bar(old, search.history.finished, Policy(minimum_gain=0.02))
     assert again.below_us == pytest.approx(117.6), "the machine is slower today, for both"
     assert again.missed_by(other).startswith(
         "Trial 1 (117 µs) did not challenge: champion 3 took 120 µs here, as trial 0"
     )
     assert bar(old, [other], Policy()).below_us == pytest.approx(110.0)
-    assert bar(replace(old, here=True), [other], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+    assert bar(replace(old, here_us=100.0), [other], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
     lucky = replace(own, outcome=lasting(90))
-    assert bar(replace(old, here=True), [lucky], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+    assert bar(replace(old, here_us=100.0), [lucky], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
+
+
+@pytest.mark.parametrize(
+    ("confirmed_us", "over_baseline", "baseline_us", "expected_us"),
+    [
+        (120.0, 2.0, 240.0, 120.0),  # the baseline takes as long as before
+        (120.0, 2.0, 200.0, 100.0),  # it takes 240 µs by now, as the challenger takes more
+        (120.0, 2.0, 300.0, 120.0),  # the device is faster by now: no reason to count a time as slower
+        (120.0, 2.0, None, 120.0),
+        (120.0, None, 240.0, 120.0),
+    ],
+)
+def test_what_a_device_lost_since_its_baselines_were_timed_is_no_luck(
+    confirmed_us: float, over_baseline: float | None, baseline_us: float | None, expected_us: float
+) -> None:
+    speedup = None if over_baseline is None else Interval(estimate=over_baseline, low=1.0, high=3.0)
+    verdict = Verdict(
+        promote=True,
+        summary="",
+        rules=(),
+        challenger=Interval(estimate=confirmed_us, low=110.0, high=130.0),
+        baseline=None if speedup is None else "library",
+        baseline_speedup=speedup,
+    )
+    baselines = {} if baseline_us is None else {"library": Timing(samples_us=(baseline_us,))}
+    assert comparable_us(verdict, baselines) == pytest.approx(expected_us)
+    assert comparable_us(replace(verdict, challenger=None), baselines) is None
+    assert comparable_us(None, baselines) is None
 
 
 def test_a_search_without_a_time_has_no_challenger(space: Space) -> None:
