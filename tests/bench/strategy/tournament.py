@@ -20,7 +20,7 @@ SHARES = {
     "tpe": 0.1,
     "Optuna TPE, repeats cost": 0.05,
     "Optuna CMA-ES": 0.5,
-    "Optuna GP": 0.03,
+    "Optuna GP": 0.08,
 }
 """Of the seeds, for those whose asking takes long: from a second a run to a minute."""
 
