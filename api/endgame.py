@@ -116,12 +116,14 @@ def _bar(turn: Turn, search: SearchRow) -> Bar | None:
     if champion is None:
         return None
     digest = champions.binary_digest(champion)
-    here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
+    here_us = None
+    if champion.search_id == search.id:
+        here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
     incumbent = Incumbent(
         id=champion.id,
         config=champion.config,
         time_us=champion.time_us,
-        here_us=here_us if champion.search_id == search.id else None,
+        here_us=here_us,
         binary_digest=digest,
     )
     return bar(incumbent, turn.active.search.history.finished, search.policy)

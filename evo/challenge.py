@@ -45,11 +45,17 @@ class Bar:
     incumbent: Incumbent
     again: Trial | None
 
+    @property
+    def again_us(self) -> float | None:
+        return None if self.again is None else self.again.time_us
+
     def missed_by(self, best: Trial) -> str:
         """Why the fastest of the others did not challenge."""
         champion = f"champion {self.incumbent.id}"
         known = f"{champion} took {time_text(self.incumbent.time_us)} when it was confirmed"
-        if self.again is not None:
+        if self.incumbent.here_us is not None and self.incumbent.here_us > (self.again_us or 0.0):
+            known = f"{champion} took {time_text(self.incumbent.here_us)} in its confirmation, as this search counts it"
+        elif self.again is not None:
             known = f"{champion} took {time_text(self.again.time_us)} here, as trial {self.again.number}"
         needed = f"less than {time_text(self.below_us)} was needed"
         return f"Trial {best.number} ({time_text(best.time_us)}) did not challenge: {known}, so that {needed}."

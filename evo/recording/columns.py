@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
+from evo.arithmetic import INTEGER_LIMIT
 from evo.errors import InvalidInput
 from evo.recording.values import read_object
 from evo.trial import Value
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
-_NO_TEXT = re.compile(r"[\s,=\x00-\x1f\x7f]+")
+_NO_TEXT = re.compile(r"[\s,=\x00-\x1f\x7f\ud800-\udfff]+")
 _LONGEST_NAME, _LONGEST_TEXT = 64, 100
 
 
@@ -49,7 +51,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         where: the lists' place in the file.
 
     Raises:
-        InvalidInput: a value is a list or an object, or what differs in the file is the same in a space.
+        InvalidInput: a value is a list, an object or no number to count with, or what differs in the file is the same
+            in a space.
     """
     columns = tuple(
         Column(recorded=recorded, name=_name(recorded), spelled=_spelled(values, f"{where}.{recorded}"))
@@ -73,11 +76,11 @@ def _name(recorded: str) -> str:
 
 
 def _spelled(values: Iterable[Any], where: str) -> dict[Value, Value]:
-    once: dict[Value, None] = {}
+    once: dict[Value, Value] = {}
     for value in values:
-        if not isinstance(value, bool | int | float | str):
-            raise InvalidInput(where, f"{value!r} is no single value")
-        once[value] = None
+        _check(value, where)
+        if _kind(first := once.setdefault(value, value)) != _kind(value):
+            raise InvalidInput(where, f"{first!r} and {value!r} are the same to a space: change one")
     mixed = len({_kind(value) for value in once}) > 1  # of which a tunable has one alone
     spelled = {value: _text(value) if mixed or isinstance(value, str) else value for value in once}
     by_text: dict[Value, Value] = {}
@@ -85,6 +88,13 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Value, Value]:
         if (other := by_text.setdefault(stands_for_it, value)) is not value:
             raise InvalidInput(where, f"{other!r} and {value!r} would both be {stands_for_it}: change one")
     return spelled
+
+
+def _check(value: Any, where: str) -> None:
+    if not isinstance(value, bool | int | float | str):
+        raise InvalidInput(where, f"{value!r} is no single value")
+    if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
+        raise InvalidInput(where, f"expected finite numbers, and whole ones below 2**62, got {value!r:.40}")
 
 
 def _kind(value: Value) -> str:

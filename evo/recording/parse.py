@@ -35,10 +35,10 @@ def parse_recording(text: str, name: str) -> Recording:
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
         document = json.loads(text.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also of a number with thousands of digits
         try:
             document = json.loads(text.rstrip().rstrip(",") + "}}")
-        except json.JSONDecodeError:
+        except ValueError:
             raise InvalidInput(name, f"not valid JSON: {error}") from None
     if not isinstance(document, dict):
         raise InvalidInput(name, f"expected a JSON object, got {type(document).__name__}")

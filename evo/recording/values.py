@@ -1,6 +1,6 @@
 """Values of a recording's file, checked one by one; an error names the place in the file."""
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -40,7 +40,7 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 def is_no_time(value: Any) -> bool:
     """Whether this is how something that failed is told by those who must write a number."""
-    return isinstance(value, int | float) and (not math.isfinite(value) or value == FAILED_MS)
+    return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
@@ -59,7 +59,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
         if times.get(name) is not None:
             recorded = times[name]
             parts = recorded if isinstance(recorded, list) else [recorded]
-            known = [part for part in parts if not (isinstance(part, float) and not math.isfinite(part))]
+            known = [part for part in parts if not (isinstance(part, float) and not _is_finite(part))]
             seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
                 raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r}")
@@ -75,6 +75,11 @@ def unit_us(unit: Any, field: str) -> float:
 
 
 def _finite(value: Any, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput(field, f"expected a number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+        raise InvalidInput(field, f"expected a number, got {value!r:.40}")
     return float(value)
+
+
+def _is_finite(value: float) -> bool:
+    """Also of an integer that no float can hold, which is as good as infinite."""
+    return abs(value) <= sys.float_info.max

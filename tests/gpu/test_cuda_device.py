@@ -12,7 +12,7 @@ from evo.family import LIMITS
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.devices import LaunchError
 from workers.devices.cuda import CudaSession
-from workers.devices.cuda_copy import with_measured_copy
+from workers.devices.cuda_copy import with_measured_copies
 from workers.distance import distance
 from workers.kernel import Argument
 
@@ -203,7 +203,7 @@ def test_the_environment_is_recorded(session: CudaSession) -> None:
 
 def test_the_copy_bandwidth_is_measured(gpu: Device, tmp_path: Path) -> None:
     assert gpu.ceilings is not None
-    ceilings = with_measured_copy(gpu, tmp_path).ceilings
+    ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
     assert ceilings is not None
     assert ceilings.bytes_source == "measured"
     assert 0.6 < ceilings.bytes_per_s / gpu.ceilings.bytes_per_s < 1.05

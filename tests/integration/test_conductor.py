@@ -245,6 +245,24 @@ def test_a_device_that_runs_slower_by_now_makes_no_time_a_lucky_one(stage: Stage
         stage.restart()
 
 
+def test_a_champion_of_a_warm_device_is_beaten_only_by_what_was_faster_when_it_was_cold(stage: Stage) -> None:
+    """Its equals do not challenge it one after the other because its confirmation took longer than their samples."""
+    search = stage.submit(budget={"trials": 9})
+    confirmed = []
+    while leases := stage.claim():
+        report = answer(leases[0])
+        if isinstance(leases[0].job, Confirm):
+            confirmed.append(leases[0].job.challenger)
+            slower = timing(1.5 * toy_time_us(leases[0].job.challenger))
+            report = replace(report, challenger=slower, challenger_again=slower, baselines={"library": timing(30.0)})
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    view = stage.view(search)
+    assert view.champion is not None
+    times = sorted(trial.time_us for trial in stage.trials(search) if trial.time_us is not None)
+    assert times[1] < 0.98 * view.champion.time_us, "by its confirmed time the next one looks faster"
+    assert confirmed == [view.champion.config]
+
+
 def test_an_incumbent_promoted_meanwhile_is_challenged_again(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)

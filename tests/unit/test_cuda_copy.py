@@ -1,6 +1,8 @@
 """A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
 
 import subprocess
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import pytest
 
 from evo.target import known
 from workers.devices import cuda_copy
-from workers.devices.cuda_copy import copy_us, with_measured_copy
+from workers.devices.cuda_copy import copy_us, with_measured_copies
 from workers.devices.cuda_copying import copy_bytes, copy_rate
 from workers.lock import exclusive
 
@@ -37,7 +39,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
 def test_it_is_measured_once_for_each_unit(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers.append(b"2.4e11")
     for _ in range(2):
-        ceilings = with_measured_copy(L4, tmp_path).ceilings
+        ceilings = with_measured_copies([L4], tmp_path)[0].ceilings
         assert ceilings is not None
         assert (ceilings.bytes_per_s, ceilings.bytes_source, ceilings.source) == (2.4e11, "measured", "table")
     assert not answers
@@ -50,19 +52,23 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
     answers: list[bytes | Exception], tmp_path: Path, answer: bytes | Exception
 ) -> None:
     answers += [answer, b"2.4e11"]
-    assert with_measured_copy(L4, tmp_path) == L4
-    assert with_measured_copy(L4, tmp_path) != L4, "the next time it is asked again"
+    assert with_measured_copies([L4], tmp_path)[0] == L4
+    assert with_measured_copies([L4], tmp_path)[0] != L4, "the next time it is asked again"
 
 
 def test_a_worker_does_not_wait_long_for_a_device_that_somebody_measures_on(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_copy, "PATIENCE_S", 0.2)
-    busy = replace(L4, uuid=f"GPU-{tmp_path.name}")
-    answers.append(b"2.4e11")
-    with exclusive(busy.uuid):
-        assert with_measured_copy(busy, tmp_path) == busy
-    assert with_measured_copy(busy, tmp_path) != busy, "the next time it is free"
+    monkeypatch.setattr(cuda_copy, "PATIENCE_S", 0.5)
+    busy = [replace(L4, uuid=f"GPU-{tmp_path.name}-{place}") for place in range(3)]
+    answers += [b"2.4e11"] * 3
+    begun_s = time.monotonic()
+    with ExitStack() as held:
+        for each in busy:
+            held.enter_context(exclusive(each.uuid))
+        assert with_measured_copies(busy, tmp_path) == busy
+    assert time.monotonic() - begun_s < 3 * 0.5, "one patience for all"
+    assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "the next time they are free"
 
 
 def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:

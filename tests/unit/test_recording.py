@@ -310,11 +310,14 @@ def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
     entry = {"2nd block-size": 16, "layout": "row, major", "time": 1.0}
     odd = cache(
         tune_params_keys=["2nd block-size", "layout"],
-        tune_params={"2nd block-size": [16, 32], "layout": ["row, major", "", "auto=1", 7, True]},
+        tune_params={"2nd block-size": [16, 32], "layout": ["row, major", "", "auto=1", 7, True, "\ud800x"]},
         cache={"a": entry, "b": entry | {"layout": 7, "2nd block-size": 32}, "c": entry | {"layout": True}},
     )
     recording = parse(odd)
-    assert recording.tunables == {"_2nd_block_size": (16, 32), "layout": ("row_major", "_", "auto_1", "7", "True")}
+    assert recording.tunables == {
+        "_2nd_block_size": (16, 32),
+        "layout": ("row_major", "_", "auto_1", "7", "True", "_x"),
+    }
     assert list(recording.entries) == ["16,row_major", "32,7", "16,True"]
     measured = result(**{"2nd block-size": 16, "layout": "row, major"})
     assert list(parse(t4(measured)).entries) == ["16,row_major"]
@@ -330,6 +333,10 @@ def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
             r"'a b' and 'a_b' would both be a_b: change one",
         ),
         (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b: rename one"),
+        (cache(tune_params={"block": [16, 32], "layout": [True, 1]}), r"layout: True and 1 are the same to a space"),
+        (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected finite numbers"),
+        (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected finite"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
 def test_what_a_space_could_not_tell_apart_is_refused(document: Document, said: str) -> None:

@@ -317,6 +317,8 @@ def test_the_champion_measured_again_is_the_bar_and_an_old_time_only_loosely(spa
     assert bar(old, [other], Policy()).below_us == pytest.approx(110.0)
     assert bar(replace(old, here_us=100.0), [other], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
     lucky = replace(own, outcome=lasting(90))
+    confirmed = bar(replace(old, here_us=100.0), [lucky], Policy(minimum_gain=0.02))
+    assert "champion 3 took 100 µs in its confirmation, as this search counts it" in confirmed.missed_by(other)
     assert bar(replace(old, here_us=100.0), [lucky], Policy(minimum_gain=0.02)).below_us == pytest.approx(98.0)
 
 

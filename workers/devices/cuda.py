@@ -19,7 +19,7 @@ from workers.compile import Launch
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
 from workers.devices import Buffers, LaunchError, Timer, nvml
 from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer
-from workers.devices.cuda_copy import with_measured_copy
+from workers.devices.cuda_copy import with_measured_copies
 from workers.devices.cuda_graph import GraphTimer
 from workers.devices.cuda_launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
 from workers.devices.cuda_support import SupportKernels, checksum, support_binary
@@ -156,7 +156,7 @@ class CudaDriver:
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("cuda.unusable", reason=obstacle)
-        return [with_measured_copy(each, folder) for each in found]
+        return with_measured_copies(found, folder)
 
     def look(self) -> tuple[list[Device], str | None]:
         """The GPUs that can be used here, and what keeps others, or any, from being used, if anything does."""
