@@ -9,6 +9,7 @@ from typing import Any
 from evo.arithmetic import INTEGER_LIMIT
 from evo.errors import InvalidInput
 from evo.recording.values import read_object
+from evo.space.tunable import identity
 from evo.trial import Value
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
@@ -79,9 +80,9 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Value, Value]:
     once: dict[Value, Value] = {}
     for value in values:
         _check(value, where)
-        if _kind(first := once.setdefault(value, value)) != _kind(value):
+        if identity(first := once.setdefault(value, value)) != identity(value):
             raise InvalidInput(where, f"{first!r} and {value!r} are the same to a space: change one")
-    mixed = len({_kind(value) for value in once}) > 1  # of which a tunable has one alone
+    mixed = len({identity(value)[0] for value in once}) > 1  # of which a tunable has one alone
     spelled = {value: _text(value) if mixed or isinstance(value, str) else value for value in once}
     by_text: dict[Value, Value] = {}
     for value, stands_for_it in spelled.items():
@@ -95,10 +96,6 @@ def _check(value: Any, where: str) -> None:
         raise InvalidInput(where, f"{value!r} is no single value")
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(where, f"expected finite numbers, and whole ones below 2**62, got {value!r:.40}")
-
-
-def _kind(value: Value) -> str:
-    return "bool" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
 
 
 def _text(value: Value) -> str:
