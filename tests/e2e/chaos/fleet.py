@@ -105,9 +105,15 @@ class Fleet:
         self.services[place] = Service(self.location, self.folder, lease_s=LEASE_S, port=_port(old))
 
     def look_after(self) -> None:
-        """What a person and a machine's own watchdog do: clear devices that were set aside, start what ended."""
+        """What a person and a machine's own watchdog do: clear devices that were set aside, start what ended.
+
+        A service ends by itself when it finds no database while it starts.
+        """
         for worker in self.real:
             worker.look_after()
+        for place, service in enumerate(self.services):
+            if service.process.poll() is not None:
+                self.replace_service(place)
         ended = [number for number, process in enumerate(self.simulated) if process.poll() is not None]
         assert not ended, f"simulated workers ended: {(self.folder / 'simulated.log').read_text()[-3000:]}"
         try:
@@ -121,25 +127,27 @@ class Fleet:
 
     def finish(self) -> None:
         """Let what was begun end, and wait for that."""
-        with Client(self.services[0].url) as client:
-            for row in self.rows("SELECT id FROM searches"):
-                self._stop(client, row.id)
+        for row in self.rows("SELECT id FROM searches"):
+            self._stop(row.id)
         deadline = time.monotonic() + PATIENCE_S
         while self.rows("SELECT id FROM searches WHERE state NOT IN ('finished', 'failed', 'cancelled')"):
             assert time.monotonic() < deadline, "the searches do not end"
             self.look_after()
             time.sleep(0.5)
 
-    def _stop(self, client: Client, search_id: int) -> None:
-        for _ in range(300):
-            try:
-                client.command(search_id, "stop")
-                return
-            except Conflict:  # it has ended
-                return
-            except (ServiceUnreachable, ServiceError):  # the service may still be starting
-                time.sleep(0.5)
-        raise TimeoutError(f"search {search_id} cannot be stopped")
+    def _stop(self, search_id: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        with Client(self.services[0].url, attempts=1) as client:
+            while True:
+                try:
+                    client.command(search_id, "stop")
+                    return
+                except Conflict:  # it has ended
+                    return
+                except (ServiceUnreachable, ServiceError) as error:  # the service may still be starting
+                    assert time.monotonic() < deadline, f"search {search_id} cannot be stopped: {error}"
+                    self.look_after()
+                    time.sleep(0.5)
 
     def rows(self, query: str) -> Sequence[Any]:
         return self.asked(lambda connection: connection.execute(text(query)).fetchall())
