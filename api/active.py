@@ -85,8 +85,7 @@ class ActiveSearch:
             policy=row.policy,
             seed=row.seed,
         )
-        timed = row.baselines.timings if row.baselines else {}
-        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, timed))
+        search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
         return cls(row, search)
 
     def follow(self, session: Session, standing: Standing) -> None:

@@ -53,7 +53,7 @@ def _search_view(
         asked=tally.asked,
         finished=tally.finished,
         best=tally.best,
-        baselines=row.baselines.timings if row.baselines else {},
+        baselines=row.timed_baselines,
         fastest_baseline=tally.fastest_baseline,
         speedup=tally.speedup,
         roofline=None if row.roofline is None else _roofline_view(row.roofline, tally.best),

@@ -27,7 +27,7 @@ class Tally:
 
     @classmethod
     def of(cls, session: Session, row: SearchRow, counts: dict[str | None, int]) -> "Tally":
-        baselines = row.baselines.timings if row.baselines else {}
+        baselines = row.timed_baselines
         fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
         trial = Archive(session).best(row.id)
         best = None if trial is None or trial.time_us is None else _best_view(trial, trial.time_us)

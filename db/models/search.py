@@ -18,6 +18,7 @@ from evo.policy import Policy
 from evo.requirements import Requirements
 from evo.roofline import Roofline
 from evo.search import Budget
+from evo.timing import Timing
 from evo.trial import Config, Value
 from evo.view import WarmStartView
 
@@ -91,3 +92,8 @@ class SearchRow(Base):
     requirements: Mapped[Requirements | None] = mapped_column(Document(Requirements))
 
     family: Mapped[FamilyRow] = relationship(lazy="raise")
+
+    @property
+    def timed_baselines(self) -> Mapping[str, Timing]:
+        """Those that ran, by name; none before they are measured."""
+        return self.baselines.timings if self.baselines else {}
