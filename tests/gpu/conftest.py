@@ -11,6 +11,7 @@ from tests.gpu.kernels import Workbench
 from workers.devices.cuda import DRIVER, CudaSession
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Kernels of families may run beside anything; what holds, fills or breaks the GPU keeps its file's order."""
     for item in items:
