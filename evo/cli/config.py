@@ -10,10 +10,14 @@ from evo.trial import Config
 def parse_config(text: str, space: Space) -> Config:
     """A complete, valid config from ``NAME=VALUE,…``; what is left out keeps its declared default.
 
+    Of nothing at all, what a search would begin with: the defaults, or the valid config nearest to them.
+
     Raises:
         InvalidInput: names ``config.<tunable>`` and its values, or the constraint the config breaks.
     """
     given = split_assignments(text, "config")
+    if not given:
+        return space.default()
     tunables = {tunable.name: tunable for tunable in space.tunables}
     for name in given:
         if name not in tunables:

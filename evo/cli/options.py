@@ -61,7 +61,11 @@ Problems = Annotated[
 ]
 ConfigText = Annotated[
     str,
-    typer.Option("--config", help="Tunables as NAME=VALUE,…; the others keep their defaults.", metavar="TUNABLES"),
+    typer.Option(
+        "--config",
+        help="Tunables as NAME=VALUE,…; the others keep their defaults. None: the valid config nearest to those.",
+        metavar="TUNABLES",
+    ),
 ]
 DeviceName = Annotated[
     str, typer.Option("--device", help="auto, a kind (cpu, cuda, replay) or a model, e.g. 'NVIDIA L4'.")

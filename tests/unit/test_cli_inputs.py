@@ -39,6 +39,13 @@ def test_a_config_keeps_the_defaults_of_what_is_left_out() -> None:
     assert parse_config("FAST=true, BLOCK=4", SPACE) == {"BLOCK": 4, "UNROLL": 1, "FAST": True}
 
 
+def test_no_config_is_a_valid_one_where_the_defaults_are_not() -> None:
+    narrow = Space(SPACE.tunables, [Constraint(expression=Expression.parse("BLOCK < 8", "constraint"), because="few")])
+    assert parse_config("", narrow) == {"BLOCK": 4, "UNROLL": 1, "FAST": False}
+    with pytest.raises(InvalidInput, match=r"BLOCK=8 breaks"):
+        parse_config("FAST=true", narrow)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
