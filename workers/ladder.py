@@ -143,7 +143,7 @@ class Ladder:
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
         """Verify every case, then the quick gate. A runner that saw anything but a time is replaced."""
         watch = Stopwatch(built)
-        environment = {f"uncovered case {name}": reason for name, reason in built.uncovered.items()}
+        environment = built.left_out
         if self._cache.warning is not None:
             environment["cache"] = self._cache.warning
         outcome = built.refusal

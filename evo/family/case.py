@@ -20,12 +20,14 @@ class Case:
         inputs: a distribution that ``inputs()`` of reference.py knows.
         changes: field → expression over the searched problem.
         hidden: a shape the search never times.
+        instead_of: an earlier case that this one stands in for, with configs that break a constraint there; None: none.
     """
 
     name: str
     inputs: str
     changes: Mapping[str, Expression]
     hidden: bool = False
+    instead_of: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class CaseProblem:
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
     cases: list[Case] = []
     for entry in table.tables("cases"):
-        case = _read_case(entry, fields)
+        case = _read_case(entry, fields, [each.name for each in cases])
         if case.name in [each.name for each in cases]:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared before: rename one of the two")
         cases.append(case)
@@ -54,7 +56,7 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
     return tuple(cases)
 
 
-def _read_case(table: Table, fields: Sequence[Field]) -> Case:
+def _read_case(table: Table, fields: Sequence[Field], earlier: Sequence[str]) -> Case:
     names = [field.name for field in fields]
     changed = table.table("problem")
     changes = {name: changed.expression(name).check_names(names, "problem fields") for name in names if name in changed}
@@ -64,6 +66,15 @@ def _read_case(table: Table, fields: Sequence[Field]) -> Case:
         inputs=table.text("inputs", pattern=CASE_NAME, what="the name of a distribution"),
         changes=changes,
         hidden=table.flag("hidden"),
+        instead_of=_instead_of(table, earlier) if "instead_of" in table else None,
     )
     table.done()
     return case
+
+
+def _instead_of(table: Table, earlier: Sequence[str]) -> str:
+    name = table.text("instead_of", pattern=CASE_NAME, what="the name of an earlier case")
+    if name not in earlier[1:]:
+        known = ", ".join(earlier[1:]) or "none"
+        raise InvalidInput(table.field("instead_of"), f"`{name}` is no earlier case but the first; such are: {known}")
+    return name

@@ -218,6 +218,7 @@ class Family:
                     "inputs": case.inputs,
                     "problem": {name: change.text for name, change in case.changes.items()},
                     "hidden": case.hidden,
+                    "instead_of": case.instead_of,
                 }
                 for case in self.cases
             ],

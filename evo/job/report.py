@@ -9,6 +9,9 @@ from evo.job.stages import Stages
 from evo.outcome import Outcome
 from evo.timing import Timing
 
+UNCOVERED = "uncovered case "
+"""What `environment` begins the name of a case with that the config has no kernel for; the value is the reason."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateReport:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.job import Ablate, Confirm, Evaluate, EvaluateReport
+from evo.job import UNCOVERED, Ablate, Confirm, Evaluate, EvaluateReport
 from evo.objective import Objective
 from evo.outcome import (
     CompileFailed,
@@ -202,6 +202,30 @@ def test_a_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(wo
     assert isinstance(report.outcome, Measured)
     assert {case.case for case in report.outcome.cases} == {"nominal", "peaked"}
     assert "an iteration must not exceed the array" in report.environment["uncovered case tail"]
+
+
+STAND_IN = """
+[[cases]]
+name = "longer"
+inputs = "shifted"
+problem = { N = "N + 3" }
+instead_of = "tail"
+"""
+
+
+@pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
+def test_a_case_stands_in_for_another_where_that_one_breaks_a_constraint(
+    workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
+) -> None:
+    family = tmp_path / "faulty"
+    shutil.copytree(FAMILIES / "faulty", family)
+    with (family / "family.toml").open("a", encoding="utf-8") as file:
+        file.write(STAND_IN)
+    workshop.copy = Families(tmp_path / "copies").add(find(str(family)))
+    report = workshop.report(unroll=8, problem=faulty().family.problem(f"N={n}", "cpu"))
+    assert isinstance(report.outcome, Measured)
+    assert {case.case for case in report.outcome.cases} == meets
+    assert not [name for name in report.environment if name.startswith(UNCOVERED)]
 
 
 def test_a_hopeless_candidate_is_pruned_with_what_was_seen(workshop: Workshop) -> None:

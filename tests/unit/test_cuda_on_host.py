@@ -47,6 +47,7 @@ DIFFERENTLY = (
 
 FP8 = (
     ("B=1,H=1,S=139,D=32,causal=true", {"WARPS_KV": 1, "STORE": "staged", "K_STAGES": 2, "V_STAGES": 2}),
+    ("B=1,H=2,S=7,D=32", {"BLOCK_N": 32, "WARPS_KV": 1, "RESCALE": "always", "ROW_SUM": "deferred"}),
     ("B=1,H=1,S=75,D=32,accuracy=fine", {"PV": "half", "ACCUMULATE": "chained", "MERGE": "spread"}),
     ("B=1,H=1,S=144,D=32,v_layout=columns", {"PV": "split", "TILE_READY": "mbarrier", "LAYOUT": "pad"}),
     (

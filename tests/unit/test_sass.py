@@ -95,6 +95,17 @@ def test_the_tensor_cores_of_each_architecture(
     assert not any(name.startswith(lacks) for name in found), sorted(found)
 
 
+@pytest.mark.parametrize(
+    ("family", "text"), [("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns"), ("gemm_fp8", "M=4096,N=4096,K=4096")]
+)
+def test_e4m3_products_by_warpgroups_are_native_on_sm_90(tmp_path: Path, family: str, text: str) -> None:
+    package = find(family)
+    start, *_ = package.family.begin(package.family.problem(text, "cuda"), known("sm_90"))
+    _, found = compiled(family, text, "sm_90", start, tmp_path)
+    assert any(name.startswith("QGMMA.64x") and "E4M3.E4M3" in name for name in found), sorted(found)
+    assert not any(name.startswith("HMMA") for name in found), sorted(found)
+
+
 def test_addresses_of_copies_cost_no_registers(tmp_path: Path) -> None:
     made, found = compiled("sdpa", "B=2,H=8,S=256,D=64", "sm_90", ATTENTION, tmp_path)
     assert sum(count for name, count in found.items() if name.startswith("LDGSTS")) == 34

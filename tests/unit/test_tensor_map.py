@@ -77,7 +77,7 @@ def test_a_box_of_bytes_has_twice_the_columns() -> None:
     problem = family.problem("M=2048,N=1024,K=1040", "cuda")
     tunables = family.implementation("cuda").tunables
     defaults = {each.name: each.values[each.default_index] for each in tunables}
-    [_, start] = family.begin(problem, DEVICE)
+    start = family.begin(problem, DEVICE)[-1]
     made = family.candidate({**defaults, **start}, problem, DEVICE, Objective()).launch
     assert made is not None
     assert [(each.of, each.dtype, each.shape, each.box, each.swizzle) for each in made.tensor_maps] == [
