@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evo.errors import EvoError
-from tests.bench.contest import BenchError, Effort, Match, hold
+from tests.bench.contest import hold
 from tests.bench.report import failures, heading, section
+from tests.bench.searching import BenchError, Effort, Match
 
 ATTENTION = {"numpy": 3.0, "torch": 0.8}
 DECODE = {"numpy-in-place": 1.5, "torch": 1.5}
@@ -27,25 +28,28 @@ MATCHES = (
 def main(
     arguments: list[str], matches: Sequence[Match] = MATCHES, *, device: str = "cpu", trials: int = 60, rounds: int = 60
 ) -> int:
-    """Hold the contests, print the tables; status 1 when something that must hold does not."""
+    """Hold the contests, print the tables; status 1 when something that must hold does not, 2 when one was not held."""
     options = _parser(trials, rounds).parse_args(arguments)
     chosen = [each for each in matches if options.family in ("all", each.family)]
     chosen = [each for each in chosen if options.problem in (None, each.problem)][options.first : options.last]
     missed: list[str] = []
-    try:
-        with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as folder:
-            for place, match in enumerate(chosen):
+    status, headed = 0, False
+    with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as folder:
+        for match in chosen:
+            try:
                 contest = hold(match, _effort(options, match, device), Path(folder))
-                if place == 0:
-                    _tell(heading(contest), options.append)
-                _tell(section(contest), options.append)
-                missed += failures(contest, match)
-    except (BenchError, EvoError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
+            except (BenchError, EvoError) as error:
+                print(f"bench: {error}", file=sys.stderr)
+                status = 2
+                continue
+            if not headed:
+                _tell(heading(contest), options.append)
+            headed = True
+            _tell(section(contest), options.append)
+            missed += failures(contest, match)
     for failure in missed:
         print(f"does not hold: {failure}", file=sys.stderr)
-    return int(bool(missed))
+    return status or int(bool(missed))
 
 
 def _effort(options: argparse.Namespace, match: Match, device: str) -> Effort:
@@ -57,6 +61,7 @@ def _effort(options: argparse.Namespace, match: Match, device: str) -> Effort:
         seed=options.seed,
         device=device,
         from_default=options.from_default,
+        champions=options.champions,
     )
 
 
@@ -79,6 +84,12 @@ def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contestant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--from-default", action="store_true", help="searches begin with the default alone")
+    parser.add_argument(
+        "--champions",
+        type=Path,
+        metavar="FOLDER",
+        help="keep what searches find here; a contest whose champion is here compares it again without searching",
+    )
     parser.add_argument("--append", type=Path, metavar="FILE", help="also append the tables to this Markdown file")
     return parser
 

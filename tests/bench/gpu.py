@@ -2,8 +2,8 @@
 
 import sys
 
-from tests.bench.contest import Match
 from tests.bench.cpu import main
+from tests.bench.searching import Match
 
 
 def _best(least: float) -> dict[str, float]:

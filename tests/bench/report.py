@@ -8,10 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from evo.device import Device
+from evo.objective import PROTOCOL_VERSION, Objective
 from evo.statistics import Interval, ratio_interval
 from evo.timing import Timing
-from evo.view import SearchView
-from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, Match, other_mode
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, other_mode
+from tests.bench.searching import Match
 
 PROTOCOL = {
     "cpu": "One thread, pinned; float32. A sample repeats the call until it lasts 0.5 ms.",
@@ -23,17 +24,17 @@ OVERHEAD_LIMIT_MS = 20.0
 
 def heading(contest: Contest, moment: datetime | None = None) -> str:
     """Machine, software and protocol: what the figures are worth nothing without."""
-    search = contest.search
+    device = contest.device
     return "\n".join(
         [
-            f"## {moment or datetime.now(UTC):%Y-%m-%d}, {search.device.model} ({search.device.architecture})",
+            f"## {moment or datetime.now(UTC):%Y-%m-%d}, {device.model} ({device.architecture})",
             "",
-            f"{_machine(search.device)}. {_software(search.device)}.",
-            PROTOCOL[search.device.kind],
+            f"{_machine(device)}. {_software(device)}.",
+            PROTOCOL[device.kind],
             "All rows of a table were timed in one process with fresh inputs, in rounds of random order, each row",
             "after 10 ms of its own where buffers are hot. A second process timed all in the other cache mode: cold",
             "means sets of buffers in turn, more than the caches hold, and nothing to warm up.",
-            f"Figures are medians (protocol {search.objective.protocol}).",
+            f"Figures are medians (protocol {PROTOCOL_VERSION}).",
             "",
         ]
     )
@@ -41,14 +42,15 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
 
 def section(contest: Contest) -> str:
     """One table, what searching was worth, and how the search went."""
-    search = contest.search
+    found = contest.found
     return "\n".join(
         [
-            f"### {search.family} {search.problem_key}{_terms(search)}",
+            f"### {found.family} {found.problem}{_terms(found.objective)}",
             "",
             *_table(contest),
             "",
             *_left_out(contest),
+            *_note(contest),
             *_beside_a_copy(contest),
             _worth(contest),
             _course(contest),
@@ -57,10 +59,16 @@ def section(contest: Contest) -> str:
     )
 
 
-def _terms(search: SearchView) -> str:
-    """What is unusual about its objective."""
-    unusual = [f", {search.objective.cache}"] if search.objective.cache != "hot" else []
-    return "".join(unusual + ([", programmatic dependent launch"] if search.objective.launch == "pdl" else []))
+def _terms(objective: Objective) -> str:
+    """What is unusual about them."""
+    unusual = [f", {objective.cache}"] if objective.cache != "hot" else []
+    return "".join(unusual + ([", programmatic dependent launch"] if objective.launch == "pdl" else []))
+
+
+def _note(contest: Contest) -> Iterator[str]:
+    """What the family says goes with every time of this problem on this device."""
+    if note := contest.note:
+        yield f"Note: {note}."
 
 
 def _left_out(contest: Contest) -> Iterator[str]:
@@ -68,7 +76,7 @@ def _left_out(contest: Contest) -> Iterator[str]:
         yield f"Not run: {name}: {reason}."
     for name, reason in contest.compared.unavailable.items():
         yield f"Not run: {name}: {reason}."
-    mode = other_mode(contest.search.objective.cache)
+    mode = other_mode(contest.found.objective.cache)
     for name, reason in contest.other.unavailable.items():
         if name not in contest.compared.unavailable:
             yield f"Not run {mode}: {name}: {reason}."
@@ -82,24 +90,22 @@ def _beside_a_copy(contest: Contest) -> Iterator[str]:
 
 def failures(contest: Contest, match: Match) -> list[str]:
     """What must hold of this contest and does not."""
-    search, missed = contest.search, []
+    found, missed = contest.found, []
     champion_us = contest.compared.series[CHAMPION].median_us
     if match.within_us is not None and champion_us > match.within_us:
-        missed.append(
-            f"the champion takes {champion_us:.2f} µs, {match.within_us} µs are wanted ({search.problem_key})"
-        )
+        missed.append(f"the champion takes {champion_us:.2f} µs, {match.within_us} µs are wanted ({found.problem})")
     if match.least_share is not None:
         share = None if contest.copy_us is None else contest.copy_us / champion_us
         if share is None or share < match.least_share:
-            found = "unknown" if share is None else f"{share:.1%}"
-            missed.append(f"speed of a copy: {found}, {match.least_share:.0%} is wanted ({search.problem_key})")
+            reached = "unknown" if share is None else f"{share:.1%}"
+            missed.append(f"speed of a copy: {reached}, {match.least_share:.0%} is wanted ({found.problem})")
     for baseline, least in match.least.items():
         if baseline not in contest.compared.baselines:
             missed.append(f"{baseline} did not run: {contest.compared.unavailable.get(baseline, 'not offered')}")
         elif (speedup := _speedup(contest, baseline).estimate) < least:
-            missed.append(f"the champion is {speedup:.2f}x {baseline}, {least}x is wanted ({search.problem_key})")
-    if search.overhead_ms is None or search.overhead_ms > OVERHEAD_LIMIT_MS:
-        missed.append(f"the search's own overhead is {search.overhead_ms} ms a trial, of {OVERHEAD_LIMIT_MS:g} at most")
+            missed.append(f"the champion is {speedup:.2f}x {baseline}, {least}x is wanted ({found.problem})")
+    if not contest.again and (found.overhead_ms is None or found.overhead_ms > OVERHEAD_LIMIT_MS):
+        missed.append(f"the search's own overhead is {found.overhead_ms} ms a trial, of {OVERHEAD_LIMIT_MS:g} at most")
     return missed
 
 
@@ -124,7 +130,7 @@ def _software(device: Device) -> str:
 def _table(contest: Contest) -> list[str]:
     rows: Mapping[str, Timing] = {**contest.compared.baselines, **contest.compared.series}
     others = {**contest.other.baselines, **contest.other.series}
-    cache = contest.search.objective.cache
+    cache = contest.found.objective.cache
     baselines = list(contest.compared.baselines)
     limit = ["of the limit"] if contest.roofline else []
     header = ["", f"{cache}, µs", "IQR", *limit, *(f"× {name}" for name in baselines), f"{other_mode(cache)}, µs"]
@@ -174,30 +180,13 @@ def _worth(contest: Contest) -> str:
 
 
 def _course(contest: Contest) -> str:
-    search = contest.search
-    best = search.champion or search.best
-    config = ", ".join(f"{name} {value}" for name, value in best.config.items()) if best else "none"
-    counts = ", ".join(f"{count} {kind}" for kind, count in search.counts.items())
-    valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
-    overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
+    found = contest.found
+    config = ", ".join(f"{name} {value}" for name, value in found.config.items())
+    moment = f" on {found.found_at:%Y-%m-%d}" if contest.again else ""
     return (
-        f"Found by `kernel-evo search {search.family} --problem {search.problem_key}{_options(contest)}`: {config}. "
-        f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
-        f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
-        f"{_milliseconds(search.delivery_ms)} beside the work. Load average while comparing: "
+        f"Found{moment} by `{found.command}`: {config}. {found.course} Load average while comparing: "
         f"{contest.compared.environment.get('load', 'unknown')}."
     )
-
-
-def _options(contest: Contest) -> str:
-    objective = contest.search.objective
-    cache = "" if objective.cache == "hot" else f" --cache {objective.cache}"
-    launch = "" if objective.launch == "plain" else f" --launch {objective.launch}"
-    return cache + launch + (" --from-default" if contest.from_default else "")
-
-
-def _milliseconds(figure_ms: float | None) -> str:
-    return "unknown" if figure_ms is None else f"{figure_ms:.1f} ms"
 
 
 def _speedup(contest: Contest, baseline: str) -> Interval:

@@ -25,7 +25,7 @@ from evo.family import Candidate
 from evo.objective import Objective
 from templates.registry import find
 from templates.render import render
-from tests.bench.contest import BenchError, Effort, Match, search, trials_of
+from tests.bench.searching import BenchError, Effort, Match, search, trials_of
 from workers.devices.cuda import DRIVER
 
 DRAWN = 2_000

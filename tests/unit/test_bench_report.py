@@ -1,21 +1,28 @@
 """A benchmark's table says what was measured, and its verdict what does not hold."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from evo.device import Ceilings, Device
+from evo.objective import Objective
 from evo.outcome import Measured, OverResources
+from evo.problem import problem_key
 from evo.roofline import Roofline
 from evo.target import known
 from evo.timing import Timing
 from templates.registry import find
-from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, Match
+from tests.bench import found as finding
+from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
+from tests.bench.found import Found, champion
+from tests.bench.gpu import MATCHES
 from tests.bench.ladder import Climbed
 from tests.bench.ladder import report as ladder_report
 from tests.bench.report import failures, heading, section
+from tests.bench.searching import BenchError, Effort, Match
 from tests.bench.steps import steps
-from tests.unit.views import view
+from tests.unit.views import CONFIG, NOW, VERDICT, finished, view
 from workers.protocol import Compared
 
 DEVICE = Device(
@@ -41,10 +48,27 @@ def compared(times: dict[str, float], baselines: dict[str, float], slower: float
     )
 
 
-def contest(champion: float = 100.0, overhead_ms: float = 9.0, **baselines: float) -> Contest:
+FOUND = Found(
+    family="sdpa",
+    problem="B=1,causal=false",
+    objective=Objective(),
+    device_model="Some CPU",
+    config=CONFIG,
+    command="kernel-evo search sdpa --problem B=1,causal=false",
+    course="43 trials (40 measured).",
+    overhead_ms=9.0,
+    found_at=NOW,
+    verdict=VERDICT,
+)
+
+
+def contest(champion: float = 100.0, overhead_ms: float = 9.0, *, again: bool = False, **baselines: float) -> Contest:
     times = {TYPICAL: 400.0, DEFAULT: 110.0, CHAMPION: champion, AGAIN: champion * 1.01}
     return Contest(
-        search=replace(view(), device=DEVICE, overhead_ms=overhead_ms),
+        found=replace(FOUND, overhead_ms=overhead_ms),
+        device=DEVICE,
+        note="emulated here",
+        again=again,
         configs={},
         sample_us=(105.0, 400.0, 900.0),
         refused={},
@@ -72,6 +96,7 @@ def test_the_text_says_what_searching_was_worth() -> None:
     assert "9.1% less time than the default" in text
     assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
     assert "differs by 1.0%" in text
+    assert "\nNote: emulated here.\n" in text
     assert "A copy of as many bytes, cold, took 80.00 µs just after: 80.0% of its speed." in text
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
@@ -87,7 +112,7 @@ def test_the_heading_of_a_gpu_names_its_own_figures() -> None:
     limits = {"sm_count": 58.0, "l2_bytes": 48.0 * 2**20}
     gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits=limits).copying_at(2.4e11)
     given = contest()
-    text = heading(replace(given, search=replace(given.search, device=gpu)))
+    text = heading(replace(given, device=gpu))
     assert "58 multiprocessors, L2 48 MiB, copies at 0.24 TB/s (measured)." in text
     assert "CUDA graph" in text
 
@@ -107,12 +132,60 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
             ["the champion takes 101.00 µs, 100.0 µs are wanted", "speed of a copy: 79.2%, 80% is wanted"],
         ),
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0), ["the search's own overhead is 21.0 ms a trial"]),
+        (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
 def test_what_must_hold_is_checked(given: Contest, missed: list[str]) -> None:
     found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
+
+
+def test_it_says_how_the_champion_was_found_and_when_if_not_now() -> None:
+    config = "BLOCK 8, FAST True"
+    assert f"Found by `{FOUND.command}`: {config}. 43 trials (40 measured). Load average" in section(contest(torch=1.0))
+    assert f"Found on 2026-01-02 by `{FOUND.command}`: {config}." in section(contest(torch=1.0, again=True))
+
+
+KEPT = Path(__file__).parents[2] / "docs" / "evidence" / "champions"
+EFFORT = Effort(trials=1, minutes=1.0, sample=0, rounds=1, seed=0)
+
+
+def test_what_a_search_found_is_kept_and_taken_instead_of_another_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = [finished(finished_at=NOW)]
+    monkeypatch.setattr(finding, "search", lambda *_: searches.pop())
+    effort = replace(EFFORT, champions=tmp_path / "kept", from_default=True)
+    first = champion(MATCH, effort, tmp_path)
+    assert champion(MATCH, effort, tmp_path) == (first[0], True)
+    assert first[1] is False
+    assert first[0].command.endswith("--problem B=1,causal=false --from-default")
+    assert first[0].course.startswith("43 trials (40 measured, 1 wrong_answer, 2 compile_failed)")
+    assert first[0].verdict == VERDICT
+
+
+def test_a_champion_that_cannot_be_read_is_refused_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / f"{MATCH.name}.json").write_text('{"family": "sdpa"}')
+    with pytest.raises(BenchError, match=r"sdpa--hot-plain\.json holds no champion; remove it, and it is searched for"):
+        champion(MATCH, replace(EFFORT, champions=tmp_path), tmp_path)
+
+
+def test_a_search_that_measured_nothing_is_no_champion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "search", lambda *_: replace(view(), best=None, champion=None))
+    with pytest.raises(BenchError, match="the search of sdpa measured no config"):
+        champion(MATCH, EFFORT, tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.iterdir()), ids=lambda path: path.stem)
+def test_every_champion_that_is_kept_is_a_config_of_its_family_as_it_is_today(path: Path) -> None:
+    match = next(each for each in MATCHES if each.name == path.stem)
+    found, again = champion(match, replace(EFFORT, champions=KEPT), KEPT)
+    family = find(found.family).family
+    problem = family.problem(match.problem, "cuda")
+    assert again
+    assert found.problem == problem_key(problem)
+    assert not family.violations(found.config, problem, known("sm_90"), found.objective)
 
 
 def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -> None:

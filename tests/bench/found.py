@@ -1,0 +1,102 @@
+"""What a contest takes of a search: kept in a file, a champion can be compared again without searching."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from evo.objective import Objective
+from evo.promotion import Verdict
+from evo.trial import Config
+from evo.view import SearchView
+from tests.bench.searching import BenchError, Effort, Match, search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The best config of a search, and how it was come by.
+
+    Attributes:
+        device_model: what it was searched on.
+        command: that would search again.
+        course: of the search, in words.
+        overhead_ms: of the search's own, a trial (median); None: unknown.
+        verdict: that promoted it; None where the search promoted none, and where nobody kept it.
+    """
+
+    family: str
+    problem: str
+    objective: Objective
+    device_model: str
+    config: Config
+    command: str
+    course: str
+    overhead_ms: float | None
+    found_at: datetime
+    verdict: Verdict | None = None
+
+
+_FILE = TypeAdapter(Found)
+
+
+def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
+    """What a search finds, and False; or, with True, what an earlier one found and `effort.champions` kept.
+
+    Raises:
+        BenchError: the search found nothing, or a file cannot be read.
+    """
+    path = None if effort.champions is None else effort.champions / f"{match.name}.json"
+    if path is not None and path.exists():
+        return _kept(path), True
+    found = _found(search(match, effort, folder), effort)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_FILE.dump_json(found, indent=1, exclude_none=True) + b"\n")
+    return found, False
+
+
+def _kept(path: Path) -> Found:
+    try:
+        return _FILE.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BenchError(f"{path} holds no champion; remove it, and it is searched for: {error}") from None
+
+
+def _found(search: SearchView, effort: Effort) -> Found:
+    best = search.champion or search.best
+    if best is None:
+        raise BenchError(f"the search of {search.family} measured no config: {dict(search.counts)}")
+    return Found(
+        family=search.family,
+        problem=search.problem_key,
+        objective=search.objective,
+        device_model=search.device.model,
+        config=best.config,
+        command=f"kernel-evo search {search.family} --problem {search.problem_key}{_options(search, effort)}",
+        course=_course(search),
+        overhead_ms=search.overhead_ms,
+        found_at=search.finished_at or datetime.now(UTC),
+        verdict=None if search.champion is None else search.champion.verdict,
+    )
+
+
+def _options(search: SearchView, effort: Effort) -> str:
+    cache = "" if search.objective.cache == "hot" else f" --cache {search.objective.cache}"
+    launch = "" if search.objective.launch == "plain" else f" --launch {search.objective.launch}"
+    return cache + launch + (" --from-default" if effort.from_default else "")
+
+
+def _course(search: SearchView) -> str:
+    counts = ", ".join(f"{count} {kind}" for kind, count in search.counts.items())
+    valid = "over a million" if search.space.valid_count is None else f"{search.space.valid_count:,}"
+    overhead, mean = _milliseconds(search.overhead_ms), _milliseconds(search.overhead_mean_ms)
+    return (
+        f"{search.finished} trials ({counts}) of {valid} valid configs in {search.elapsed_s:.0f} s; the search's own "
+        f"overhead is {overhead} a trial (median; mean {mean}), a result's delivery "
+        f"{_milliseconds(search.delivery_ms)} beside the work."
+    )
+
+
+def _milliseconds(figure_ms: float | None) -> str:
+    return "unknown" if figure_ms is None else f"{figure_ms:.1f} ms"
