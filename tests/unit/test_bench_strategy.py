@@ -17,8 +17,8 @@ from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, our
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
-from tests.bench.strategy.evaluations import lead, standing
-from tests.bench.strategy.field import Field
+from tests.bench.strategy.evaluations import BUDGET, CourseOf, compare, lead, standing
+from tests.bench.strategy.field import Effort, Field
 from tests.bench.strategy.ground import SPACES, Ground, load, of, paths
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
@@ -213,6 +213,20 @@ def test_the_archive_gives_back_what_it_kept_but_for_a_line_that_was_cut_off(tmp
     assert archive.runs(_contestant(), space, course) == {0: run, 5: run, 6: run}
     assert archive.runs(_contestant(), space, Course(workers=8)) == {}
     assert archive.runs(_contestant("else"), space, course) == {}
+
+
+def test_whoever_is_slow_counts_with_its_brief_runs_for_the_evaluations(tmp_path: Path) -> None:
+    path, archive = next(paths(SPACES)), Archive(tmp_path)
+    space = load(path)
+    slow, quick = replace(_contestant("slow"), share=0.2, brief=0.5), replace(_contestant("quick"), share=0.2)
+    run = Run(places=[*range(BUDGET)], ended_s=[*map(float, range(BUDGET))], asking_s=[0.0], asks=BUDGET)
+    for each in (slow, quick):
+        archive.keep(each, space, CourseOf(share=0.9)(space), [(seed, run) for seed in range(2)])
+    archive.keep(slow, space, Course(trials=BUDGET), [(seed, run) for seed in range(5)])
+    effort = Effort(archive=archive, paths=[path], seeds=10, processes=0, share=0.9)
+    field, found = compare(effort, [slow, quick])
+    assert {name: each.seeds for name, each in found.items()} == {"slow": 5, "quick": 2}
+    assert [len(runs) for (runs,) in field.runs.values()] == [2, 2], "the time axis ends later than brief runs do"
 
 
 def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None:

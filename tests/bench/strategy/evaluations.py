@@ -1,7 +1,7 @@
 """The evaluation axis: how near the optimum is, counted in evaluations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,7 +61,10 @@ class CourseOf:
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
     """Play and score; the runs are handed back for the time axis."""
     field = gather(effort, contestants, CourseOf(share=effort.share))
-    return field, {name: standing(field, name) for name in field.runs}
+    hurried = [replace(each, share=each.brief) for each in contestants if each.brief]
+    brief = gather(effort, hurried, lambda ground: Course(trials=BUDGET))
+    counted = replace(field, runs={**field.runs, **brief.runs})
+    return field, {name: standing(counted, name) for name in counted.runs}
 
 
 def standing(field: Field, name: str) -> Standing:

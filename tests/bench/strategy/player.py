@@ -35,6 +35,8 @@ class Contestant:
         digest: of all that decides what it proposes; equal digests, equal runs but for the time they take.
         play: one run on a space with a seed.
         share: the share of the seeds that are played: less than one for those that take too long.
+        brief: the share that is played for the evaluations alone, by those who take too long to reach the end of the
+            time axis so often; 0: the same runs serve both axes.
         parallel: whether it can ask for more than one config before a result.
     """
 
@@ -42,4 +44,5 @@ class Contestant:
     digest: str
     play: Callable[[Ground, int, Course], Run]
     share: float = 1.0
+    brief: float = 0.0
     parallel: bool = True
