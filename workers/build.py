@@ -12,8 +12,8 @@ from typing import Literal
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.family import Candidate, CaseProblem
-from evo.job import UNCOVERED, SearchTerms
+from evo.family import Candidate, CaseProblem, coverage
+from evo.job import SearchTerms
 from evo.outcome import CompileFailed, InvalidConfig, Outcome
 from evo.problem import Problem, problem_key
 from evo.target import aimed_at
@@ -55,11 +55,6 @@ class Built:
     resources: Mapping[str, float] = field(default_factory=dict)
     render_s: float = 0.0
     compile_s: float = 0.0
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """`uncovered`, as the environment of a report tells it."""
-        return {f"{UNCOVERED}{name}": reason for name, reason in self.uncovered.items()}
 
     def discard(self) -> None:
         """Remove the files; whoever loaded them keeps what is loaded."""
@@ -151,7 +146,7 @@ class _Build:
     gated: bool
     broken: dict[str, str | None] = field(default_factory=dict)
     compiled: dict[str, _Compiled] = field(default_factory=dict)
-    uncovered: dict[str, str] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     source: str | None = None
     used: dict[str, float] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
@@ -181,23 +176,13 @@ class _Build:
         )
 
     def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
-        """(case, kernel) of each covered case; the searched problem comes first and must be covered.
-
-        A case that stands in for another has its turn only where that one is not covered, and covers it.
-        """
-        for each in self.cases:
-            stands_in_for = each.case.instead_of
-            if stands_in_for is not None and stands_in_for not in self.uncovered:
-                continue
-            reason = self._unfit(each.problem) if each.problem is not None else each.refusal
-            if each.problem is not None and reason is None:
-                if stands_in_for is not None:
-                    del self.uncovered[stands_in_for]
-                yield each.case.name, self._kernel(each.problem)
-            elif each is self.cases[0]:
-                raise _Refused(InvalidConfig(reason=str(reason)))
-            elif stands_in_for is None:
-                self.uncovered[each.case.name] = str(reason)
+        """(case, kernel) of each covered case; the searched problem comes first and must be covered."""
+        found, searched = coverage(self.cases, self._unfit), self.cases[0].case.name
+        if searched in found.uncovered:
+            raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
+        self.uncovered = found.uncovered
+        for case, problem in found.covered:
+            yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
         """The constraints the config breaks on a problem, or None."""

@@ -85,7 +85,7 @@ class Confirmation:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
             compared = self._compare(child, request)
-            report = _report(cases["challenger"], compared, self._built["challenger"])
+            report = _report(cases["challenger"], compared, self._built["challenger"].uncovered)
             with self._watch.stage("verify_s"):
                 if not promising(report, self._terms.policy):
                     return replace(report, sanitizers=self._not_sanitized())
@@ -206,7 +206,7 @@ def budget_s(work: Assignment) -> float:
     return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
 
 
-def _report(cases: tuple[CaseError, ...], compared: Compared, challenger: Built) -> ConfirmReport:
+def _report(cases: tuple[CaseError, ...], compared: Compared, uncovered: Mapping[str, str]) -> ConfirmReport:
     left_out = {f"baseline {name}": reason for name, reason in compared.unavailable.items()}
     return ConfirmReport(
         challenger=compared.series["challenger"],
@@ -214,9 +214,10 @@ def _report(cases: tuple[CaseError, ...], compared: Compared, challenger: Built)
         incumbent=compared.series.get("incumbent"),
         baselines=compared.baselines,
         cases=cases,
+        uncovered=uncovered,
         witness=compared.witness,
         answers=compared.answers["challenger"],
-        environment={**compared.environment, **left_out, **challenger.left_out},
+        environment={**compared.environment, **left_out},
     )
 
 

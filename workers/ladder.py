@@ -143,7 +143,7 @@ class Ladder:
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
         """Verify every case, then the quick gate. A runner that saw anything but a time is replaced."""
         watch = Stopwatch(built)
-        environment = built.left_out
+        environment: dict[str, str] = {}
         if self._cache.warning is not None:
             environment["cache"] = self._cache.warning
         outcome = built.refusal
@@ -152,7 +152,13 @@ class Ladder:
             if not isinstance(outcome, Measured | Pruned | Impossible):
                 with watch.stage("verify_s"):
                     self._runners.drop(work)
-        return EvaluateReport(outcome=outcome, stages=watch.stages, binary_digest=built.digest, environment=environment)
+        return EvaluateReport(
+            outcome=outcome,
+            stages=watch.stages,
+            binary_digest=built.digest,
+            uncovered=built.uncovered,
+            environment=environment,
+        )
 
     def baseline(self, work: Assignment) -> BaselineReport:
         """Time every baseline, interleaved, in a process of their own."""

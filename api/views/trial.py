@@ -41,6 +41,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
         binary_digest=row.binary_digest,
         stages=None if report is None else report.stages,
         artefacts={} if report is None else report.artefacts,
+        uncovered={} if report is None else report.uncovered,
         environment={} if report is None else report.environment,
         attempts=attempts,
         asked_at=row.asked_at,

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from evo.cli.output import table
 from evo.explain import detail_text, first_lines, worst_cases
-from evo.job import UNCOVERED, BaselineReport, Stages
+from evo.job import BaselineReport, Stages
 from evo.outcome import CaseError, Measured, WrongAnswer
 from evo.roofline import Roofline
 from evo.timing import Timing
@@ -88,9 +88,8 @@ def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline |
 
 
 def _print_environment(out: Console, environment: Mapping[str, str]) -> None:
-    facts = {name: value for name, value in environment.items() if not name.startswith(UNCOVERED)}
-    if facts:
-        _step(out, "under", None, ", ".join(f"{name} {value}" for name, value in facts.items()))
+    if environment:
+        _step(out, "under", None, ", ".join(f"{name} {value}" for name, value in environment.items()))
 
 
 def _step(out: Console, name: str, passed: bool | None, text: str) -> None:

@@ -1,6 +1,6 @@
 """How far an exported kernel's answers were from the reference, as a table of Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evo.export.table import table
 from evo.outcome import CaseError
@@ -8,9 +8,10 @@ from evo.outcome import CaseError
 HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", "")
 
 
-def cases_table(cases: Sequence[CaseError]) -> str:
-    """Each output of each case, with what the family's tolerance allows there."""
-    return table(HEAD, [_row(each) for each in cases])
+def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]) -> str:
+    """Each output of each case, with what the family's tolerance allows there, and the cases that were left out."""
+    left_out = [f"No kernel for {name}: {reason}" for name, reason in uncovered.items()]
+    return "\n\n".join([table(HEAD, [_row(each) for each in cases]), *left_out])
 
 
 def _row(case: CaseError) -> tuple[str, ...]:

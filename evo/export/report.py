@@ -1,9 +1,8 @@
 """The evidence of a champion as Markdown, for a report that is kept."""
 
-from evo.export.correctness import cases_table
+from evo.export.correctness import correctness_section
 from evo.export.profile import profile_section
 from evo.export.table import table
-from evo.outcome import CaseError
 from evo.prediction import BY_ROUND, times_as_fast
 from evo.promotion import Verdict
 from evo.statistics import Interval
@@ -34,15 +33,18 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
         _times(champion, search),
         "## Verdict",
         _verdict(champion),
-        *(("## Correctness on fresh inputs", cases_table(cases)) if (cases := _cases(champion)) else ()),
+        *_correctness(champion),
         *(("## Profile", section) if (section := profile_section(champion)) is not None else ()),
         *(("## Use", use_section(build, search.device.kind)) if build is not None else ()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _cases(champion: ChampionView) -> tuple[CaseError, ...]:
-    return () if champion.report is None else champion.report.cases
+def _correctness(champion: ChampionView) -> tuple[str, ...]:
+    report = champion.report
+    if report is None or not report.cases:
+        return ()
+    return ("## Correctness on fresh inputs", correctness_section(report.cases, report.uncovered))
 
 
 def _identity(champion: ChampionView, search: SearchView) -> str:

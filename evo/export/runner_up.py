@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from evo.device import Device
 from evo.export.bundle import samples_csv
 from evo.export.compiled import Compiled, as_json
-from evo.export.correctness import cases_table
+from evo.export.correctness import correctness_section
 from evo.export.evidence import Limit, confirmed_series, limit_of
 from evo.export.report import use_section, verdict_section
 from evo.export.table import table
@@ -51,6 +51,7 @@ class RunnerUpEvidence:
     outcome: Measured
     verdicts: tuple[Verdict, ...] = ()
     confirmations: tuple[ConfirmReport, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     promoted: Literal[False] = False
 
@@ -131,6 +132,7 @@ class RunnerUp(Compiled):
             outcome=self.outcome,
             verdicts=self.verdicts,
             confirmations=self.confirmations,
+            uncovered=trial.uncovered,
             environment=trial.environment,
         )
 
@@ -156,11 +158,15 @@ class RunnerUp(Compiled):
             table(("", "process", "median", "interquartile range", "samples"), times),
             CHALLENGED if self.verdicts else QUICK,
             *(part for verdict in self.verdicts for part in ("## Verdict", verdict_section(verdict))),
-            *(("## Correctness", cases_table(self.outcome.cases)) if self.outcome.cases else ()),
+            *self._correctness(),
             "## Use",
             use_section(self.build_command(trial.config), search.device.kind),
         ]
         return "\n\n".join(parts) + "\n"
+
+    def _correctness(self) -> tuple[str, ...]:
+        cases = self.outcome.cases
+        return ("## Correctness", correctness_section(cases, self.trial.uncovered)) if cases else ()
 
 
 def runner_up_schema() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from evo.family.argument import DTYPES, Argument, Operand
 from evo.family.case import Case, CaseProblem
+from evo.family.coverage import Coverage, coverage
 from evo.family.family import Candidate, Family
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation
@@ -17,10 +18,12 @@ __all__ = [
     "Candidate",
     "Case",
     "CaseProblem",
+    "Coverage",
     "Family",
     "Implementation",
     "Launch",
     "Operand",
     "TensorMap",
     "Work",
+    "coverage",
 ]

@@ -46,8 +46,9 @@ class CaseProblem:
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
     cases: list[Case] = []
     for entry in table.tables("cases"):
-        case = _read_case(entry, fields, [each.name for each in cases])
-        if case.name in [each.name for each in cases]:
+        earlier = [each.name for each in cases]
+        case = _read_case(entry, fields, earlier)
+        if case.name in earlier:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared before: rename one of the two")
         cases.append(case)
     if not cases or cases[0].changes:

@@ -1,13 +1,12 @@
 """Messages between the service and its workers; both sides import these and nothing of each other."""
 
 from evo.job.confirmation import Answers, ConfirmReport, Profiled, Repeat, Sanitized, Witness
-from evo.job.report import UNCOVERED, Ablated, AblateReport, BaselineReport, EvaluateReport, Report
+from evo.job.report import Ablated, AblateReport, BaselineReport, EvaluateReport, Report
 from evo.job.stages import Stages
 from evo.job.traffic import Activity, Answer, Delivery, HeartbeatReply, SlotReport
 from evo.job.work import Ablate, Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
 
 __all__ = [
-    "UNCOVERED",
     "Ablate",
     "AblateReport",
     "Ablated",

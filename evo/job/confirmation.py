@@ -83,6 +83,7 @@ class ConfirmReport:
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds: the A/A spread of the session.
+        uncovered: cases the challenger has no kernel for, with the reason: nothing is known of it there.
         witness: whether calls do less work where their outputs hold the answer already.
         answers: whether the calls of all processes that were timed gave right answers.
         repeats: further fresh processes, where the challenger looked like a champion.
@@ -98,6 +99,7 @@ class ConfirmReport:
     incumbent: Timing | None = None
     baselines: Mapping[str, Timing] = field(default_factory=dict)
     cases: tuple[CaseError, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     witness: Witness | None = None
     answers: Answers | None = None
     sanitizers: tuple[Sanitized, ...] = ()

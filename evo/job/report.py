@@ -9,9 +9,6 @@ from evo.job.stages import Stages
 from evo.outcome import Outcome
 from evo.timing import Timing
 
-UNCOVERED = "uncovered case "
-"""What `environment` begins the name of a case with that the config has no kernel for; the value is the reason."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateReport:
@@ -19,6 +16,7 @@ class EvaluateReport:
 
     Attributes:
         binary_digest: of the compiled artefact; equal binaries are measured once.
+        uncovered: cases the config has no kernel for, with the reason.
         artefacts: name (``source``, ``compiler.log``, ``binary``) → digest in the artefact store.
         environment: clocks, temperature, versions at the time of measuring.
     """
@@ -26,6 +24,7 @@ class EvaluateReport:
     outcome: Outcome
     stages: Stages = field(default_factory=Stages)
     binary_digest: str | None = None
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     artefacts: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["evaluate"] = "evaluate"

@@ -1,6 +1,6 @@
 """Rules that no speed makes up for: the challenger is correct, does nothing forbidden, and uses the device as asked."""
 
-from evo.job import UNCOVERED, ConfirmReport
+from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.profile import unmet_gates
 from evo.promotion.verdict import Rule
@@ -21,16 +21,11 @@ def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     if not report.cases:
         return ()
     wrong = [case for case in report.cases if not case.passed]
-    text = f"All {len(report.cases)} correctness checks passed on fresh inputs{_left_out(report)}."
+    left_out = f"; it has no kernel for {', '.join(report.uncovered)}" if report.uncovered else ""
+    text = f"All {len(report.cases)} correctness checks passed on fresh inputs{left_out}."
     if wrong:
         text = f"{len(wrong)} of {len(report.cases)} correctness checks failed on fresh inputs, first {wrong[0].case}."
     return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
-
-
-def _left_out(report: ConfirmReport) -> str:
-    """Cases that the challenger has no kernel for: nothing is known of it there."""
-    missing = [name.removeprefix(UNCOVERED) for name in report.environment if name.startswith(UNCOVERED)]
-    return f"; it has no kernel for {', '.join(missing)}" if missing else ""
 
 
 def answers_rule(report: ConfirmReport) -> tuple[Rule, ...]:

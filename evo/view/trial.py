@@ -36,6 +36,7 @@ class TrialView:
         suspect: so much faster than every baseline that a person should look.
         overhead_ms: time in which no compiler and no device worked on its account.
         delivery_ms: that its lease and its result were on their way.
+        uncovered: cases the config has no kernel for, with the reason.
         attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
     """
 
@@ -53,6 +54,7 @@ class TrialView:
     binary_digest: str | None = None
     stages: Stages | None = None
     artefacts: Mapping[str, str] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[AttemptView, ...] = ()
     asked_at: datetime | None = None

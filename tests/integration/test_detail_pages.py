@@ -15,7 +15,7 @@ import pytest
 from api.schemas import SearchRequest
 from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
 from db.artefacts import Artefacts
-from evo.job import ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled
+from evo.job import Answers, ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled, Witness
 from evo.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.promotion import Rule
 from tests.integration.inside import BROWSER
@@ -25,7 +25,9 @@ from tests.integration.test_api_pages import HOSTILE, Outline, text_of
 
 COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "registers": 40.0})
 HEAD = "#include <math.h>\n" * 20
+LEFT_OUT = {"tail": "a row has to be even"}
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
+RIGHT = replace(CASE, max_abs=1e-7)
 
 
 def place(stage: Stage) -> Path:
@@ -56,9 +58,15 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
     if hasattr(report, "artefacts"):
         report = replace(report, artefacts={name: stored(stage, content) for name, content in files.items()})
     if isinstance(report, EvaluateReport):
-        report = replace(report, binary_digest="ef" * 32)
+        assert isinstance(report.outcome, Measured)
+        outcome = replace(report.outcome, cases=(RIGHT,))
+        report = replace(report, outcome=outcome, binary_digest="ef" * 32, uncovered=LEFT_OUT)
     if isinstance(report, ConfirmReport):
-        report = replace(report, profiles={"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)})
+        profiles = {"challenger": COUNTED, "incumbent": Profiled(tool="ncu", skipped=HOSTILE)}
+        assert report.challenger is not None
+        witness = Witness(answered=report.challenger, poisoned=report.challenger)
+        report = replace(report, profiles=profiles, cases=(RIGHT,), uncovered=LEFT_OUT)
+        report = replace(report, answers=Answers(judged=17), witness=witness)
     stage.conductor.report(lease.attempt_id, lease.token, report)
 
 
@@ -128,6 +136,7 @@ def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> 
         "l2_hit_rate 0.8",
         "Not run. They look at challengers only",
         "evaluate done w1",
+        "No kernel for tail: a row has to be even",
     ):
         assert expected in text, expected
     assert f"/trials/{view.id}" in html
@@ -216,7 +225,7 @@ def test_a_champions_evidence_is_there_rule_by_rule(stage: Stage, page: httpx.Cl
     assert all(f"{rule.name}" in text and rule.text in text for rule in verdict.rules)
     for expected in ("current", "Promoted: the first champion.", "champion again", "library", "l2_hit_rate", "Export"):
         assert expected in text, expected
-    for expected in ("Nsight Compute", "registers per thread", "incumbent: not run"):
+    for expected in ("Nsight Compute", "registers per thread", "incumbent: not run", "No kernel for tail: a row has"):
         assert expected in text, expected
     assert HOSTILE not in html
     assert page.get("/champions/99").status_code == 404
@@ -243,7 +252,10 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
     profile = page.get(f"/champions/{champion.id}/profile_summary.md")
     assert "| registers per thread | 40 | – |" in profile.text
     assert page.get("/champions/99/profile_summary.md").status_code == 404
-    assert "# toy: champion 1" in page.get(f"/champions/{champion.id}/report.md").text
+    told = page.get(f"/champions/{champion.id}/report.md").text
+    assert "# toy: champion 1" in told
+    assert "No kernel for tail: a row has to be even" in told
+    assert "No kernel for tail: a row has to be even" in report.text
     evidence = page.get(f"/champions/{champion.id}/evidence.json").json()
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 

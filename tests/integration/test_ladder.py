@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.job import UNCOVERED, Ablate, Confirm, Evaluate, EvaluateReport
+from evo.job import Ablate, Confirm, Evaluate, EvaluateReport
 from evo.objective import Objective
 from evo.outcome import (
     CompileFailed,
@@ -201,7 +201,7 @@ def test_a_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(wo
     report = workshop.report(unroll=8, problem=eight)
     assert isinstance(report.outcome, Measured)
     assert {case.case for case in report.outcome.cases} == {"nominal", "peaked"}
-    assert "an iteration must not exceed the array" in report.environment["uncovered case tail"]
+    assert "an iteration must not exceed the array" in report.uncovered["tail"]
 
 
 STAND_IN = """
@@ -225,7 +225,7 @@ def test_a_case_stands_in_for_another_where_that_one_breaks_a_constraint(
     report = workshop.report(unroll=8, problem=faulty().family.problem(f"N={n}", "cpu"))
     assert isinstance(report.outcome, Measured)
     assert {case.case for case in report.outcome.cases} == meets
-    assert not [name for name in report.environment if name.startswith(UNCOVERED)]
+    assert not report.uncovered
 
 
 def test_a_hopeless_candidate_is_pruned_with_what_was_seen(workshop: Workshop) -> None:

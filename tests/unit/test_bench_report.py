@@ -8,7 +8,6 @@ import pytest
 from evo.device import Ceilings, Device
 from evo.objective import Objective
 from evo.outcome import Measured, OverResources
-from evo.problem import problem_key
 from evo.roofline import Roofline
 from evo.target import known
 from evo.timing import Timing
@@ -16,7 +15,6 @@ from templates.registry import find
 from tests.bench import found as finding
 from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
 from tests.bench.found import Found, champion
-from tests.bench.gpu import MATCHES
 from tests.bench.ladder import Climbed
 from tests.bench.ladder import report as ladder_report
 from tests.bench.report import failures, heading, section
@@ -147,7 +145,6 @@ def test_it_says_how_the_champion_was_found_and_when_if_not_now() -> None:
     assert f"Found on 2026-01-02 by `{FOUND.command}`: {config}." in section(contest(torch=1.0, again=True))
 
 
-KEPT = Path(__file__).parents[2] / "docs" / "evidence" / "champions"
 EFFORT = Effort(trials=1, minutes=1.0, sample=0, rounds=1, seed=0)
 
 
@@ -175,17 +172,6 @@ def test_a_search_that_measured_nothing_is_no_champion(tmp_path: Path, monkeypat
     monkeypatch.setattr(finding, "search", lambda *_: replace(view(), best=None, champion=None))
     with pytest.raises(BenchError, match="the search of sdpa measured no config"):
         champion(MATCH, EFFORT, tmp_path)
-
-
-@pytest.mark.parametrize("path", sorted(KEPT.iterdir()), ids=lambda path: path.stem)
-def test_every_champion_that_is_kept_is_a_config_of_its_family_as_it_is_today(path: Path) -> None:
-    match = next(each for each in MATCHES if each.name == path.stem)
-    found, again = champion(match, replace(EFFORT, champions=KEPT), KEPT)
-    family = find(found.family).family
-    problem = family.problem(match.problem, "cuda")
-    assert again
-    assert found.problem == problem_key(problem)
-    assert not family.violations(found.config, problem, known("sm_90"), found.objective)
 
 
 def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -> None:

@@ -1,13 +1,14 @@
 """Shapes that are never timed are met by nearly every config that is searched, and by every champion that is kept."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evo.family import Family
+from evo.family import Family, coverage
 from evo.objective import Objective
-from evo.problem import Problem
+from evo.problem import Problem, problem_key
 from evo.target import known
 from evo.trial import Config
 from templates.registry import find
@@ -17,19 +18,15 @@ from tests.bench.searching import Effort, Match
 
 CHAMPIONS = Path(__file__).parents[2] / "docs" / "evidence" / "champions"
 DEVICE, OBJECTIVE = known("sm_90"), Objective()
+EFFORT = Effort(trials=1, minutes=1, sample=0, rounds=1, seed=0, champions=CHAMPIONS)
 ONE_EACH = list({match.family: match for match in MATCHES}.values())
 
 
-def uncovered(family: Family, problem: Problem, config: Config) -> set[str]:
-    """Cases the config has no kernel for, nor one of a case that stands in for them."""
-    missing = set()
-    for each in family.case_problems(problem, "cuda"):
-        broken = each.problem is None or family.violations(config, each.problem, DEVICE, OBJECTIVE)
-        if each.case.instead_of is None and broken:
-            missing.add(each.case.name)
-        elif not broken:
-            missing.discard(each.case.instead_of or "")
-    return missing
+def uncovered(family: Family, problem: Problem, config: Config) -> Mapping[str, str]:
+    def unfit(case: Problem) -> str | None:
+        return "; ".join(map(str, family.violations(config, case, DEVICE, OBJECTIVE))) or None
+
+    return coverage(family.case_problems(problem, "cuda"), unfit).uncovered
 
 
 @pytest.mark.parametrize("match", ONE_EACH, ids=lambda match: match.name)
@@ -45,6 +42,9 @@ def test_sampled_configs_have_kernels_for_nearly_all_cases(match: Match) -> None
 @pytest.mark.parametrize("path", sorted(CHAMPIONS.iterdir()), ids=lambda path: path.stem)
 def test_a_kept_champion_has_kernels_for_all_cases(path: Path) -> None:
     match = next(each for each in MATCHES if each.name == path.stem)
-    found, _ = champion(match, Effort(trials=1, minutes=1, sample=0, rounds=1, seed=0, champions=CHAMPIONS), CHAMPIONS)
-    family = find(match.family).family
-    assert uncovered(family, family.problem(match.problem, "cuda"), found.config) == set()
+    found, kept = champion(match, EFFORT, CHAMPIONS)
+    family = find(found.family).family
+    problem = family.problem(match.problem, "cuda")
+    assert kept
+    assert found.problem == problem_key(problem)
+    assert not uncovered(family, problem, found.config)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.job import UNCOVERED, Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
 from evo.promotion import Rule, Verdict, judge, promising
@@ -261,7 +261,7 @@ def test_the_verdict_names_cases_the_challenger_has_no_kernel_for() -> None:
     right = CaseError(case="nominal", output="out", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
     report = ConfirmReport(**{**vars(confirmation(np.random.default_rng(11), challenger_us=10)), "cases": (right,)})
     assert rule(verdict(report), "correct").text == "All 1 correctness checks passed on fresh inputs."
-    partly = replace(report, environment={f"{UNCOVERED}tail": "`N >= 8` (too short)", "load": "0.1"})
+    partly = replace(report, uncovered={"tail": "`N >= 8` (too short)"})
     told = "All 1 correctness checks passed on fresh inputs; it has no kernel for tail."
     assert rule(verdict(partly), "correct").text == told
 

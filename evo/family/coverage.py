@@ -1,0 +1,43 @@
+"""Which cases a config has kernels for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evo.family.case import CaseProblem
+from evo.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """The cases of one config, sorted.
+
+    Attributes:
+        covered: those it has a kernel for and whose turn it is, in their order.
+        uncovered: the others by name, with the reason.
+    """
+
+    covered: Sequence[tuple[str, Problem]]
+    uncovered: Mapping[str, str]
+
+
+def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
+    """Sort the cases of a searched problem.
+
+    A case that stands in for another has its turn only where that one is not covered, and covers it.
+
+    Args:
+        unfit: why the config does not suit a problem, or None.
+    """
+    covered: list[tuple[str, Problem]] = []
+    uncovered: dict[str, str] = {}
+    for each in cases:
+        stands_in_for = each.case.instead_of
+        if stands_in_for is not None and stands_in_for not in uncovered:
+            continue
+        reason = each.refusal if each.problem is None else unfit(each.problem)
+        if each.problem is not None and reason is None:
+            covered.append((each.case.name, each.problem))
+            uncovered.pop(stands_in_for or "", None)
+        elif stands_in_for is None:
+            uncovered[each.case.name] = str(reason)
+    return Coverage(covered=covered, uncovered=uncovered)
