@@ -9,6 +9,7 @@ from evo.errors import InvalidInput
 from evo.family.argument import Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
+from evo.family.emptiness import told_of
 from evo.family.fields import read_fields
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
@@ -18,7 +19,7 @@ from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
 from evo.objective import Objective
 from evo.problem import Field, Problem, parse_problem
-from evo.space import Constraint, Space
+from evo.space import Constraint, EmptySpace, Space
 from evo.trial import Config, Value
 
 
@@ -158,13 +159,15 @@ class Family:
         """What can be searched for this problem on this device.
 
         Raises:
-            EmptySpace: nothing; names the constraint that removed the last points.
+            EmptySpace: nothing; names the constraint that removed the last points, and the problem's part in it.
         """
         implementation = self.implementation(device.kind)
+        tunables, constraints = implementation.tunables, implementation.constraints
         constants = self._constants(problem, device, objective)
-        return Space(
-            implementation.tunables, implementation.constraints, constants, valid_keys=implementation.valid_keys
-        )
+        try:
+            return Space(tunables, constraints, constants, valid_keys=implementation.valid_keys)
+        except EmptySpace as error:
+            raise told_of(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
         """The constraints a config breaks on a problem, without building the space."""

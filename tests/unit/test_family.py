@@ -1,6 +1,7 @@
 """A family document is read strictly, and what it declares can be asked for any problem, device and config."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_the_space_depends_on_problem_and_device(family: Family) -> None:
     with pytest.raises(EmptySpace, match=r"`step \* 4 <= l1_bytes` \(a step must fit the first cache\)") as raised:
         family.space(family.problem("", "cpu"), small, OBJECTIVE)
     assert raised.value.field == "family.toml: cpu.constraints[0].expression"
+
+
+def test_where_the_problem_leaves_no_config_the_error_names_its_fields() -> None:
+    family = find("quantize_e4m3").family
+    problem = family.problem("B=1,H=1,S=1,D=16", "cuda")
+    with pytest.raises(EmptySpace) as raised:
+        family.space(problem, known("sm_90"), OBJECTIVE)
+    assert raised.value.field == "problem"
+    told = r"with S=1, D=16 no config is valid: .*choose another problem .*\(family.toml: cuda.constraints\[3\]\..*\)"
+    assert re.fullmatch(told, raised.value.reason)
+    family = find("layernorm").family
+    with pytest.raises(EmptySpace, match=r"^problem.cols: with cols=1048573 no config is valid: `steps <= 512`"):
+        family.space(family.problem("rows=4,cols=1048573", "cuda"), known("sm_90"), OBJECTIVE)
 
 
 def test_a_problem_larger_than_the_memory_is_refused_with_what_it_takes() -> None:
