@@ -13,9 +13,9 @@ import pytest
 from evo.outcome import Measured
 from evo.recording import parse_recording
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, ours, tables, transfer
+from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, optuna_study, ours, tables, transfer
 from tests.bench.strategy.__main__ import main as bench
-from tests.bench.strategy.archive import Archive
+from tests.bench.strategy.archive import PLAYED, Archive, publish
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
 from tests.bench.strategy.evaluations import BUDGET, CourseOf, compare, lead, standing
 from tests.bench.strategy.field import Effort, Field
@@ -213,6 +213,35 @@ def test_the_archive_gives_back_what_it_kept_but_for_a_line_that_was_cut_off(tmp
     assert archive.runs(_contestant(), space, course) == {0: run, 5: run, 6: run}
     assert archive.runs(_contestant(), space, Course(workers=8)) == {}
     assert archive.runs(_contestant("else"), space, course) == {}
+
+
+def test_what_took_hours_to_play_is_in_the_repository_and_is_not_played_again(tmp_path: Path) -> None:
+    space, course, played = ground([1.0, 2.0]), Course(), tmp_path / "played"
+    first, second = (
+        Run(places=[place, 1 - place], ended_s=[1.25, 2.5], asking_s=[0.5, 0.5], asks=2) for place in (0, 1)
+    )
+    Archive(tmp_path / "one").keep(_contestant(), space, course, [(5, first), (0, first)])
+    Archive(tmp_path / "two").keep(_contestant(), space, course, [(1, second)])
+    (path,) = publish(tmp_path / "one", "somebody", played)
+    assert [*publish(tmp_path / "two", "somebody", played)] == [path]
+    archive = Archive(tmp_path / "runs", played)
+    assert list(archive.runs(_contestant(), space, course).items()) == [(0, first), (1, second), (5, first)]
+    archive.keep(_contestant(), space, course, [(2, second)])
+    assert list(archive.runs(_contestant(), space, course)) == [0, 1, 5, 2]
+    content = path.read_bytes()
+    assert [*publish(tmp_path / "one", "somebody", played)] == [path]
+    assert path.read_bytes() == content
+
+
+def test_the_runs_in_the_repository_are_those_of_todays_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_study, "find_spec", lambda _: True)
+    today = {each.name: each for each in optuna_study.contestants()}
+    gaussian = today["Optuna GP"]
+    assert {path.name for path in PLAYED.iterdir() if path.is_dir()} == {f"Optuna-GP-{gaussian.digest}"}
+    for path in paths(SPACES):
+        runs = Archive(Path("nowhere")).runs(gaussian, load(path), Course(trials=BUDGET))
+        assert len(runs) >= 5
+        assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
 def test_whoever_is_slow_counts_with_its_brief_runs_for_the_evaluations(tmp_path: Path) -> None:

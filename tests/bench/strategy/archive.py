@@ -1,12 +1,23 @@
-"""Runs that were played before, on disk: what is the same is never played twice, and a stopped bench goes on."""
+"""Runs that were played before, on disk: what is the same is never played twice, and a stopped bench goes on.
 
+``python -m tests.bench.strategy.archive FOLDER NAME`` puts the runs of a contestant into the repository, for whoever
+would take hours to play them.
+"""
+
+import gzip
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
+
+FIELDS = [each.name for each in fields(Run)]
+PLAYED = Path(__file__).resolve().parents[2] / "data" / "played"
+"""Those in the repository, compressed."""
 
 
 class Archive:
@@ -14,31 +25,62 @@ class Archive:
 
     Args:
         folder: made when the first run is kept.
+        played: a folder of further files, compressed, that is only read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, played: Path = PLAYED) -> None:
         self._folder = folder
+        self._played = played
 
     def runs(self, contestant: Contestant, ground: Ground, course: Course) -> dict[int, Run]:
         """By seed. A line that was cut off when the bench was killed is left out."""
-        path = self._path(contestant, ground, course)
-        found = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            try:
-                document = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            seed = document.pop("seed")
-            found[seed] = Run(**document)
-        return found
+        place = _place(contestant, ground, course)
+        lines = _by_seed(self._played / f"{place}.gz") | _by_seed(self._folder / place)
+        documents = {seed: json.loads(line) for seed, line in lines.items()}
+        return {seed: Run(**{name: document[name] for name in FIELDS}) for seed, document in documents.items()}
 
     def keep(self, contestant: Contestant, ground: Ground, course: Course, runs: Iterable[tuple[int, Run]]) -> None:
-        path = self._path(contestant, ground, course)
+        path = self._folder / _place(contestant, ground, course)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps({"seed": seed} | run.document(), separators=(",", ":")) for seed, run in runs]
         with path.open("a") as file:
             file.write("\n" + "\n".join(lines) + "\n")
 
-    def _path(self, contestant: Contestant, ground: Ground, course: Course) -> Path:
-        slug = "".join(letter if letter.isalnum() else "-" for letter in contestant.name)
-        return self._folder / f"{slug}-{contestant.digest}" / f"{ground.name}-{ground.digest}-{course.key}.jsonl"
+
+def publish(folder: Path, contestant: str, played: Path = PLAYED) -> Iterator[Path]:
+    """Compress all that an archive has of a contestant, in the order of the seeds; the files that were written."""
+    for source in sorted(folder.glob(f"{_slug(contestant)}-*/*.jsonl")):
+        path = played / source.parent.name / f"{source.name}.gz"
+        lines = _by_seed(path) | _by_seed(source)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ordered = "".join(f"{lines[seed]}\n" for seed in sorted(lines))
+        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # equal runs, equal bytes
+        yield path
+
+
+def _place(contestant: Contestant, ground: Ground, course: Course) -> Path:
+    name = f"{ground.name}-{ground.digest}-{course.key}.jsonl"
+    return Path(f"{_slug(contestant.name)}-{contestant.digest}") / name
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _by_seed(path: Path) -> dict[int, str]:
+    """The lines of a file, compressed or not, that can be read."""
+    if not path.exists():
+        return {}
+    content = path.read_bytes()
+    found = {}
+    for line in (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines():
+        try:
+            found[json.loads(line)["seed"]] = line
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    for written in publish(Path(sys.argv[1]), sys.argv[2]):
+        print(written)
