@@ -75,6 +75,8 @@ def record(
 
     where = Where(url=url, token=token, database=db)
     asked: Request | int
+    if resume is not None and family is not None:
+        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
     if resume is not None:
         with connect(where) as connection:
             if (view := connection.client.search(resume)).state in TERMINAL:

@@ -197,7 +197,8 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
     """The commands a person would want now."""
     steps = {}
     if view.champion is not None:
-        steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
+        if view.device.kind != "replay":
+            steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
         steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
     elif view.best is not None and not view.estimated:
         problem, config = settings_text(view.problem), settings_text(view.best.config)

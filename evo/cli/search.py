@@ -195,6 +195,8 @@ def search(
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         place = Place.to_begin(db) if resume is None else Place.to_use(db)
         raise typer.Exit(background.detach(again, place, where.options, as_json=as_json))
+    if resume is not None and family is not None:
+        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
     if resume is not None:
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None:

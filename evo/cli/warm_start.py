@@ -1,6 +1,7 @@
 """``--warm-start``: recorded results of any origin as configs to try first, the best one first."""
 
 import gzip
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ def read_warm_start(given: str) -> dict[str, Any]:
     Raises:
         InvalidInput: it cannot be read, or holds no config with a time.
     """
+    if not given.strip():
+        raise InvalidInput(OPTION, "names nothing: give a file of results, or the storage of an Optuna study")
     return _from_study(given) if "://" in given else _from_file(Path(given).expanduser())
 
 
@@ -46,9 +49,19 @@ def _from_study(given: str) -> dict[str, Any]:
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
         raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
+    odd = [(name, value) for trial in done for name, value in trial.params.items() if not _plain(value)]
+    done = [trial for trial in done if all(map(_plain, trial.params.values()))]
+    if not done:
+        told = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
+        raise InvalidInput(OPTION, f"{told}, and tunables have finite numbers, words, true and false")
     upside_down = study.direction.name == "MAXIMIZE"
     done.sort(key=lambda trial: trial.value or 0.0, reverse=upside_down)
     return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}
+
+
+def _plain(value: object) -> bool:
+    """Whether a tunable may have this value."""
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _study(storage: str, name: str) -> "Study":

@@ -41,6 +41,8 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r}")
+    if left_out := [key for key in declared if key not in keys]:  # configs that differ in these would become one
+        raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r} of tune_params: list it, too")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
     return read_columns(lists, f"{name}: tune_params")
 

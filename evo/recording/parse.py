@@ -34,12 +34,20 @@ def parse_recording(text: str, name: str) -> Recording:
 
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
-        document = json.loads(text.removeprefix("\ufeff"))
+        document = _loaded(text.removeprefix("\ufeff"))
     except ValueError as error:  # also of a number with thousands of digits
         try:
-            document = json.loads(text.rstrip().rstrip(",") + "}}")
+            document = _loaded(text.rstrip().rstrip(",") + "}}")
         except ValueError:
             raise InvalidInput(name, f"not valid JSON: {error}") from None
     if not isinstance(document, dict):
         raise InvalidInput(name, f"expected a JSON object, got {type(document).__name__}")
     return document
+
+
+def _loaded(text: str) -> Any:
+    """What the text says; a ValueError also where it is nested deeper than Python reads."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

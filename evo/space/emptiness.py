@@ -14,7 +14,17 @@ ASIDE = 100
 
 
 class EmptySpace(InvalidInput):
-    """No config satisfies the constraints; the message names the one that removed the last points."""
+    """No config satisfies the constraints; the message names the one that removed the last points.
+
+    Args:
+        found: what is wrong.
+        remedies: what would help, any one of them.
+    """
+
+    def __init__(self, field: str, found: str, remedies: Sequence[str] = ()) -> None:
+        super().__init__(field, "; ".join(filter(None, (found, ", or ".join(remedies)))))
+        self.found = found
+        self.remedies = tuple(remedies)
 
 
 def explain(
@@ -45,12 +55,10 @@ def explain(
     others = _contradicted(blamed, constraints[: none - 1], empty)
     names = [each.name for each in tunables if any(each.name in one.expression.names for one in (blamed, *others))]
     points = "all points that were left" if before is None else f"the last {before:,} points"
-    relax = (
-        f"no values satisfy it together with {' and '.join(map(str, others))}: relax one of them, " if others else ""
-    )
-    widen = f"{'or ' if others else ''}widen {', '.join(names)}, " if names else ""
-    way_out = f"{relax}{widen}{'or ' if others or names else ''}choose another problem or device"
-    return EmptySpace(blamed.expression.field, f"no config is valid: {blamed} removes {points}; {way_out}")
+    together = f"no values satisfy it together with {' and '.join(map(str, others))}: relax one of them"
+    relax = [together] if others else []
+    widen = [f"widen {', '.join(names)}"] if names else []
+    return EmptySpace(blamed.expression.field, f"no config is valid: {blamed} removes {points}", [*relax, *widen])
 
 
 def _contradicted(

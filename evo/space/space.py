@@ -240,7 +240,7 @@ class Space:
             raise InvalidInput("valid_keys", f"a recorded space has fewer than 2**62 points, not {self.product_size}")
         rows = [self._key_row(key) for key in valid_keys]
         if not rows:
-            raise EmptySpace("valid_keys", "no config is recorded: give at least one")
+            raise EmptySpace("valid_keys", "no config is recorded", ["give at least one"])
         return Listed(plan, np.unique(np.array(rows, dtype=np.int32), axis=0))
 
     def _key_row(self, key: str) -> list[int]:

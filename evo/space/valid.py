@@ -99,7 +99,7 @@ class Drawn:
         self._rare = self._hits() < FEW_HITS
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
-            raise EmptySpace("constraints", "no valid config was found among millions drawn: loosen the constraints")
+            raise EmptySpace("constraints", "no valid config was found among millions drawn", ["loosen them"])
         self._witness = block[:1]
 
     def contains(self, rows: Indices) -> Mask:

@@ -20,7 +20,7 @@ class Context:
         warm_starts: configs worth trying first (defaults, champions of nearby problems on this device, what a family's
             author measured), best guess first; valid ones. All the search builds on them.
         advice: configs that were fast elsewhere (on another device, by another tool's account), best guess first; valid
-            ones. They are tried first, and what the search loses by them is bounded.
+            ones. Two are tried first, the others unless they are refuted; what the search loses by them is bounded.
     """
 
     space: Space

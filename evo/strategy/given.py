@@ -5,18 +5,25 @@ import numpy as np
 from evo.history import History
 from evo.strategy.base import Context, Strategy
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening
+from evo.strategy.opening import ADVICE, Opening
+from evo.strategy.standpoint import refuted
 from evo.trial import Proposal
 
 
 class GivenFirst:
-    """Advice, warm starts and the default, then whatever the strategy proposes, which learns from them as from any."""
+    """Advice, warm starts and the default, then whatever the strategy proposes, which learns from them as from any.
+
+    Advice that is refuted goes no further.
+    """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:
         self._strategy = strategy
         self._opening = Opening(context)
         self._seen = Observations(context.space)
+        self._own = Observations(context.space, hidden=(ADVICE,))
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
         self._seen.refresh(history)
-        return self._opening.start(self._seen) or self._strategy.propose(history, rng)
+        self._own.refresh(history)
+        start = self._opening.start(self._seen, advice=not refuted(self._seen, self._own))
+        return start or self._strategy.propose(history, rng)

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from evo.errors import InvalidInput
 from evo.expression import Expression
-from evo.space import Space
+from evo.space import EmptySpace, Space
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.axis import Axis, Distributions, axes_of, space_of
@@ -63,8 +63,8 @@ class KernelEvoSampler(BaseSampler):
         self._constraints = tuple(constraints)
         self._strategy = next(iter(STRATEGIES)) if strategy is None else strategy
         self._seed = _drawn_seed() if seed is None else seed
-        self._random = RandomSampler(seed=seed)
-        if self._strategy not in STRATEGIES:
+        self._warned: set[str] = set()
+        if not isinstance(self._strategy, str) or self._strategy not in STRATEGIES:
             raise InvalidInput("strategy", f"`{strategy}` is none of {', '.join(STRATEGIES)}")
         self._forget()
         if self._space is not None:
@@ -83,10 +83,13 @@ class KernelEvoSampler(BaseSampler):
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)
-        return axes, space_of(axes, self._constraints)
+        try:
+            return axes, space_of(axes, self._constraints)
+        except EmptySpace as error:
+            raise EmptySpace(error.field, error.found, (*error.remedies, "give other constraints")) from None
 
     def __getstate__(self) -> dict[str, Any]:
-        lasting = ("_space", "_constraints", "_strategy", "_seed", "_random")
+        lasting = ("_space", "_constraints", "_strategy", "_seed", "_warned")
         return {name: self.__dict__[name] for name in lasting}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -94,7 +97,6 @@ class KernelEvoSampler(BaseSampler):
         self._forget()
 
     def reseed_rng(self) -> None:
-        self._random.reseed_rng()
         self._seed = _drawn_seed()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -127,7 +129,21 @@ class KernelEvoSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         _check_single_objective(study)
-        return self._random.sample_independent(study, trial, param_name, param_distribution)
+        self._warn_of_strange(param_name, param_distribution)
+        seed = np.random.SeedSequence((self._seed, trial.number, *param_name.encode())).generate_state(1)
+        return RandomSampler(int(seed[0])).sample_independent(study, trial, param_name, param_distribution)
+
+    def _warn_of_strange(self, name: str, suggested: BaseDistribution) -> None:
+        """Once for each parameter that a declared space does not have as it is suggested."""
+        if self._space is None or name in self._warned:
+            return
+        self._warned.add(name)
+        declared = self._space.get(name)
+        as_what = "is not declared" if declared is None else f"is suggested as {suggested}, but declared as {declared}"
+        warnings.warn(
+            f"`{name}` {as_what}: it is sampled at random, and neither search nor constraints know of it",
+            stacklevel=2,
+        )
 
     def _of_study(self, study: Study) -> IntersectionSearchSpace:
         """What knows which parameters the trials of this study have in common, without reading all of them again."""

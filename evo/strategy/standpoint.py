@@ -57,15 +57,25 @@ class Standpoints:
     @property
     def refuted(self) -> bool:
         """Whether so much of the advice has ended that no more is wanted, with something as fast found without it."""
-        ended = len(self.whole.seen.rows) - len(self.independent.seen.rows)
-        return ended >= BEFORE and self.independent.seen.measured > 0 and not self._leads
+        return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> Standpoint:
         """Whose turn it is, at so many trials from the end of the opening."""
-        return self.whole if self._leads and trial % EVERY == 0 else self.independent
+        return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 
-    @property
-    def _leads(self) -> bool:
-        """Whether the best so far is owed to the advice."""
-        inf = float("inf")
-        return bool(self.whole.seen.losses.min(initial=inf) < self.independent.seen.losses.min(initial=inf))
+
+def refuted(whole: Observations, independent: Observations) -> bool:
+    """Whether so much of the advice has ended that no more is wanted, with something as fast found without it.
+
+    Args:
+        whole: sees all trials.
+        independent: sees those that owe nothing to the advice.
+    """
+    ended = len(whole.rows) - len(independent.rows)
+    return ended >= BEFORE and independent.measured > 0 and not _leads(whole, independent)
+
+
+def _leads(whole: Observations, independent: Observations) -> bool:
+    """Whether the best so far is owed to the advice."""
+    inf = float("inf")
+    return bool(whole.losses.min(initial=inf) < independent.losses.min(initial=inf))

@@ -1,5 +1,6 @@
 """A study's trials as a history, kept up to date as the study grows."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,7 @@ class Told:
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
         self._axes = axes
         self._space = space
+        self._grid = _digest(axes)
         self._maximise = direction == StudyDirection.MAXIMIZE
         self._positive = True
         self._open: list[int] = []
@@ -55,9 +57,9 @@ class Told:
         """A trial was given this config and has not ended."""
         self._ask(number, config)
 
-    def note(self, config: Config) -> dict[str, list[Any]]:
-        """What to store with a trial that is given this config."""
-        return {"names": [each.name for each in self._axes], "ranks": self._space.encode(config).tolist()}
+    def note(self, config: Config) -> dict[str, Any]:
+        """What to store with a trial that is given this config: ranks mean something on the same grid only."""
+        return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self) -> Config | None:
         """A config that was proposed for a trial that then chose another."""
@@ -97,10 +99,7 @@ class Told:
     def _noted(self, trial: FrozenTrial) -> Config | None:
         """What `note` made of the config that it was given, by whichever sampler of this space."""
         noted = trial.system_attrs.get(GIVEN)
-        if noted is None or noted["names"] != [each.name for each in self._axes]:
-            return None
-        sizes = [len(tunable.values) for tunable in self._space.tunables]
-        if any(rank >= size for rank, size in zip(noted["ranks"], sizes, strict=True)):
+        if noted is None or noted.get("grid") != self._grid:
             return None
         config = self._space.decode(noted["ranks"])
         return config if config in self._space else None
@@ -145,6 +144,11 @@ class Told:
         signed = -value if self._maximise else value
         root = math.hypot(signed, 2)
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
+
+
+def _digest(axes: Sequence[Axis]) -> str:
+    """Of the names and values: equal digests, equal grids."""
+    return hashlib.sha256(repr([(each.name, each.values) for each in axes]).encode()).hexdigest()[:16]
 
 
 def row_values(axes: Sequence[Axis], row: Indices) -> dict[str, object]:

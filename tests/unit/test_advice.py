@@ -8,7 +8,7 @@ import pytest
 from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
-from evo.strategy import Context, build
+from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.opening import ADVICE, DESIGN
 from evo.strategy.standpoint import ADVISED, EVERY
 from evo.timing import Timing
@@ -93,12 +93,13 @@ def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would
     assert [place for place, origin in enumerate(origins) if origin == ADVISED] == list(range(DESIGN + 1, 40, EVERY))
 
 
-def test_advice_that_does_not_lead_is_asked_no_further() -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_advice_that_does_not_lead_is_asked_no_further(strategy: str) -> None:
     space = mixed()
     ranked = sorted(space.sample(np.random.default_rng(1), 40), key=lambda config: time_us(space, shown(config)))
     advice, starts = ranked[-5:], ranked[:1]
     context = Context(space=space, warm_starts=starts, advice=advice)
-    trials = advance(History(), build("portfolio", context), space, measured, 30)
+    trials = advance(History(), build(strategy, context), space, measured, 30)
     origins = [trial.proposal.origin for trial in trials]
     assert [trial.config for trial in trials[:3]] == [*advice[:2], *starts]
     assert origins[:3] == [ADVICE, ADVICE, "warm start"]

@@ -61,7 +61,7 @@ def test_where_the_problem_leaves_no_config_the_error_names_its_fields() -> None
     with pytest.raises(EmptySpace) as raised:
         family.space(problem, known("sm_90"), OBJECTIVE)
     assert raised.value.field == "problem"
-    told = r"with S=1, D=16 no config is valid: .*choose another problem .*\(family.toml: cuda.constraints\[3\]\..*\)"
+    told = r"with S=1, D=16 no config is valid: .*\(family.toml: cuda.constraints\[3\]\..*\); widen .*, or choose a.*"
     assert re.fullmatch(told, raised.value.reason)
     family = find("layernorm").family
     with pytest.raises(EmptySpace, match=r"^problem.cols: with cols=1048573 no config is valid: `steps <= 512`"):

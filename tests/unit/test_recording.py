@@ -188,6 +188,7 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         ({"kernel": 1}, "tiny"),
         (cache(tune_params={}), "tiny: tune_params"),
         (cache(tune_params_keys=["block", "lay"]), "tiny: tune_params_keys"),
+        (cache(tune_params_keys=["block"]), "tiny: tune_params_keys"),
         (cache(cache={"a": {"block": 17, "layout": "row", "time": 1.0}}), "tiny: cache['a'].block"),
         (cache(cache={"a": {"block": 16, "layout": ["row"], "time": 1.0}}), "tiny: cache['a'].layout"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "Odd"}}), "tiny: cache['a'].time"),
@@ -227,7 +228,7 @@ def test_a_malformed_file_is_refused_naming_the_place(document: Document, field:
     assert refusal.value.field == field
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0'])
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0', "[" * 100_000])
 def test_what_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="tiny"):
         parse_recording(text, "tiny")

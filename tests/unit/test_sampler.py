@@ -114,9 +114,44 @@ def test_a_second_sampler_goes_on_with_what_the_study_holds() -> None:
 def test_an_exhausted_space_is_sampled_again() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
-    study.optimize(lambda trial: trial.suggest_int("x", 0, 3) + trial.suggest_float("y", 0, 1), n_trials=6)
+    with pytest.warns(UserWarning, match=r"`y` is not declared: it is sampled at random") as warned:
+        study.optimize(lambda trial: trial.suggest_int("x", 0, 3) + trial.suggest_float("y", 0, 1), n_trials=6)
+    assert len(warned) == 1
     assert {trial.params["x"] for trial in study.trials[:4]} == {0, 1, 2, 3}
     assert len({trial.params["y"] for trial in study.trials}) == 6
+
+
+def test_a_parameter_that_is_suggested_otherwise_than_declared_is_told_of() -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 100)}, seed=0))
+    with pytest.warns(UserWarning, match=r"`x` is suggested as .*high=60, .* but declared as .*high=100") as warned:
+        study.optimize(lambda trial: trial.suggest_int("x", 40, 60), n_trials=3)
+    assert len(warned) == 1
+
+
+@pytest.mark.filterwarnings("ignore:`free` is not declared")
+def test_a_resumed_study_is_the_one_that_was_not_interrupted(tmp_path: Path) -> None:
+    def study(name: str) -> optuna.Study:
+        sampler = KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=5)
+        storage = f"sqlite:///{tmp_path / name}"
+        return optuna.create_study(sampler=sampler, storage=storage, study_name="s", load_if_exists=True)
+
+    def objective(trial: optuna.Trial) -> float:
+        return 1 + trial.suggest_int("x", 0, 9) + trial.suggest_float("free", 0, 1)
+
+    study("whole").optimize(objective, n_trials=6)
+    for _ in range(3):
+        study("parts").optimize(objective, n_trials=2)
+    params = [trial.params for trial in study("whole").trials]
+    assert params == [trial.params for trial in study("parts").trials]
+    assert len({each["free"] for each in params}) == 6
+
+
+def test_what_was_tried_on_one_range_bars_nothing_on_another() -> None:
+    study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
+    study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
+    study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)
+    study.optimize(lambda trial: 1 + abs(trial.suggest_int("x", 100, 119) - 105), n_trials=20)
+    assert {trial.params["x"] for trial in study.trials[10:]} == {*range(100, 120)}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +245,11 @@ MIXED = CategoricalDistribution([16, 32, None])
     [
         ({"B": MIXED}, {"constraints": ["B <= 16"]}, r"^constraints\[0\]: `B` has choices that cannot be compared"),
         ({"B": IntDistribution(0, 9)}, {"constraints": "B <= 2"}, r"^constraints: is one text; give a sequence"),
-        ({"B": IntDistribution(0, 9)}, {"constraints": ["B > 9"]}, "valid"),
+        (
+            {"B": IntDistribution(0, 9)},
+            {"constraints": ["B > 9"]},
+            "last 10 points; widen B, or give other constraints$",
+        ),
         ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is none of portfolio"),
         ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: nan is not equal to itself"),
         ({"B": IntDistribution(0, 2**80)}, {}, r"^space\['B'\]: whole numbers are searched up to 2\^53"),
@@ -223,6 +262,7 @@ MIXED = CategoricalDistribution([16, 32, None])
         (SPACE, {"seed": -1}, "^seed: expected"),
         (SPACE, {"constraints": None}, "^constraints: expected a sequence of texts, got None"),
         (SPACE, {"strategy": ""}, "^strategy: `` is none of portfolio"),
+        (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is none of portfolio"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_when_the_sampler_is_made(

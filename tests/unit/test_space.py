@@ -422,13 +422,12 @@ def test_an_empty_space_names_the_constraint_that_removed_the_last_points() -> N
     assert raised.value.field == "here"
     assert raised.value.reason == (
         "no config is valid: `A + B >= 6 + K` (the grid must fill the device) removes the last 600 points; "
-        "no values satisfy it together with `A * B <= 4`: relax one of them, or widen A, B, or choose another problem "
-        "or device"
+        "no values satisfy it together with `A * B <= 4`: relax one of them, or widen A, B"
     )
 
 
 def test_a_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
-    with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) removes the last 9 points; choose"):
+    with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) removes the last 9 points$"):
         Space(
             [tunable("A", [1, 2, 3]), tunable("B", [1, 2, 3])],
             [constraint("S % 2 == 0", "rows come in pairs")],

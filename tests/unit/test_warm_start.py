@@ -49,6 +49,25 @@ def test_t4_results_are_read_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_trials_of_a_study_whose_values_no_tunable_has_are_left_out(tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = f"sqlite:///{tmp_path}/study.db"
+    for name, choices in (("some", [float("inf"), None, 64]), ("none", [float("inf"), None])):
+        sampler = optuna.samplers.GridSampler({"BLOCK": choices}, seed=1)
+        study = optuna.create_study(storage=storage, study_name=name, sampler=sampler)
+        study.optimize(lambda trial, of=choices: 1.0 + bool(trial.suggest_categorical("BLOCK", of)), n_trials=3)
+    assert read_warm_start(f"{storage}#some")["configs"] == [{"BLOCK": 64}]
+    with pytest.raises(InvalidInput, match=r"^--warm-start: no completed trial of study 'none' is a config: BLOCK is "):
+        read_warm_start(f"{storage}#none")
+
+
+@pytest.mark.parametrize("given", ["", "  "])
+def test_a_warm_start_from_nothing_is_refused(given: str) -> None:
+    with pytest.raises(InvalidInput, match="names nothing: give a file"):
+        read_warm_start(given)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_study_gives_its_completed_trials_in_the_sense_of_its_direction(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
