@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,19 @@ import pytest
 from evo.outcome import Measured
 from evo.recording import parse_recording
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, built, crowd, failing, noisy, optuna_study, ours, tables, transfer
+from tests.bench.strategy import (
+    asking,
+    bars,
+    built,
+    crowd,
+    failing,
+    noisy,
+    optuna_study,
+    ours,
+    report,
+    tables,
+    transfer,
+)
 from tests.bench.strategy.__main__ import main as bench
 from tests.bench.strategy.archive import PLAYED, Archive, publish
 from tests.bench.strategy.baseline import evaluations_until, expected_us, horizon_s
@@ -24,6 +37,7 @@ from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.scores import by_evaluations, by_time, figure, improvement, mean_over_spaces, moments_s
 from tests.bench.strategy.simulate import Simulation
+from tests.bench.strategy.sources import sources
 from tests.data import synthetic
 
 FAILED = "RuntimeFailedConfig"
@@ -36,7 +50,7 @@ def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
         for x, time in enumerate(times_ms)
     }
     document = {"tune_params_keys": ["x"], "tune_params": {"x": list(range(len(times_ms)))}, "cache": cache}
-    return of(parse_recording(json.dumps(document), "line"), "0")
+    return of(parse_recording(json.dumps(document), "line"))
 
 
 class Scripted:
@@ -416,7 +430,7 @@ def test_a_recording_reads_the_same_as_t4_results() -> None:
         }
         for result in json.loads(text)["cache"].values()
     ]
-    same = of(parse_recording(json.dumps({"results": results, "metadata": {}}), cache.name), "t4")
+    same = of(parse_recording(json.dumps({"results": results, "metadata": {}}), cache.name))
     assert Counter(entry.outcome.kind for entry in same.entries) == Counter(e.outcome.kind for e in cache.entries)
     assert same.keys == cache.keys
     np.testing.assert_allclose(same.falling_us, cache.falling_us)
@@ -445,6 +459,52 @@ def test_a_second_bench_plays_nothing_again_and_says_the_same(
     assert figures["time"]["portfolio"]["alone"]["estimate"] <= 1
 
 
-def test_a_bench_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench(["--spaces", str(tmp_path)]) == 2
-    assert "no such space" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--spaces", "EMPTY"], r"--spaces: .* is no folder of recordings"),
+        (["--spaces", "BROKEN"], r"--spaces: .*broken.json is no recording: broken: expected a Kernel Tuner cache"),
+        (["--space", "nope"], r"--space: no recording begins with 'nope': convolution-RTX_3090.json.gz, "),
+        (["--contestant", "nobody"], "--contestant: nobody is called 'nobody'; there are: portfolio, tpe, "),
+        (["--seeds", "1"], "argument --seeds: expected a whole number from 2 on, got '1'"),
+        (["--jobs", "-1"], "argument --jobs: expected a whole number from 0 on, got '-1'"),
+        (["--share", "nan"], "argument --share: expected a number between 0 and 1, got 'nan'"),
+        (["--to", "FILE"], "argument --to: .*broken.json is a file: give a folder"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").write_text("{}")
+    places = {"EMPTY": tmp_path / "empty", "BROKEN": tmp_path, "FILE": tmp_path / "broken.json"}
+    with pytest.raises(SystemExit) as ended:
+        bench([str(places.get(each, each)) for each in arguments])
+    assert ended.value.code == 2
+    assert re.search(f"error: {said}", capsys.readouterr().err)
+
+
+def test_a_bench_that_has_nothing_to_judge_by_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--space", "pnpoly", "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "0"]
+    assert bench([*where, "--question", "evaluations", "--contestant", "random"]) == 1
+    assert "holds no runs of the default strategy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("judges", [True, False])
+def test_a_quick_look_is_held_to_nothing(judges: bool) -> None:
+    told = report.Report(tell=lambda _: None, judges=judges)
+    told.hold(["P200 is 0.1"])
+    assert bool(told.missed) is judges
+
+
+def test_what_a_run_rests_on_is_found_by_what_is_imported() -> None:
+    found = {path.name for path in sources("evo.search", "evo.strategy")}
+    assert {"search.py", "portfolio.py", "gaussian_process.py", "policy.py", "outcome.py", "bounds.py"} <= found
+    assert not {"sampler.py", "told.py", "family.py", "client.py"} & found
+
+
+def test_a_space_is_another_one_once_it_is_read_otherwise() -> None:
+    digests = {ground(times).digest for times in ([1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"])}
+    assert len(digests) == 4
+    assert ground([1.0, 2.0]).digest == ground([1.0, 2.0]).digest
+    assert ground([1.0, 2.0], cost_s=2.0).digest != ground([1.0, 2.0]).digest

@@ -4,17 +4,18 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # asking is timed by processor time: one thread, here and in children
 
+from evo.errors import EvoError, InvalidInput
 from tests.bench.strategy import asking, report, tournament
 from tests.bench.strategy.agreement import check_baseline
 from tests.bench.strategy.archive import Archive
 from tests.bench.strategy.baseline import SHARE
 from tests.bench.strategy.field import Effort
-from tests.bench.strategy.ground import FIGURES, SPACES, paths
+from tests.bench.strategy.ground import FIGURES, SPACES, load, paths
 from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer")
@@ -24,12 +25,13 @@ QUICK_LENGTHS = (100, 1_000, 2_000)
 
 def main(arguments: Sequence[str]) -> int:
     """Play, print the tables; status 1 when something that must hold does not, 2 when the arguments are wrong."""
-    options = _parser().parse_args(arguments)
-    chosen = [path for path in paths(options.spaces) if not options.space or path.name.startswith(options.space)]
-    contestants = _chosen(options.contestant, options.quick)
-    if not chosen or not contestants:
-        print("bench-strategy: no such space, or no such contestant", file=sys.stderr)
-        return 2
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        chosen = _spaces(options.spaces, options.space)
+        contestants = _chosen(options.contestant, options.quick)
+    except InvalidInput as error:
+        parser.error(str(error))
     effort = Effort(
         archive=Archive(options.archive),
         paths=chosen,
@@ -37,11 +39,13 @@ def main(arguments: Sequence[str]) -> int:
         processes=options.jobs,
         share=options.share,
     )
-    told = report.Report(tell=lambda text: print(text, flush=True))
+    told = report.Report(tell=lambda text: print(text, flush=True), judges=not options.quick)
     report.heading(told, effort)
     told.add(check_baseline(effort.grounds))
     _ask(told, effort, contestants, options)
     _write(told, options.to)
+    if not told.judges:
+        print("a quick look: too little was played to say whether what must hold does", file=sys.stderr)
     for failure in told.missed:
         print(f"does not hold: {failure}", file=sys.stderr)
     return int(bool(told.missed))
@@ -67,10 +71,37 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_transfer(told, effort)
 
 
+def _spaces(folder: Path, prefix: str | None) -> list[Path]:
+    """The recordings of a folder, all of which can be read.
+
+    Raises:
+        InvalidInput: there are none, or one cannot.
+    """
+    there = list(paths(folder))
+    chosen = [path for path in there if path.name.startswith(prefix or "")]
+    if not there:
+        raise InvalidInput("--spaces", f"{folder} is no folder of recordings (*.json, *.json.gz)")
+    if not chosen:
+        raise InvalidInput("--space", f"no recording begins with {prefix!r}: {', '.join(path.name for path in there)}")
+    for path in chosen:
+        try:
+            load(path)
+        except (EvoError, OSError) as error:
+            raise InvalidInput("--spaces", f"{path} is no recording: {error}") from None
+    return chosen
+
+
 def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
-    """Those named, or everybody but the variants; the slow ones are left out of a quick look."""
+    """Those named, or everybody but the variants; the slow ones are left out of a quick look.
+
+    Raises:
+        InvalidInput: nobody has one of the names.
+    """
     variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), *report.ours.crowded()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]
+    known = [each.name for each in everybody]
+    if unknown := [name for name in names or () if name not in known]:
+        raise InvalidInput("--contestant", f"nobody is called {unknown[0]!r}; there are: {', '.join(known)}")
     if names:
         return [each for each in everybody if each.name in (report.DEFAULT, *names)]
     return [each for each in everybody if each.share == 1.0 or not quick]
@@ -85,22 +116,64 @@ def _write(told: report.Report, folder: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench-strategy", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="runs of a contestant on a space (default: %(default)s)")
+    parser.add_argument(
+        "--seeds",
+        type=_count(2),
+        default=100,
+        metavar="N",
+        help="runs of a contestant on a space (default: %(default)s)",
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds, short logs, no slow contestants")
     parser.add_argument("--question", action="append", choices=QUESTIONS, help="only this table; may be repeated")
     parser.add_argument("--contestant", action="append", metavar="NAME", help="beside the default; may be repeated")
     parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file name begins so")
     parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json, *.json.gz)")
-    parser.add_argument("--share", type=float, default=SHARE, help="where the time axis ends (default: %(default)s)")
+    parser.add_argument(
+        "--share", type=_share, default=SHARE, metavar="S", help="where the time axis ends (default: %(default)s)"
+    )
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=_count(0),
+        metavar="N",
         default=os.cpu_count() or 1,
         help="processes; 0: only what was played (default: %(default)s)",
     )
-    parser.add_argument("--archive", type=Path, default=Path("build/bench-strategy/runs"), help="runs played before")
-    parser.add_argument("--to", type=Path, default=Path("build/bench-strategy"), help="where the report is written")
+    parser.add_argument(
+        "--archive",
+        type=_folder,
+        metavar="FOLDER",
+        default=Path("build/bench-strategy/runs"),
+        help="runs played before",
+    )
+    parser.add_argument(
+        "--to", type=_folder, metavar="FOLDER", default=Path("build/bench-strategy"), help="where the report is written"
+    )
     return parser
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, got {text!r}")
+        return int(text)
+
+    return read
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
+    return share
+
+
+def _folder(text: str) -> Path:
+    if (path := Path(text)).exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a file: give a folder")
+    return path
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def standing(found: Mapping[str, Standing], ours: str, others: Sequence[str]) ->
         yield f"best/optimum after {BUDGET} is {mine.ratios[-1]:.4f} at the median, {MEDIAN_RATIO} is wanted"
     if mine.mean_ratio > MEAN_RATIO:
         yield f"best/optimum after {BUDGET} is {mine.mean_ratio:.4f} as the mean, {MEAN_RATIO} is wanted"
-    if mine.least_distinct < BUDGET:
+    if not mine.whole:
         yield f"a run has {mine.least_distinct} distinct valid evaluations, {BUDGET} are wanted"
     if min(mine.p200_by_space) <= 0:
         yield "a space is searched worse than at random"

@@ -29,8 +29,8 @@ class Standing:
         ratios: best/optimum after 50, 100 and 200 evaluations, the median over all runs.
         mean_ratio: the mean over all runs after 200.
         harsh_ratio: the mean over the spaces of the median after 200.
-        least_distinct: distinct valid evaluations of the shortest run, 200 at most; a space that has fewer configs
-            counts as if the run had known the others.
+        least_distinct: distinct valid evaluations of the shortest run, 200 at most.
+        whole: each run has 200, or all that the space has.
         asks: proposals for each evaluation.
         draws: resampled values of p100 and p200.
     """
@@ -44,6 +44,7 @@ class Standing:
     mean_ratio: float
     harsh_ratio: float
     least_distinct: int
+    whole: bool
     asks: float
     draws: Mapping[str, Floats]
 
@@ -86,14 +87,15 @@ def standing(field: Field, name: str) -> Standing:
         ratios=[float(np.median(pooled[:, count - 1])) for count in (50, 100, BUDGET)],
         mean_ratio=float(pooled[:, -1].mean()),
         harsh_ratio=float(np.mean([np.median(each[:, -1]) for each in ratios])),
-        least_distinct=min(_distinct(ground, run) for ground, each in pairs for run in each),
+        least_distinct=min(_distinct(run) for run in runs),
+        whole=all(_distinct(run) >= min(BUDGET, len(ground.entries)) for ground, each in pairs for run in each),
         asks=float(np.mean([run.asks / max(1, len(run.places)) for run in runs])),
         draws={"p100": draws[:, 0], "p200": draws[:, 1]},
     )
 
 
-def _distinct(ground: Ground, run: Run) -> int:
-    return min(BUDGET, len(set(run.places)) + max(0, BUDGET - len(ground.entries)))
+def _distinct(run: Run) -> int:
+    return min(BUDGET, len(set(run.places)))
 
 
 def _trials(ground: Ground, runs: Sequence[Run]) -> float:

@@ -26,7 +26,7 @@ class Ground:
     """One recorded space; a *place* is the position of a config in the recording.
 
     Attributes:
-        digest: of the recording's content.
+        digest: of all that follows, as it was read: equal digests, equal places.
         entries, keys: by place.
         places: key → place.
         times_us: by place; infinite for a failed config.
@@ -58,20 +58,24 @@ class Ground:
         return self.places.get(config_key(config))
 
 
-def of(recording: Recording, digest: str) -> Ground:
+def of(recording: Recording) -> Ground:
     """The arrays of a recording."""
     entries, keys = list(recording.entries.values()), list(recording.entries)
     tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
     times_us = np.array([_time_us(entry) for entry in entries])
+    costs_s = np.array([entry.costs.total_s for entry in entries])
+    told = repr(
+        [[(each.name, each.values, each.ordinal) for each in tunables], [e.outcome.kind for e in entries], keys]
+    )
     return Ground(
         name=recording.name,
-        digest=digest,
+        digest=hashlib.sha256(told.encode() + times_us.tobytes() + costs_s.tobytes()).hexdigest()[:12],
         space=Space(tunables, valid_keys=keys),
         entries=entries,
         keys=keys,
         places={key: place for place, key in enumerate(keys)},
         times_us=times_us,
-        costs_s=np.array([entry.costs.total_s for entry in entries]),
+        costs_s=costs_s,
         falling_us=np.sort(times_us[np.isfinite(times_us)])[::-1],
     )
 
@@ -81,7 +85,7 @@ def load(path: Path) -> Ground:
     """Read a recording file, once a process."""
     package = find(str(path))
     assert package.recording is not None
-    return of(package.recording, hashlib.sha256(path.read_bytes()).hexdigest()[:12])
+    return of(package.recording)
 
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:

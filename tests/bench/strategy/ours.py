@@ -3,11 +3,9 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-
-import evo
 from evo.policy import Policy
 from evo.search import Budget, Search
 from evo.strategy import STRATEGIES, Context, Strategy
@@ -16,13 +14,14 @@ from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.simulate import PROTOCOL, Simulation
+from tests.bench.strategy.sources import sources
 from tests.bench.strategy.variants import CROWDED, STEPS, VARIANTS
 
-DECIDES = ("strategy", "space", "history.py", "search.py", "trial.py")
-"""What of `evo` a proposal depends on …"""
+DECIDES = ("evo.search", "evo.strategy")
+"""What a proposal rests on, with all that they import …"""
 
-FOR_STUDIES = ("sampler.py", "told.py", "axis.py")
-"""… but for what only brings it to Optuna's studies."""
+LIBRARIES = ("numpy", "scipy", "optuna")
+"""… and whose arithmetic and sampler."""
 
 
 class OurPlayer:
@@ -89,12 +88,7 @@ def _play(factory: Callable[[Context], Strategy], ground: Ground, seed: int, cou
 
 
 def _digest(*more: Path) -> str:
-    whole = hashlib.sha256(f"{PROTOCOL} numpy {np.__version__}".encode())
-    root = Path(evo.__path__[0])
-    for part in DECIDES:
-        found = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
-        for path in (path for path in found if path.name not in FOR_STUDIES):
-            whole.update(path.name.encode() + path.read_bytes())
-    for path in more:
-        whole.update(path.read_bytes())
+    whole = hashlib.sha256(repr([PROTOCOL, *((name, version(name)) for name in LIBRARIES)]).encode())
+    for path in (*sources(*DECIDES), Path(__file__), *more):
+        whole.update(path.name.encode() + path.read_bytes())
     return whole.hexdigest()[:12]

@@ -17,7 +17,7 @@ from tests.bench.strategy.variants import STEPS
 from workers.devices.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
-NOTHING = "The archive holds no runs of the default strategy as it is now.\n"
+NOTHING = "The archive holds no runs of the default strategy as it is now."
 PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch")
 
 
@@ -29,9 +29,11 @@ class Report:
         page: Markdown.
         figures: what JSON keeps.
         missed: what must hold and does not.
+        judges: whether enough is played to say so.
     """
 
     tell: Callable[[str], None]
+    judges: bool = True
     page: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
@@ -44,7 +46,12 @@ class Report:
         self.figures[name] = {key: plain(value) for key, value in found.items()}
 
     def hold(self, missed: Iterable[str]) -> None:
-        self.missed += missed
+        self.missed += missed if self.judges else ()
+
+    def lack(self) -> None:
+        """There is nothing to judge by."""
+        self.add(f"{NOTHING}\n")
+        self.missed.append(NOTHING)
 
 
 def plain(value: Any) -> Any:
@@ -73,7 +80,7 @@ def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant
     """The evaluation axis and, from the same runs, the time axis."""
     runs, found = evaluations.compare(effort, contestants)
     if DEFAULT not in found:
-        report.add(NOTHING)
+        report.lack()
         return
     others = [name for name in found if name not in STRATEGIES]
     report.add(f"### By evaluations\n\n{tables.standings(found)}")
@@ -92,7 +99,7 @@ def ask_crowd(report: Report, effort: Effort) -> None:
     chosen = [*(each for each in ours.contestants() if each.name in (DEFAULT, "random")), *ours.crowded()]
     found = crowd.compare(effort, chosen)
     if DEFAULT not in found:
-        report.add(NOTHING)
+        report.lack()
         return
     report.add(f"### Many workers at once\n\n{tables.crowding(found, effort.grounds)}")
     report.note("crowd", found)
@@ -113,7 +120,7 @@ def ask_ablation(report: Report, effort: Effort) -> None:
         return
     _, found = evaluations.compare(effort, [*whole, *ours.variants()])
     if DEFAULT not in found:
-        report.add(NOTHING)
+        report.lack()
         return
     report.add(f"### What each piece is worth\n\n{tables.ablation(found, DEFAULT, effort.grounds)}")
     report.note("ablation", found)
@@ -124,7 +131,7 @@ def ask_steps(report: Report, effort: Effort) -> None:
     _, found = evaluations.compare(effort, [*chance, *ours.steps()])
     upon = {name: below for name, (below, _) in STEPS.items() if {name, below} <= found.keys()}
     if not upon:
-        report.add(NOTHING)
+        report.lack()
         return
     report.add(f"### Built up piece by piece\n\n{tables.building(found, upon, effort.grounds)}")
     report.note("steps", found)

@@ -1,0 +1,38 @@
+"""Which modules of ours something rests on, by what they import."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def sources(*modules: str) -> list[Path]:
+    """The files of these modules and of all that they import of the same top-level packages, each once, by path."""
+    known: dict[str, Path] = {}
+    waiting = list(modules)
+    tops = {name.partition(".")[0] for name in modules}
+    while waiting:
+        name = waiting.pop()
+        path = None if name in known else _file(name)
+        if path is not None:
+            known[name] = path
+            waiting += [each for each in _imported(path) if each.partition(".")[0] in tops]
+    return sorted(known.values())
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Names of modules, and of what is taken from them, which may be modules, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def _file(name: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # what is no package has no modules
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)
