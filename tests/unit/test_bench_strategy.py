@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tests.bench.strategy import (
     built,
     crowd,
     failing,
+    functions,
     noisy,
     optuna_study,
     ours,
@@ -495,6 +497,18 @@ def test_a_quick_look_is_held_to_nothing(judges: bool) -> None:
     told = report.Report(tell=lambda _: None, judges=judges)
     told.hold(["P200 is 0.1"])
     assert bool(told.missed) is judges
+
+
+def test_functions_are_what_they_are_called() -> None:
+    least = {
+        "Branin, 2 parameters": (math.pi, 2.275),
+        "Hartmann + 5, 6": (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573),
+        "Rosenbrock + 1000, 4": (1, 1, 1, 1),
+        "Rosenbrock + 1000, 2": (1, 1),
+        "Rosenbrock, 2": (1, 1),
+    }
+    for name, function in functions.FUNCTIONS.items():
+        assert function.value(least[name]) == pytest.approx(function.optimum, abs=1e-5)
 
 
 def test_what_a_run_rests_on_is_found_by_what_is_imported() -> None:

@@ -18,7 +18,7 @@ from tests.bench.strategy.field import Effort
 from tests.bench.strategy.ground import FIGURES, SPACES, load, paths
 from tests.bench.strategy.player import Contestant
 
-QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer")
+QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer", "functions")
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000, 2_000)
 
@@ -69,6 +69,8 @@ def _ask(told: report.Report, effort: Effort, contestants: list[Contestant], opt
         report.ask_noisy(told, effort)
     if "transfer" in questions:
         report.ask_transfer(told, effort)
+    if "functions" in questions:
+        report.ask_functions(told, effort)
 
 
 def _spaces(folder: Path, prefix: str | None) -> list[Path]:

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from evo.strategy import STRATEGIES
-from tests.bench.strategy import asking, bars, crowd, evaluations, failing, moments, noisy, ours, tables, transfer
+from tests.bench.strategy import (
+    asking,
+    bars,
+    crowd,
+    evaluations,
+    failing,
+    functions,
+    moments,
+    noisy,
+    ours,
+    tables,
+    transfer,
+)
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.variants import STEPS
@@ -156,6 +168,13 @@ def ask_transfer(report: Report, effort: Effort) -> None:
     found = transfer.compare(effort.grounds, DEFAULT, seeds)
     report.add(f"### What advice is worth\n\n{seeds} seeds.\n\n{tables.transfer(found, effort.grounds)}")
     report.note("transfer", {name: dict(zip(_names(effort), starts, strict=True)) for name, starts in found.items()})
+
+
+def ask_functions(report: Report, effort: Effort) -> None:
+    seeds = max(2, round(functions.SHARE * effort.seeds))
+    found = functions.compare(seeds)
+    report.add(f"### On plain studies\n\n{seeds} seeds.\n\n{tables.functions(found)}")
+    report.note("functions", found)
 
 
 def _names(effort: Effort) -> list[str]:

@@ -117,6 +117,11 @@ def noisy(found: Mapping[str, Sequence[Hearing]], grounds: Sequence[Ground]) -> 
     return table(["", "P100", "P200", "champion/optimum", *(f"{each.name}, P200 / champion" for each in grounds)], rows)
 
 
+def functions(found: Mapping[str, Mapping[str, float]]) -> str:
+    header = ["above the optimum, median", *next(iter(found.values()))]
+    return table(header, [[name, *(f"{far:.3g}" for far in each.values())] for name, each in found.items()])
+
+
 def asking(found: Mapping[str, Sequence[Cost]]) -> str:
     lengths = [cost.trials for cost in next(iter(found.values()))]
     header = ["ms an ask, median / p99", *(f"{length:,} trials" for length in lengths), "exponent"]
