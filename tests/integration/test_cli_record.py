@@ -71,3 +71,10 @@ def test_a_search_that_has_ended_is_written_down_as_it_is(line: CommandLine) -> 
 
 def test_neither_a_family_nor_a_search_is_a_mistake(line: CommandLine) -> None:
     assert line.run("record").code == 2
+
+
+@pytest.mark.parametrize("command", ["record", "search"])
+def test_a_family_beside_a_search_to_resume_is_refused(line: CommandLine, command: str) -> None:
+    refused = line.run(command, "softmax", "--resume", "1")
+    assert refused.code == 2
+    assert refused.err == "Error: FAMILY: search 1 has its own: leave it out\n"
