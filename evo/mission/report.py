@@ -2,20 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evo.device import Device
 from evo.export.table import table
 from evo.family import Work
-from evo.mission import Goal, Mission, Result
-from evo.objective import Objective
+from evo.mission import Mission, Result
+from evo.mission.goals import Limits, goals_table
 from evo.outcome import Measured
 from evo.report.saving import saving
-from evo.roofline import device_roofline
-from evo.target import known
 from evo.timing import Timing
 from evo.view import SearchView
 from evo.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
 
-CACHES = ("hot", "cold")
 _SOURCES = {"measured": "measured here", "table": "from its datasheet"}
 
 
@@ -91,11 +87,11 @@ def _shape(mission: Mission, result: Result, work: Work | None) -> Iterator[str]
     yield _times(result)
     yield f"Config: `{settings_text(result.best.config)}`" if search.champion is None and result.best else ""
     yield _champion(search)
-    limits = _limits(search.device, work, search.objective)
+    limits = Limits.of(search.device, work, search.objective)
     if limits:
-        reached = percent_text(_least(limits) / reached_us)
-        yield f"The least it can take here is {_listed(limits)}: {reached} is reached."
-    yield _goals(mission, search, work, reached_us)
+        reached = percent_text(limits.least_us / reached_us)
+        yield f"The least it can take here is {limits}: {reached} is reached."
+    yield goals_table(mission, search, work, reached_us)
     yield _decision(search)
 
 
@@ -139,55 +135,6 @@ def _champion(search: SearchView) -> str:
         low, high = verdict.challenger.low, verdict.challenger.high
         interval = f" Interval of its median {champion.timed}: {time_text(low)} to {time_text(high)}."
     return f"Champion {champion.id}{found}: `{settings_text(champion.config)}`.{interval}"
-
-
-def _goals(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Each goal with what became of it; a rehearsal's problem is not the one they are for."""
-    if mission.rehearsal:
-        rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
-        return table((f"goal on {mission.model}", "from", "in this rehearsal"), rows)
-    limits = _limits(known(mission.model), work, search.objective)
-    bound = f"\n\nThe least it can take on {mission.model} is {_listed(limits)}, by its datasheet." if limits else ""
-    same = search.device.model == mission.model
-    judged = _met if same else _elsewhere
-    rows = [(time_text(goal.time_us), goal.source, judged(goal, reached_us, _least(limits))) for goal in mission.goals]
-    here = "here" if same else f"on {search.device.model}, which says nothing about it"
-    return table((f"goal on {mission.model}", "from", here), rows) + bound
-
-
-def _met(goal: Goal, reached_us: float, least_us: float) -> str:
-    """What was reached is not impossible, whatever the datasheet says of clocks."""
-    if reached_us <= goal.time_us:
-        return "reached"
-    return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"
-
-
-def _elsewhere(goal: Goal, reached_us: float, least_us: float) -> str:
-    if impossible := _impossible(goal, least_us):
-        return impossible
-    if reached_us <= goal.time_us:
-        return "a shorter time here"
-    return f"a longer time here: {factor_text(reached_us / goal.time_us)} of it"
-
-
-def _impossible(goal: Goal, least_us: float) -> str | None:
-    return f"impossible in this dtype: it takes {time_text(least_us)} at least" if goal.time_us < least_us else None
-
-
-def _limits(device: Device, work: Work | None, objective: Objective) -> Mapping[str, float]:
-    """The roofline's floor in µs, with everything in the cache and with nothing there."""
-    limits = {
-        cache: device_roofline(device, work, Objective(**{**vars(objective), "cache": cache})) for cache in CACHES
-    }
-    return {cache: limit.floor_us for cache, limit in limits.items() if limit is not None and limit.floor_us > 0}
-
-
-def _least(limits: Mapping[str, float]) -> float:
-    return min(limits.values(), default=0.0)
-
-
-def _listed(limits: Mapping[str, float]) -> str:
-    return " and ".join(f"{time_text(floor_us)} {cache}" for cache, floor_us in limits.items())
 
 
 def _decision(search: SearchView) -> str:
