@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeAlias
 
-from evo.arithmetic import INTEGER_LIMIT
 from evo.errors import InvalidInput
+from evo.expression.arithmetic import INTEGER_LIMIT
 from evo.suggestion import unknown
 from evo.trial import Value
 

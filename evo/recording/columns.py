@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from evo.arithmetic import INTEGER_LIMIT
 from evo.errors import InvalidInput
+from evo.expression.arithmetic import INTEGER_LIMIT
 from evo.recording.values import read_object
 from evo.space.tunable import identity
 from evo.trial import Value

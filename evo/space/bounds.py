@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evo.arithmetic import Mask
-from evo.evaluation import Environment
 from evo.expression import Expression
+from evo.expression.arithmetic import Mask
+from evo.expression.evaluation import Environment
 
 EXACT = float(1 << 53)
 """Below this magnitude float64 holds every whole number, so bounds on them are exact; beyond, nothing is claimed."""

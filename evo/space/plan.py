@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from evo.arithmetic import Mask
+from evo.expression.arithmetic import Mask
 from evo.space.bounds import can_hold
 from evo.space.constraint import Constraint
 from evo.space.tunable import Tunable

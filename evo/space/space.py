@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from evo.arithmetic import INTEGER_LIMIT, Mask
 from evo.errors import InvalidInput
+from evo.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.constraint import Constraint
 from evo.space.emptiness import EmptySpace, explain
 from evo.space.enumeration import Lister

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from evo.arithmetic import INTEGER_LIMIT, Array
 from evo.errors import InvalidInput
+from evo.expression.arithmetic import INTEGER_LIMIT, Array
 from evo.trial import Value
 
 MAX_VALUES = 10_000

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from evo.arithmetic import INTEGER_LIMIT, Mask
+from evo.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.emptiness import EmptySpace
 from evo.space.enumeration import Lister, drawn
 from evo.space.nearest import TIE, Distances, Nearest, total_distance

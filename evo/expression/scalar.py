@@ -1,7 +1,7 @@
 """The quick way to the value of an expression over scalars: its tree turned once into nested functions.
 
-It means what `evo.evaluation` means, which is some thirty times slower where there is no array to share the cost. What
-it cannot be sure of (a fault, a number near the limits, an operation whose rounding NumPy may choose) it leaves to that
+It means what `Evaluation` means, which is some thirty times slower where there is no array to share the cost. What it
+cannot be sure of (a fault, a number near the limits, an operation whose rounding NumPy may choose) it leaves to that
 one, by raising `Unsure`; so there is one place that knows what is wrong and how to say it.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
 
-from evo.arithmetic import EXPONENT_LIMIT, INTEGER_LIMIT
-from evo.evaluation import COMPARISONS
+from evo.expression.arithmetic import EXPONENT_LIMIT, INTEGER_LIMIT
+from evo.expression.evaluation import COMPARISONS
 
 Reading: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """A tree's value in an environment of scalars."""
@@ -25,7 +25,7 @@ EXACT = 1 << 53
 
 
 class Unsure(Exception):
-    """The value is for `evo.evaluation` to find."""
+    """The value is for `Evaluation` to find."""
 
 
 def reading(node: ast.expr) -> Reading:  # noqa: PLR0911

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evo import arithmetic
-from evo.arithmetic import Array, Mask, Operation, OperationError
 from evo.errors import InvalidInput
+from evo.expression import arithmetic
+from evo.expression.arithmetic import Array, Mask, Operation, OperationError
 
 Environment: TypeAlias = Mapping[str, Any]
 """Name → scalar (`Value`) or a one-dimensional array; all arrays of one length."""

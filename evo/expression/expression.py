@@ -1,0 +1,146 @@
+"""One checked expression, and what can be done with it."""
+
+import ast
+import copy
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evo.errors import InvalidInput
+from evo.expression import arithmetic
+from evo.expression.evaluation import Environment, Evaluation, free_names
+from evo.expression.scalar import SCALARS, Reading, Unsure, reading
+from evo.expression.substitution import Binder, Inliner, terms
+from evo.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, check_depth
+from evo.suggestion import unknown
+from evo.trial import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression:
+    """One checked expression.
+
+    Attributes:
+        text: as the author wrote it.
+        field: where it stands, e.g. ``cpu.constraints[0].expression``; named by every error.
+        names: the free names; all of them must be in the environment.
+    """
+
+    text: str
+    field: str
+    names: frozenset[str]
+    tree: ast.expr = attribute(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, field: str) -> "Expression":
+        """Check `text` against the whitelist.
+
+        Raises:
+            InvalidInput: not an expression, not on the whitelist, or too long or deep; names the offending piece.
+        """
+        if not isinstance(text, str):
+            raise InvalidInput(field, f"must be an expression in quotes, not {text!r}")
+        if len(text) > MAX_TEXT:
+            raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise InvalidInput(field, f"`{text}` is not an expression in Python's syntax: {error.msg}") from error
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise InvalidInput(field, f"is not an expression in Python's syntax: {error}") from error
+        check_depth(tree, field)
+        admit(tree, field)
+        return cls(text=text, field=field, names=free_names(tree), tree=tree)
+
+    @cached_property
+    def size(self) -> int:
+        """Its terms: what an evaluation costs for each element."""
+        return terms(self.tree, {})
+
+    def check_names(self, scope: Collection[str], meaning: str = "") -> "Expression":
+        """This expression, if `scope` has all its names.
+
+        Args:
+            meaning: what the scope consists of, for the message, e.g. ``problem fields``.
+
+        Raises:
+            InvalidInput: names the unknown one, near misses, and what there is.
+        """
+        for name in sorted(self.names.difference(scope)):
+            raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
+        return self
+
+    def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
+        """The same expression with each defined name replaced by its definition; the text stays as written.
+
+        Raises:
+            InvalidInput: what comes out is too large to evaluate.
+        """
+        if not self.names.intersection(definitions):
+            return self
+        trees = {name: definition.tree for name, definition in definitions.items()}
+        grown = terms(self.tree, {name: terms(tree, {}) for name, tree in trees.items()})
+        if grown > MAX_NODES:
+            raise InvalidInput(self.field, f"`{self.text}` grows to {grown} terms, of at most {MAX_NODES}: simplify it")
+        tree = Inliner(trees).visit(copy.deepcopy(self.tree))
+        check_depth(tree, self.field, depth_limit=MAX_INLINED_DEPTH)
+        return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
+
+    def bind(self, constants: Mapping[str, Value]) -> "Expression":
+        """The same expression with each constant in place of its name, and worked out as far as that goes."""
+        if not self.names.intersection(constants):
+            return self
+        tree = Binder(constants).visit(copy.deepcopy(self.tree))
+        return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
+
+    def evaluate(self, environment: Environment) -> Any:
+        """Its value: a Python scalar when every name is one, else an array.
+
+        Raises:
+            InvalidInput: an unknown name, text where a number is needed, a division by zero, or a result that is no
+                finite number of less than 63 bits; names the piece and the values it happened for.
+        """
+        if all(type(environment.get(name)) in SCALARS for name in self.names):
+            try:
+                return self._reading(environment)
+            except Unsure:
+                pass
+        return self.evaluate_arrays(environment)
+
+    def evaluate_arrays(self, environment: Environment) -> Any:
+        """As `evaluate`, by the one walk that knows arrays and faults."""
+        self.check_names(environment.keys())
+        lengths = [np.shape(environment[name]) for name in self.names]
+        with np.errstate(all="ignore"):
+            result = Evaluation(field=self.field, environment=environment).value(self.tree, np.asarray(True))
+        return np.broadcast_to(result, max(lengths, default=())) if any(lengths) else result.item()
+
+    @cached_property
+    def _reading(self) -> Reading:
+        return reading(self.tree)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
+
+    def truth(self, environment: Environment) -> Any:
+        """Its truth value: a bool, or an array of them; raises as `evaluate` does."""
+        value = self.evaluate(environment)
+        return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
+
+    def number(self, environment: Mapping[str, Value]) -> int | float:
+        """Its value over scalars, which must be a number; raises as `evaluate` does."""
+        result = self.evaluate(environment)
+        if isinstance(result, bool) or not isinstance(result, int | float):
+            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
+        return result
+
+    def whole(self, environment: Mapping[str, Value]) -> int:
+        """Its value over scalars, which must be a whole number; raises as `evaluate` does."""
+        result = self.number(environment)
+        if result != int(result):
+            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")
+        return int(result)
