@@ -24,6 +24,12 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, d
     return drawn
 
 
+def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
+    """Let the first column, the last and two others tower above the rest: whoever leaves one of them out is far off."""
+    columns = x.shape[1]
+    x[:, np.unique([0, columns - 1, *rng.integers(columns, size=2)])] += np.float32(by)
+
+
 def by_rows(compute: Computation) -> Computation:
     """A function of (problem, inputs) whose results' rows depend on the same rows of the matrices alone, in blocks.
 

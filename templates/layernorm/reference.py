@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows, normal_rows
+from evo.rows import by_rows, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,14 +26,14 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x and residual, (rows, cols), weights around 1 and biases around 0, (cols,).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: one late column holds most
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: a few columns hold most
             of the variance. ``large``: a square overflows float16. ``small``: EPSILON counts.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     x, residual = (normal_rows(rng, shape, mean, deviation) for _ in range(2))
     if distribution == "peaked":
-        x[:, problem["cols"] * 3 // 4] += 300.0
+        raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
     weight, bias = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])
     drawn = {"x": x, "residual": residual, "weight": weight, "bias": bias}
     return {name: values.astype(dtype) for name, values in drawn.items()}

@@ -17,7 +17,7 @@ Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "outlier": 1.0, "large": 1e4, "small": 1e-2}
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "outlier": 1.0, "zeros": 1.0, "large": 1e4, "small": 1e-2}
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -25,8 +25,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
-            one, is the largest by far, so that others lie among the subnormal codes. ``large``, ``small``: scales
-            that are far from 1.
+            one, is the largest by far, so that others lie among the subnormal codes. ``zeros``: the last head is zero,
+            of the others the first element is the largest. ``large``, ``small``: scales that are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION[distribution])
@@ -34,6 +34,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         x += 3.0
     if distribution == "outlier":
         x[..., -1, -1] = -4000.0
+    if distribution == "zeros":
+        x[..., 0, 0] = 40.0
+        x[-1, -1] = 0.0
     return {"x": x.astype(problem["dtype"], copy=False)}
 
 
@@ -41,7 +44,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The scales, and what they turn x into before it is rounded."""
     x = inputs["x"].astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
-    return {"codes": _laid_out(problem, x / scale[..., None, None]), "scale": scale}
+    return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -63,7 +66,12 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
 def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
     x = inputs["x"].astype(np.float32, copy=False)
     scale: Array = np.abs(x).max(axis=(2, 3)) / np.float32(LARGEST)
-    return _laid_out(problem, encoded(x / scale[..., None, None], E4M3)), scale
+    return _laid_out(problem, encoded(x / _divisor(scale), E4M3)), scale
+
+
+def _divisor(scale: Array) -> Array:
+    """For each head; a head of zeros, whose scale is 0, stays zero."""
+    return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 
 def _laid_out(problem: Mapping[str, Any], array: Array) -> Array:
@@ -82,7 +90,7 @@ def _quantised_by_torch(problem: Mapping[str, Any], x: Any) -> Any:
     import torch
 
     scale = x.abs().amax(dim=(2, 3)).float() / LARGEST
-    codes = (x.float() / scale[..., None, None]).to(torch.float8_e4m3fn)
+    codes = (x.float() / torch.where(scale > 0, scale, 1.0)[..., None, None]).to(torch.float8_e4m3fn)
     return codes.transpose(-1, -2).contiguous() if problem["layout"] == "columns" else codes, scale
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import normal_rows
+from evo.rows import normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,13 +25,19 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (rows, cols); no sum of it is near zero, where a relative error would say nothing.
 
     Args:
-        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero. ``peaked``: one late
-            column towers above the others. ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
+        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero, and it is the first.
+            ``peaked``: a few columns tower above the others, the last one most. ``large``: partial sums leave float16.
+            ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
-        x[:, problem["cols"] * 3 // 4] += 1000.0
+        raise_columns(rng, x, 1000.0)
+        x[:, -1] += 1000.0
+    if distribution == "negative":
+        np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
+        x -= 1e-3
+        x[:, 0] = -1e-3
     return {"x": x.astype(problem["dtype"])}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows, normal_rows
+from evo.rows import by_rows, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,13 +26,13 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (rows, cols), and weights around 1, (cols,).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that shall stay. ``peaked``: one late column holds most of
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that shall stay. ``peaked``: a few columns hold most of
             the row's sum. ``large``: a square overflows float16. ``small``: EPSILON counts.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
-        x[:, problem["cols"] * 3 // 4] += 300.0
+        raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
     weight = rng.normal(1.0, 0.25, problem["cols"])
     return {"x": x.astype(problem["dtype"]), "weight": weight.astype(problem["dtype"])}
 

@@ -18,7 +18,7 @@ Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 0.05}
+STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "zeros": 1.0, "large": 4.0, "small": 0.05}
 SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
@@ -30,7 +30,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
             ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
             ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
-            ``small``: nearly equal weights.
+            ``small``: nearly equal weights. ``zeros``: q of the first head and k of the last one, whose scales are 0,
+            as what quantises makes them: every key weighs the same.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     deviation = np.float32(STANDARD_DEVIATION[distribution])
@@ -41,11 +42,18 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "peaked":
         drawn["q"] += 1.0
         drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    if distribution == "zeros":
+        drawn["q"][0, 0] = drawn["k"][-1, -1] = 0.0
     scales = {name: np.abs(array).max(axis=(2, 3)) / np.float32(LARGEST) for name, array in drawn.items()}
-    codes = {name: encoded(array / scales[name][..., None, None], E4M3) for name, array in drawn.items()}
+    codes = {name: encoded(array / _divisor(scales[name]), E4M3) for name, array in drawn.items()}
     if problem["v_layout"] == "columns":
         codes["v"] = np.ascontiguousarray(codes["v"].swapaxes(-1, -2))
     return codes | {f"{name}_scale": scale for name, scale in scales.items()}
+
+
+def _divisor(scale: Array) -> Array:
+    """For each head; a head of zeros, whose scale is 0, stays zero."""
+    return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:

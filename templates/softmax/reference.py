@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import by_rows, normal_rows
+from evo.rows import by_rows, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -16,6 +16,7 @@ MEAN_AND_DEVIATION = {
     "normal": (0.0, 1.0),
     "offset": (50.0, 2.0),
     "peaked": (0.0, 1.0),
+    "falling": (0.0, 1.0),
     "large": (0.0, 40.0),
     "small": (0.0, 1e-3),
 }
@@ -25,13 +26,17 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: one late column towers above
-            the others. ``large``: exp overflows unless the row's maximum is taken off. ``small``: nearly equal results.
+        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel. ``peaked``: a late column and the last
+            one tower above the others. ``falling``: a few columns do, the first among them. ``large``: exp overflows
+            unless the row's maximum is taken off. ``small``: nearly equal results.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
     if distribution == "peaked":
-        x[:, problem["cols"] * 3 // 4] += 30.0
+        late = rng.integers(problem["cols"] // 2, problem["cols"])
+        x[:, np.unique([late, problem["cols"] - 1])] += 30.0
+    if distribution == "falling":
+        raise_columns(rng, x, 30.0)
     return {"x": x.astype(problem["dtype"], copy=False)}
 
 

@@ -33,6 +33,24 @@ compiled = torch.compile(lambda x: op(x) * 2, fullgraph=True)
 assert torch.equal(compiled(x), 2 * (3 * x + 1))
 with torch.cuda.stream(torch.cuda.Stream()):
     assert torch.equal(op(x), 3 * x + 1)
+streams, made = [torch.cuda.Stream() for _ in range(2)], []
+torch.cuda.synchronize()
+for turn in range(20):
+    with torch.cuda.stream(streams[turn % 2]):
+        made.append(op(x + turn))
+torch.cuda.synchronize()
+assert all(torch.equal(each, 3 * (x + turn) + 1) for turn, each in enumerate(made))
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = op(x)
+graph.replay()
+assert torch.equal(captured, 3 * x + 1)
+try:
+    op(torch.arange(1001, dtype=torch.float32, device="cuda")[1:])
+except ValueError as error:
+    assert "no multiple of 16 bytes" in str(error)
+else:
+    raise AssertionError("an odd address was taken")
 torch.library.opcheck(op, (x,), test_utils=("test_schema", "test_faketensor"))
 """
 

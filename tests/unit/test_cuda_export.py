@@ -100,6 +100,25 @@ class Module:
         y[...] = 3 * x + 1
 
 
+class Stream:
+    """What streams of CuPy are asked for: they log who waits for whom."""
+
+    waits: list[tuple[int, int]]
+
+    def __init__(self, ptr: int, *, capturing: bool = False) -> None:
+        self.ptr, self.capturing = ptr, capturing
+
+    def is_capturing(self) -> bool:
+        return self.capturing
+
+    def record(self, event: Any) -> int:
+        assert not self.capturing
+        return self.ptr
+
+    def wait_event(self, event: int) -> None:
+        Stream.waits.append((self.ptr, event))
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     capability = SimpleNamespace(compute_capability="90", id=0)
@@ -107,8 +126,11 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         ndarray=Array,
         empty=lambda shape, dtype: np.empty(shape, dtype).view(Array),
         RawModule=Module,
-        cuda=SimpleNamespace(Device=lambda *_: capability),
+        cuda=SimpleNamespace(
+            Device=lambda *_: capability, get_current_stream=lambda: Stream(0), Event=lambda **_: None
+        ),
     )
+    Stream.waits = []
     monkeypatch.setitem(sys.modules, "cupy", made)  # type: ignore[arg-type]
     yield made
 
@@ -163,6 +185,15 @@ def test_the_loader_launches_what_the_folder_describes(folder: Path, cupy: Simpl
     assert Module.launches == [((1, 1, 1), (256, 1, 1), 0)] * 2
 
 
+def test_launches_on_several_streams_take_turns(folder: Path, cupy: SimpleNamespace) -> None:
+    kernel = loaded(folder, "kernel").Kernel()
+    for stream in (Stream(1), Stream(1), Stream(2), Stream(9, capturing=True), Stream(2), Stream(1)):
+        cupy.cuda.get_current_stream = lambda stream=stream: stream
+        kernel(x=array(np.arange(N)))
+    assert len(Module.launches) == 6
+    assert Stream.waits == [(2, 1), (1, 2)]
+
+
 def test_the_loader_says_what_is_wrong_with_an_argument(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
@@ -176,6 +207,7 @@ def test_the_loader_says_what_is_wrong_with_an_argument(folder: Path, cupy: Simp
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),
         ({"x": array(np.arange(2 * N))[::2]}, ValueError, "x must be C-contiguous"),
         ({"x": elsewhere}, ValueError, "x lies on device 1, the kernel on device 0"),
+        ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"no multiple of 16 bytes: pass x.copy\(\)"),
         ({"x": x, "y": x}, ValueError, "y overlaps x in memory"),
     ):
         with pytest.raises(error, match=text):
@@ -226,7 +258,9 @@ def test_the_operator_launches_on_the_current_stream(
     device = nullcontext(SimpleNamespace(compute_capability="90", id=0))
     device.compute_capability, device.id = "90", 0  # type: ignore[attr-defined]
     cupy.cuda = SimpleNamespace(
-        Device=lambda *_: device, ExternalStream=lambda *told: streams.append(told) or nullcontext()
+        Device=lambda *_: device,
+        ExternalStream=lambda *told: streams.append(told) or nullcontext(),
+        get_current_stream=lambda: Stream(77),
     )
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(cuda_stream=77))
     module = loaded(folder, "torch_op")
@@ -234,3 +268,5 @@ def test_the_operator_launches_on_the_current_stream(
     x = torch.arange(N, dtype=torch.float32)
     assert torch.equal(module._run(x), 3 * x + 1)
     assert streams == [(77, None)]
+    with pytest.raises(ValueError, match=r"no multiple of 16 bytes: pass x.clone\(\)"):
+        module._run(torch.arange(N + 1, dtype=torch.float32)[1:])

@@ -188,7 +188,7 @@ def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -
     config = {**package.family.space(problem, device, Objective()).default(), **change}
     assert not package.family.violations(config, problem, device, Objective())
     kernel = build(package, config, problem, device, tmp_path)
-    for drawn in ("normal", "outlier"):
+    for drawn in ("normal", "outlier", "zeros"):
         inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
         inputs["x"][:, :, ::7] = 0
         exact = reference(package).reference(problem, inputs)
@@ -208,13 +208,14 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
     assert not package.family.violations(config, problem, device, Objective())
     kernel = build(package, config, problem, device, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
-    inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
-    exact = reference(package).reference(problem, inputs)
-    worst = np.abs(reference(package).yardstick(problem, inputs)["out"] - exact["out"]).max()
-    for descending, eager in ORDERS:
-        made = kernel(inputs, descending=descending, eager=eager)
-        assert error(made, exact) < tolerance.rel_l2
-        assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
+    for drawn in ("normal", "zeros"):
+        inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
+        exact = reference(package).reference(problem, inputs)
+        worst = np.abs(reference(package).yardstick(problem, inputs)["out"] - exact["out"]).max()
+        for descending, eager in ORDERS:
+            made = kernel(inputs, descending=descending, eager=eager)
+            assert error(made, exact) < tolerance.rel_l2
+            assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
 @pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns", "shared"])

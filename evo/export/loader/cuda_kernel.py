@@ -9,6 +9,7 @@
 
 import importlib.util
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ SCALARS = {"int32": np.int32, "int64": np.int64, "float32": np.float32, "float64
 FINITE_CODES = 0x70
 """Codes below it are numbers in every format that has codes."""
 
+ADDRESSES = 16
+"""What the address of an array must be a multiple of: so wide are the widest loads and copies."""
+
 PLAIN_SHARED_BYTES = 48 << 10
 """More dynamic shared memory than this has to be asked for."""
 
@@ -27,7 +31,8 @@ PLAIN_SHARED_BYTES = 48 << 10
 class Kernel:
     """The exported kernel for the one problem it was compiled for, on the current device.
 
-    Launches on one stream at a time: workspaces are allocated once.
+    Launches on several streams, or by several threads, take turns: workspaces and partial results of a launch lie where
+    the next one has its own. A stream must live until another one has launched.
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
@@ -49,6 +54,8 @@ class Kernel:
             self._function.max_dynamic_shared_size_bytes = self._launch["shared_memory_bytes"]
         self._encode: Any = _encoder(Path(folder)) if self._launch["tensor_maps"] else None
         self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
+        self._turn = threading.Lock()
+        self._last_stream: Any = None
 
     def __call__(self, **arrays: Any) -> dict[str, Any]:
         """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
@@ -59,7 +66,7 @@ class Kernel:
         Raises:
             TypeError: an argument is missing, unknown, or no CuPy array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for, is not C-contiguous, or lies on
-                another device; or an output shares memory with another array.
+                another device or at an odd address; or an output shares memory with another array.
         """
         inputs = {each["name"] for each in self.of("input")}
         outputs = {each["name"] for each in self.of("output")}
@@ -79,7 +86,18 @@ class Kernel:
         passed = tuple(self._passed(each, addresses) for each in self.arguments)
         passed += tuple(self._mapped(each, addresses) for each in self._launch["tensor_maps"])
         grid, block = tuple(self._launch["grid"]), tuple(self._launch["block"])
-        self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
+        with self._turn:
+            self._wait_for_the_last_stream()
+            self._function(grid, block, passed, shared_mem=self._launch["shared_memory_bytes"])
+
+    def _wait_for_the_last_stream(self) -> None:
+        """On the device; launches that a graph captures are left to whoever replays it."""
+        here = cp.cuda.get_current_stream()
+        if here.is_capturing():
+            return
+        if self._last_stream is not None and self._last_stream.ptr != here.ptr:
+            here.wait_event(self._last_stream.record(cp.cuda.Event(disable_timing=True)))
+        self._last_stream = here
 
     def empty(self, name: str) -> Any:
         """An array for an argument."""
@@ -106,6 +124,8 @@ class Kernel:
             raise ValueError(f"{name} must be C-contiguous: pass cupy.ascontiguousarray({name})")
         if given.device.id != self.device.id:
             raise ValueError(f"{name} lies on device {given.device.id}, the kernel on device {self.device.id}")
+        if given.data.ptr % ADDRESSES:
+            raise ValueError(f"{name} lies at an address that is no multiple of {ADDRESSES} bytes: pass {name}.copy()")
         return given
 
     def _passed(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:

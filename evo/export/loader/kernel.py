@@ -9,6 +9,7 @@
 
 import ctypes
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ SCALARS = {
 class Kernel:
     """The exported function for the one problem it was compiled for.
 
-    Not thread-safe: outputs that the caller does not pass are allocated anew for each call, workspaces once.
+    Calls from several threads wait for each other: workspaces are allocated once. Outputs that the caller does not pass
+    are allocated anew for each call.
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
@@ -46,6 +48,7 @@ class Kernel:
         self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
         self._function.restype = None
         self._workspaces = {each["name"]: self.empty(each["name"]) for each in self._of("workspace")}
+        self._turn = threading.Lock()  # ctypes lets other threads go on while the function runs
 
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
         """Run it: every input by name; outputs may be passed to be written in place. Returns the outputs.
@@ -65,7 +68,8 @@ class Kernel:
         for name in sorted(outputs & arrays.keys()):
             _refuse_unfit(name, arrays)
         held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output")}
-        self._function(*(self._passed(each, held) for each in self.arguments))
+        with self._turn:
+            self._function(*(self._passed(each, held) for each in self.arguments))
         return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
 
     def empty(self, name: str) -> np.ndarray:

@@ -4,6 +4,7 @@
     output = op(*inputs)                    # tensors in the order of config.json; their shapes choose the kernel
     output = op_for(causal=True)(*inputs)   # where shapes alone do not: by fields of the problem
 
+Calls on several streams, or by several threads, take turns wherever they pick the same kernel.
 It has no gradient: for inference, or for an autograd.Function of your own.
 """
 

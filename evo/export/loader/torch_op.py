@@ -3,6 +3,7 @@
     from torch_op import op
     output = op(*inputs)                # tensors in the order of config.json; a tuple where there are more outputs
 
+Calls on several streams, or by several threads, take turns: one launch's partial results lie where the next one's do.
 It has no gradient: for inference, or for an autograd.Function of your own.
 """
 
@@ -20,6 +21,8 @@ _described = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
 INPUTS = [each for each in _described["arguments"] if each["role"] == "input"]
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
 DEVICE = "cuda" if "launch" in _described else "cpu"
+ADDRESSES = 16
+"""What an address on a GPU must be a multiple of: so wide are the widest loads and copies."""
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:
@@ -57,6 +60,14 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
         if given.device != inputs[0].device:
             raise ValueError(f"{name} is on {given.device}, {INPUTS[0]['name']} on {inputs[0].device}")
     return inputs[0].device
+
+
+def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
+    """A slice of a tensor may be contiguous, and still begin where no kernel can load from."""
+    for each, given in zip(INPUTS, inputs, strict=True):
+        if given.data_ptr() % ADDRESSES:
+            name = each["name"]
+            raise ValueError(f"{name} lies at an address that is no multiple of {ADDRESSES} bytes: pass {name}.clone()")
 
 
 def _outputs(device: torch.device) -> list[torch.Tensor]:
@@ -111,6 +122,7 @@ def _run(*inputs: torch.Tensor) -> Any:
     outputs = _outputs(device)
     passed, tensors = [*INPUTS, *OUTPUTS], [*inputs, *outputs]
     if DEVICE == "cuda":
+        _check_addresses(inputs)
         _launch({each["name"]: tensor for each, tensor in zip(passed, tensors, strict=True)}, device)
     else:
         _on_cpu()(**{each["name"]: _array(each, tensor) for each, tensor in zip(passed, tensors, strict=True)})

@@ -1,0 +1,60 @@
+"""A family's cases find out whoever leaves something out, however little it is of a long row."""
+
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from templates.registry import Package, find
+
+Array = NDArray[Any]
+
+LONG = "rows=1,cols=1048576,dtype=float32"
+NOTHING = {"sum": 0.0, "max": -np.inf, "softmax": -np.inf, "rmsnorm": 0.0, "layernorm": 0.0}
+"""What a column may as well hold that nobody looks at."""
+
+
+def reference(package: Package) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{package.family.name}_reference", package.path / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def found_out(family: str, text: str, column: int) -> bool:
+    """Whether some case has a result without this column beyond the family's tolerance, elsewhere than there."""
+    package = find(family)
+    functions, settled = reference(package), package.family.problem(text, "cpu")
+    limits = {each.name: each.tolerance for each in package.family.operands(settled) if each.tolerance}
+    for case in package.family.cases:
+        if case.changes:
+            continue
+        inputs = functions.inputs(settled, case.inputs, np.random.default_rng(3))
+        without = {**inputs, "x": inputs["x"].copy()}
+        without["x"][:, column] = NOTHING[str(settled.get("op", family))]
+        exact, wrong = (functions.reference(settled, each)["out"] for each in (inputs, without))
+        if exact.ndim > 1:
+            exact, wrong = (np.delete(each, column, axis=1) for each in (exact, wrong))
+        if np.linalg.norm(wrong - exact) > limits["out"].rel_l2 * np.linalg.norm(exact):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("column", [0, -1])
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("reduce", f"{LONG},op=sum"),
+        ("reduce", f"{LONG},op=max"),
+        ("softmax", LONG),
+        ("rmsnorm", LONG),
+        ("layernorm", LONG),
+    ],
+)
+def test_a_column_that_is_left_out_is_missed(family: str, text: str, column: int) -> None:
+    assert found_out(family, text, column)

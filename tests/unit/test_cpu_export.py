@@ -1,0 +1,64 @@
+"""A CPU champion's loader, by a small kernel that leaves something aside."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from evo.export import loader
+
+LOADER = Path(str(loader.__path__[0])) / "kernel.py"
+COMPILER = shutil.which("cc")
+N = 1 << 20
+SOURCE = f"""
+void twice(const float *x, float *aside, float *out) {{
+  for (int i = 0; i < {N}; i++) aside[i] = x[i];
+  for (int i = 0; i < {N}; i++) out[i] = 2 * aside[i];
+}}
+"""
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "kernel.c").write_text(SOURCE)
+    assert COMPILER is not None
+    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=tmp_path)
+    arguments = [
+        {"name": name, "role": role, "dtype": "float32", "stored": "float32", "shape": [N]}
+        for name, role in (("x", "input"), ("aside", "workspace"), ("out", "output"))
+    ]
+    described = {"problem": {"N": N}, "config": {}, "arguments": arguments, "library": "kernel.so", "entry": "twice"}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    return tmp_path
+
+
+def loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("exported_cpu_kernel", LOADER)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_calls_of_several_threads_do_not_mix(folder: Path) -> None:
+    kernel = loaded().Kernel(folder)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        x = kernel.empty("x")
+        x[...] = number
+        wrong.extend(number for _ in range(40) if not (kernel(x=x)["out"] == 2 * number).all())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
