@@ -64,7 +64,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     objective = aimed(request.objective, device)
     problem = family.problem(request.problem, aimed_at(device, objective).kind)
     for each in (device, aimed_at(device, objective)):
-        _check_launch(objective, each)
+        _check_launch(objective, each, family)
         family.check_device(problem, each)
     row = SearchRow(
         family=family_row,
@@ -183,7 +183,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
         raise InvalidInput("objective.threads", f"{objective.threads} is out of its limits; accepted: {most}")
 
 
-def _check_launch(objective: Objective, device: Device) -> None:
+def _check_launch(objective: Objective, device: Device, family: Family) -> None:
     """A device that runs nothing launches any way."""
     if device.kind == "estimate":
         return
@@ -191,6 +191,12 @@ def _check_launch(objective: Objective, device: Device) -> None:
         needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"
         raise InvalidInput(
             "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
+        )
+    if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
+        way_out = "a kernel waits for the launch before it where its family.toml has a derived value of `programmatic`"
+        raise InvalidInput(
+            "objective.launch",
+            f"kernels of {family.name} know nothing of programmatic dependent launch; accepted: plain ({way_out})",
         )
 
 

@@ -124,6 +124,11 @@ class Implementation:
         return frozenset(name for expression in (*arguments, *derived, *launch) for name in expression.names)
 
     @property
+    def programmatic(self) -> bool:
+        """Whether its kernels know of programmatic dependent launch: others would not wait for what they read."""
+        return "programmatic" in self.reach(self.derived)
+
+    @property
     def limits(self) -> frozenset[str]:
         """The device limits its expressions use."""
         conditions = [each.expression for each in (*self.constraints, *self.requires)]

@@ -127,6 +127,10 @@ def test_estimates_ask_the_target_what_it_can_do(line: CommandLine, service: str
     refused = line.run(*aimed, "--target", "sm_89")
     assert refused.code == 2
     assert "needs a GPU of sm_90 or newer, and NVIDIA L4 is sm_89; accepted: plain" in " ".join(refused.err.split())
+    ladder = ("search", "sdpa_ladder", "--compile-only", "--trials", "1", "--launch", "pdl", "--target", "sm_90")
+    refused = line.run(*ladder)
+    assert refused.code == 2
+    assert "kernels of sdpa_ladder know nothing of programmatic dependent launch" in " ".join(refused.err.split())
 
 
 def test_what_does_not_fit_the_target_has_no_estimate(line: CommandLine, service: str) -> None:
