@@ -22,6 +22,12 @@ MATCHES = (
     Match(family="gemm", problem="M=1024,N=1024,K=1024", least={"numpy": 0.9}),
     Match(family="gemm", problem="M=16,N=2048,K=2048", least={"numpy": 0.9}),
     Match(family="gemm_fp8", problem="M=256,N=512,K=1024", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="sdpa_fp8", problem="B=1,H=8,S=256,D=64,accuracy=fine", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="quantize_e4m3", problem="B=1,H=8,S=256,D=64", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="rmsnorm", problem="rows=1024,cols=1024", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="layernorm", problem="rows=1024,cols=1024", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="transpose", problem="rows=1024,cols=1024", least={"numpy": 1.0, "torch": 1.0}),
+    Match(family="reduce", problem="rows=1024,cols=1024", least={"numpy": 1.0, "torch": 1.0}),
 )
 
 
