@@ -32,6 +32,10 @@ ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 PROBLEMS = (
     ("sdpa", "B=2,H=8,S=512,D=64"),
     ("sdpa", "B=4,H=16,S=4096,D=128,causal=true"),
+    ("sdpa", "B=1,H=8,S=129,D=80"),
+    ("sdpa", "B=2,H=5,S=1000,D=96,causal=true"),
+    ("sdpa", "B=1,H=16,S=2048,D=192"),
+    ("sdpa", "B=2,H=16,S=1024,D=256"),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64"),
     ("sdpa_fp8", "B=4,H=16,S=4096,D=128,v_layout=columns"),
     ("quantize_e4m3", "B=2,H=8,S=512,D=64"),
