@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     rows, short = [], []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for family, problem, architecture, valid, drawn in _draws(options.configs):
+        for family, problem, architecture, valid, drawn in _draws(options.family, options.configs):
             builds = list(pool.map(_built, [(family, problem, architecture, each) for each in drawn]))
             share = sum(each.refusal is None for each in builds) / len(builds)
             middle_s = median(each.seconds for each in builds)
@@ -84,8 +84,10 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(short))
 
 
-def _draws(count: int) -> Iterator[tuple[str, str, str, str, list[Config]]]:
+def _draws(chosen: str, count: int) -> Iterator[tuple[str, str, str, str, list[Config]]]:
     for family, problem in PROBLEMS:
+        if chosen not in ("all", family):
+            continue
         for architecture in ARCHITECTURES:
             subject, device = find(family).family, known(architecture)
             stated = subject.problem(problem, "cuda")
@@ -128,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--configs", type=int, default=40, help="of each problem and architecture (default: %(default)s)"
     )
+    families = sorted({family for family, _ in PROBLEMS})
+    parser.add_argument("--family", choices=["all", *families], default="all", help="of all only this one")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
     return parser
 
