@@ -28,14 +28,14 @@ def prepare_baselines(
     golden: Golden,
     *,
     function: str,
-    sets: int,
+    sets: Callable[[int], int],
     only: str | None = None,
 ) -> Baselines:
     """Set up every baseline the family offers.
 
     Args:
         function: of reference.py, e.g. ``baselines``.
-        sets: copies of the inputs to rotate; 1 is hot.
+        sets: how many copies of the inputs each of so many baselines rotates; 1 is hot.
         only: a name; the others are passed over.
     """
     ready = Baselines()
@@ -44,11 +44,10 @@ def prepare_baselines(
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})
-    for name, prepare in offered.items():
-        if only not in (None, name):
-            continue
+    chosen = {name: prepare for name, prepare in offered.items() if only in (None, name)}
+    for name, prepare in chosen.items():
         try:
-            ready.timers[name] = _prepare(session, prepare, golden, sets)
+            ready.timers[name] = _prepare(session, prepare, golden, sets(len(chosen)))
         except Exception as error:  # noqa: BLE001 - a library that is absent or refuses the shape is only worth naming
             ready.unavailable[name] = f"{type(error).__name__}: {error}"
     return ready

@@ -248,16 +248,24 @@ class Bench:
 
     def _baselines(self, mode: Mode, only: str | None) -> Baselines:
         problem = self.terms.cases[0].problem
-        held = sum(array.nbytes for array in self._nominal.inputs.values())
         return prepare_baselines(
             self.session,
             self.reference,
             problem,
             self._nominal,
             function=self.driver.baselines,
-            sets=1 if mode == "hot" else cold_sets(self.session.cold_bytes, held, self.terms.memory_limit_bytes),
+            sets=(lambda _: 1) if mode == "hot" else self._cold_copies,
             only=only,
         )
+
+    def _cold_copies(self, baselines: int) -> int:
+        """Of the inputs, for each of so many; where memory is limited they share it, and keep outputs as well."""
+        inputs, outputs = (
+            sum(array.nbytes for array in arrays.values()) for arrays in (self._nominal.inputs, self._nominal.reference)
+        )
+        if not self.driver.limits_address_space:
+            return cold_sets(self.session.cold_bytes, inputs, self.terms.memory_limit_bytes)
+        return cold_sets(self.session.cold_bytes, inputs + outputs, self.terms.memory_limit_bytes // baselines)
 
 
 def proven(request: Prove) -> Session:

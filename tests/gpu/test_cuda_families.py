@@ -263,7 +263,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
     problem = package.family.problem(text, "cuda")
     golden = trials(package, problem, bench.folder)[0].golden
     reference = Reference(package.path / "reference.py", package.digest, Cache(bench.folder))
-    ready = prepare_baselines(bench.session, reference, problem, golden, function=DRIVER.baselines, sets=1)
+    ready = prepare_baselines(bench.session, reference, problem, golden, function=DRIVER.baselines, sets=lambda _: 1)
     assert "naive" in ready.timers, ready.unavailable
     assert all(0.5 < timer.sample() < 1e5 for timer in ready.timers.values())
 
