@@ -159,7 +159,10 @@ def stand_in(passed: list[Any]) -> Any:
     return SimpleNamespace(
         ndarray=Array,
         RawModule=lambda path: SimpleNamespace(get_function=lambda entry: Function()),
-        cuda=SimpleNamespace(Device=lambda *_: SimpleNamespace(compute_capability="90", id=0)),
+        cuda=SimpleNamespace(
+            Device=lambda *_: SimpleNamespace(compute_capability="90", id=0),
+            get_current_stream=lambda: SimpleNamespace(ptr=0, is_capturing=lambda: False),
+        ),
     )
 
 
