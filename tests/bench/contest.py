@@ -79,7 +79,8 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     package = find(found.family)
     device = _device(found, package, effort, folder)
     with workshop(_terms(found, device, package, effort), package, folder) as (ladder, runners, work):
-        configs = {CHAMPION: found.config, DEFAULT: _space(work).default()}
+        default = _space(work).default()
+        configs = {CHAMPION: {**default, **found.config}, DEFAULT: default}  # some tunables are younger than what was found
         if sampled := _sample(ladder, work, effort):
             configs[TYPICAL] = sampled[len(sampled) // 2][1]
         built = {name: ladder.build(work, config) for name, config in configs.items()}

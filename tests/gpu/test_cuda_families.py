@@ -90,6 +90,17 @@ SHARED_KEYS: list[tuple[str, Config]] = [
     ("B=1,H=2,S=512,D=128,causal=true", {**BY_BOXES, "KV_SPLITS": 4, "BLOCK_N": 64, "BLOCK_M": 128, "WARPS_M": 8}),
     ("B=1,H=2,S=512,D=128,causal=true", {**OF_A_CLUSTER, "KV_SPLITS": 8, "BLOCK_N": 32, "PRODUCTS": "mma"}),
 ]
+AHEAD = {"BLOCK_M": 128, "WARPS_M": 8, "PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY": "tma", "CTAS_PER_SM": 1}
+AHEAD |= {"Q_STAGES": 2, "COPY_TOGETHER": False, "PV_BEHIND": True, "IN_TURNS": True, "Q_IN_REGISTERS": False}
+AHEAD |= {"ROW_SUM": "deferred", "STORE": "stmatrix", "UNROLL": 1}
+SEVERAL_ITEMS: list[tuple[str, Config]] = [
+    ("B=4,H=20,S=387,D=64", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
+    ("B=4,H=10,S=515,D=128", {**AHEAD, "BLOCK_N": 160, "SCHEDULE": "stream_k", "L2_PREFETCH": 256}),
+    ("B=4,H=10,S=515,D=128,causal=true", {**AHEAD, "BLOCK_N": 128, "HEADS_TOGETHER": 4}),
+    ("B=1,H=3,S=387,D=64", {**AHEAD, "BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "SCHEDULE": "stream_k"}),
+    ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
+]
+"""Of each block: whole items and a share of what is left over, or shares alone."""
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -124,6 +135,7 @@ FEW_BITS = [
 WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("sdpa", text, each) for text in ("B=1,H=3,S=387,D=64", "B=1,H=2,S=512,D=128,causal=true") for each in ATTENTION),
     *(("sdpa", text, each) for text, each in SHARED_KEYS),
+    *(("sdpa", text, each) for text, each in SEVERAL_ITEMS),
     *(("gemm", "M=1000,N=1024,K=1024", each) for each in MATRICES),
     *(("gemm", "M=203,N=328,K=840,b_layout=nk,dtype=bfloat16,epilogue=bias_gelu", each) for each in MATRICES),
     *(("sdpa_fp8", "B=1,H=3,S=400,D=64,v_layout=columns", {**OF_WARPGROUPS, **each}) for each in CODES),

@@ -86,6 +86,21 @@ WARPGROUPS = (
         | {"PV_BEHIND": True, "KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "PARTS_APART": True, "STORE": "stmatrix"},
     ),
 )
+PERSISTENT = {"COPY": "tma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "CTAS_PER_SM": 1, "STORE": "stmatrix", "UNROLL": 1}
+PERSISTENT |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
+AHEAD = {**PERSISTENT, "PRODUCTS": "wgmma", "Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True}
+BY_TURNS = (
+    ("B=1,H=8,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
+    ("B=1,H=5,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k"}),
+    ("B=1,H=2,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k", "STORE": "staged", "ROW_SUM": "deferred"}),
+    (
+        "B=1,H=7,S=203,D=64",
+        {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"},
+    ),
+    ("B=1,H=7,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
+)
+"""Attention by blocks that go through several items: rows of q ahead of them; whole items, then equal shares of what is left
+over; nothing but shares; a single item for more blocks than it has tiles; shares within rows of the last block."""
 
 QUANTISE = (
     ("B=1,H=2,S=37,D=24", {"THREADS": 64, "SPLIT": 3, "CODES": 4, "UNROLL": 2, "LOADS": "once"}),
@@ -227,6 +242,21 @@ def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: P
     kernel = build(package, config, problem, DEVICE, tmp_path)
     [tolerance] = [each.tolerance for each in package.family.operands(problem) if each.tolerance]
     assert max(errors(kernel, package, problem, "normal")) < tolerance.rel_l2
+
+
+@pytest.mark.parametrize(("text", "change"), BY_TURNS, ids=["ahead", "shares", "shares alone", "few tiles", "uneven"])
+def test_attention_by_blocks_with_several_items_is_right(text: str, change: Config, tmp_path: Path) -> None:
+    package = find("sdpa")
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **change}
+    assert not package.family.violations(config, problem, FEW, Objective())
+    kernel = build(package, config, problem, FEW, tmp_path)
+    assert kernel.launch.grid[0] == FEW.limits["sm_count"] * change["CTAS_PER_SM"]
+    inputs = reference(package).inputs(problem, "normal", np.random.default_rng(5))
+    exact = reference(package).reference(problem, inputs)
+    results = [kernel(inputs, descending=descending, eager=eager) for descending, eager in ORDERS]
+    assert max(error(each, exact) for each in results) < TOLERANCE
+    assert results[0]["out"].tobytes() == results[1]["out"].tobytes()
 
 
 @pytest.mark.parametrize(

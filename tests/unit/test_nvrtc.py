@@ -255,6 +255,7 @@ def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: Nvrtc
 
 STARTS = (
     ("sdpa", "B=4,H=16,S=4096,D=128", {}),
+    ("sdpa", "B=4,H=16,S=4096,D=128,causal=true", {}),
     ("sdpa", "B=4,H=16,S=2048,D=64", {}),
     ("sdpa", "B=4,H=16,S=2048,D=64,causal=true", {}),
     ("sdpa", "B=2,H=8,S=512,D=64", {}),
