@@ -80,7 +80,10 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     device = _device(found, package, effort, folder)
     with workshop(_terms(found, device, package, effort), package, folder) as (ladder, runners, work):
         default = _space(work).default()
-        configs = {CHAMPION: {**default, **found.config}, DEFAULT: default}  # some tunables are younger than what was found
+        configs = {
+            CHAMPION: {**default, **found.config},
+            DEFAULT: default,
+        }  # some tunables are younger than what was found
         if sampled := _sample(ladder, work, effort):
             configs[TYPICAL] = sampled[len(sampled) // 2][1]
         built = {name: ladder.build(work, config) for name, config in configs.items()}

@@ -260,18 +260,20 @@ def test_the_runs_in_the_repository_are_those_of_todays_contestants(monkeypatch:
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_whoever_is_slow_counts_with_its_brief_runs_for_the_evaluations(tmp_path: Path) -> None:
+def test_whoever_is_slow_ends_after_the_evaluations_and_keeps_its_best_on_the_time_axis(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
-    slow, quick = replace(_contestant("slow"), share=0.2, brief=0.5), replace(_contestant("quick"), share=0.2)
-    run = Run(places=[*range(BUDGET)], ended_s=[*map(float, range(BUDGET))], asking_s=[0.0], asks=BUDGET)
-    for each in (slow, quick):
-        archive.keep(each, space, CourseOf(share=0.9)(space), [(seed, run) for seed in range(2)])
+    slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
+    ended_s = [0.5 * horizon_s(space, 1, 0.9) * place / BUDGET for place in range(BUDGET)]
+    run = Run(places=[*range(BUDGET)], ended_s=ended_s, asking_s=[0.0], asks=BUDGET)
+    archive.keep(quick, space, CourseOf(share=0.9)(space), [(seed, run) for seed in range(2)])
     archive.keep(slow, space, Course(trials=BUDGET), [(seed, run) for seed in range(5)])
     effort = Effort(archive=archive, paths=[path], seeds=10, processes=0, share=0.9)
     field, found = compare(effort, [slow, quick])
     assert {name: each.seeds for name, each in found.items()} == {"slow": 5, "quick": 2}
-    assert [len(runs) for (runs,) in field.runs.values()] == [2, 2], "the time axis ends later than brief runs do"
+    timed = moments.compare(effort, field, [replace(each, parallel=False) for each in (slow, quick)])
+    assert timed["slow"].alone.estimate == pytest.approx(timed["quick"].alone.estimate)
+    assert timed["slow"].seeds == (5, 5)
 
 
 def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None:

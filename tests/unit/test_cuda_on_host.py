@@ -86,7 +86,15 @@ WARPGROUPS = (
         | {"PV_BEHIND": True, "KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "PARTS_APART": True, "STORE": "stmatrix"},
     ),
 )
-PERSISTENT = {"COPY": "tma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "CTAS_PER_SM": 1, "STORE": "stmatrix", "UNROLL": 1}
+PERSISTENT = {
+    "COPY": "tma",
+    "BLOCK_M": 128,
+    "WARPS_M": 8,
+    "BLOCK_N": 64,
+    "CTAS_PER_SM": 1,
+    "STORE": "stmatrix",
+    "UNROLL": 1,
+}
 PERSISTENT |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
 AHEAD = {**PERSISTENT, "PRODUCTS": "wgmma", "Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True}
 BY_TURNS = (

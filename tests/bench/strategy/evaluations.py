@@ -61,11 +61,10 @@ class CourseOf:
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
     """Play and score; the runs are handed back for the time axis."""
-    field = gather(effort, contestants, CourseOf(share=effort.share))
-    hurried = [replace(each, share=each.brief) for each in contestants if each.brief]
-    brief = gather(effort, hurried, lambda ground: Course(trials=BUDGET))
-    counted = replace(field, runs={**field.runs, **brief.runs})
-    return field, {name: standing(counted, name) for name in counted.runs}
+    whole = gather(effort, [each for each in contestants if not each.brief], CourseOf(share=effort.share))
+    brief = gather(effort, [each for each in contestants if each.brief], lambda _: Course(trials=BUDGET))
+    field = replace(whole, runs={**whole.runs, **brief.runs})
+    return field, {name: standing(field, name) for name in field.runs}
 
 
 def standing(field: Field, name: str) -> Standing:

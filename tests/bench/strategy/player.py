@@ -35,8 +35,7 @@ class Contestant:
         digest: of all that decides what it proposes; equal digests, equal runs but for the time they take.
         play: one run on a space with a seed.
         share: the share of the seeds that are played: less than one for those that take too long.
-        brief: the share that is played for the evaluations alone, by those who take too long to reach the end of the
-            time axis so often; 0: the same runs serve both axes.
+        brief: ends after the evaluations that count, also where the time axis goes on; its best stays until then.
         parallel: whether it can ask for more than one config before a result.
     """
 
@@ -44,5 +43,5 @@ class Contestant:
     digest: str
     play: Callable[[Ground, int, Course], Run]
     share: float = 1.0
-    brief: float = 0.0
+    brief: bool = False
     parallel: bool = True

@@ -20,12 +20,12 @@ SHARES = {
     "tpe": 0.1,
     "Optuna TPE, repeats cost": 0.05,
     "Optuna CMA-ES": 0.5,
-    "Optuna GP": 0.08,
+    "Optuna GP": 0.5,
 }
 """Of the seeds, for those whose asking takes long: from a second a run to a minute."""
 
-BRIEF = {"Optuna GP": 0.5}
-"""Of the seeds, for those that take a minute for the evaluations and a quarter of an hour for the time axis."""
+BRIEF = {"Optuna GP"}
+"""Those that take a minute or two for the evaluations and a quarter of an hour to the end of the time axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,7 @@ def contestants() -> dict[str, Contestant]:
     """Everybody who can play here, by name: our strategies, their variants and steps, Kernel Tuner's and Optuna's."""
     own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
     everybody = [*own, *kernel_tuner.contestants(), *optuna_study.contestants()]
-    return {
-        each.name: replace(each, share=SHARES.get(each.name, 1.0), brief=BRIEF.get(each.name, 0.0))
-        for each in everybody
-    }
+    return {each.name: replace(each, share=SHARES.get(each.name, 1.0), brief=each.name in BRIEF) for each in everybody}
 
 
 def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
