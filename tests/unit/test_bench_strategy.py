@@ -22,6 +22,7 @@ from tests.bench.strategy import (
     crowd,
     failing,
     functions,
+    moments,
     noisy,
     optuna_study,
     ours,

@@ -107,8 +107,8 @@ BY_TURNS = (
     ),
     ("B=1,H=7,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
 )
-"""Attention by blocks that go through several items: rows of q ahead of them; whole items, then equal shares of what is left
-over; nothing but shares; a single item for more blocks than it has tiles; shares within rows of the last block."""
+"""Attention by blocks that go through several items: rows of q ahead of them; whole items, then equal shares of what is
+left over; nothing but shares; a single item for more blocks than it has tiles; items that shares divide unevenly."""
 
 QUANTISE = (
     ("B=1,H=2,S=37,D=24", {"THREADS": 64, "SPLIT": 3, "CODES": 4, "UNROLL": 2, "LOADS": "once"}),
