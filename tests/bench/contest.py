@@ -77,8 +77,8 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     """
     found, again = champion(match, effort, folder)
     package = find(found.family)
-    device = _device(found, package, effort, folder)
-    with workshop(_terms(found, device, package, effort), package, folder) as (ladder, runners, work):
+    device = device_at_hand(found, package, effort.device, folder)
+    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (ladder, runners, work):
         default = _space(work).default()
         configs = {
             CHAMPION: {**default, **found.config},
@@ -110,9 +110,13 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     )
 
 
-def _device(found: Found, package: Package, effort: Effort, folder: Path) -> Device:
-    """The one at hand, of the kind that the champion was found on."""
-    device = choose(local_devices(), effort.device, package.family)
+def device_at_hand(found: Found, package: Package, kind: str, folder: Path) -> Device:
+    """The one here, of this kind.
+
+    Raises:
+        BenchError: the champion was found on another model.
+    """
+    device = choose(local_devices(), kind, package.family)
     if device.model != found.device_model:
         told = f"its champion was found on {found.device_model}, not on this {device.model}"
         raise BenchError(f"{found.family} {found.problem}: {told}: name another folder, and it is searched for here")
@@ -145,7 +149,8 @@ def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tup
             runners.close()
 
 
-def _terms(found: Found, device: Device, package: Package, effort: Effort) -> SearchTerms:
+def terms_of(found: Found, device: Device, package: Package, seed: int) -> SearchTerms:
+    """What is asked of configs, as when the champion was found."""
     return SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
@@ -153,7 +158,7 @@ def _terms(found: Found, device: Device, package: Package, effort: Effort) -> Se
         device=device,
         objective=replace(found.objective, protocol=PROTOCOL_VERSION),
         policy=SAMPLING,
-        seed=effort.seed,
+        seed=seed,
     )
 
 

@@ -48,7 +48,7 @@ def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
     """
     path = None if effort.champions is None else effort.champions / f"{match.name}.json"
     if path is not None and path.exists():
-        return _kept(path), True
+        return kept(path), True
     found = _found(search(match, effort, folder), effort)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,12 @@ def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
     return found, False
 
 
-def _kept(path: Path) -> Found:
+def kept(path: Path) -> Found:
+    """What a bench kept of a search.
+
+    Raises:
+        BenchError: the file holds no such thing.
+    """
     try:
         return _FILE.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:

@@ -11,6 +11,7 @@ from evo.objective import Objective
 from templates.registry import find
 from tests.bench.cpu import main
 from tests.bench.found import Found
+from tests.bench.grid import main as grid
 from tests.bench.searching import Match
 
 MATCH = Match(family="softmax", problem="rows=64,cols=64", least={"numpy": 1e9})
@@ -67,3 +68,33 @@ def test_a_champion_of_another_device_or_space_is_refused(
     assert said.err.startswith("bench: ")
     assert told in said.err
     assert said.out.count("| **champion**") == 1, "the other contest is held all the same"
+
+
+def test_tunables_that_are_younger_than_a_champion_have_their_defaults(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = kept.read_text()
+    kept.write_text(text.replace('"THREADS":1,', "").replace(',"THREADS":1', ""))
+    assert "THREADS" not in kept.read_text()
+    assert main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH]) == 1
+    assert capsys.readouterr().out.count("| **champion**") == 1
+
+
+def test_configs_that_differ_in_a_few_values_stand_beside_each_other(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unroll = "UNROLL=2"
+    assert grid([str(kept), "--device", "cpu", "--change", unroll, "--rounds", "3"]) == 0
+    told = capsys.readouterr().out
+    assert [line.split("|")[1].strip() for line in told.splitlines()[2:4]] == ["champion", unroll]
+    assert "× numpy" in told.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [("UNROLL", "'UNROLL' is no NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
+)
+def test_what_is_no_config_is_refused(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert grid([str(kept), "--device", "cpu", "--change", change]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("grid: ")
+    assert said in told
