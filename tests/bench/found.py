@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evo.objective import Objective
 from evo.promotion import Verdict
+from evo.space import Space
 from evo.trial import Config
 from evo.view import SearchView
 from tests.bench.searching import BenchError, Effort, Match, search
@@ -35,6 +36,10 @@ class Found:
     overhead_ms: float | None
     found_at: datetime
     verdict: Verdict | None = None
+
+    def whole(self, space: Space) -> Config:
+        """The config with the defaults of tunables that are younger than it."""
+        return {**space.default(), **self.config}
 
 
 _FILE = TypeAdapter(Found)

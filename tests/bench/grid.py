@@ -63,7 +63,7 @@ def _rows(found: Found, changes: Sequence[Config], options: argparse.Namespace, 
     device = device_at_hand(found, package, options.device, folder)
     with workshop(terms_of(found, device, package, seed=0), package, folder) as (ladder, runners, work):
         space = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective)
-        configs = {"champion": {**space.default(), **found.config}}
+        configs = {"champion": found.whole(space)}
         for each in changes:
             space.check(config := {**configs["champion"], **each})
             configs[" ".join(f"{name}={value}" for name, value in each.items())] = config

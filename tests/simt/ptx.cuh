@@ -344,7 +344,7 @@ inline const char* run(
     for (Meeting& meeting : places) meeting = Meeting();
     for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
         for (u32 index = 0; index < grid[0] && !fault_text[0]; ++index) {
-            blockIdx.x = index;
+            blockIdx.x = descending ? grid[0] - 1 - index : index;
             fibers.resize(block[0] * block[1]);
             start_block();
             progress(descending);

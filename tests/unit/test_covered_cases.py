@@ -47,4 +47,4 @@ def test_a_kept_champion_has_kernels_for_all_cases(path: Path) -> None:
     problem = family.problem(match.problem, "cuda")
     assert kept
     assert found.problem == problem_key(problem)
-    assert not uncovered(family, problem, found.config)
+    assert not uncovered(family, problem, found.whole(family.space(problem, DEVICE, OBJECTIVE)))

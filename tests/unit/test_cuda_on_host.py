@@ -98,14 +98,14 @@ PERSISTENT = {
 PERSISTENT |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
 AHEAD = {**PERSISTENT, "PRODUCTS": "wgmma", "Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True}
 BY_TURNS = (
-    ("B=1,H=8,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
-    ("B=1,H=5,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k"}),
-    ("B=1,H=2,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k", "STORE": "staged", "ROW_SUM": "deferred"}),
+    ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
+    ("B=1,H=7,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k"}),
+    ("B=1,H=3,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k", "STORE": "staged", "ROW_SUM": "deferred"}),
     (
         "B=1,H=7,S=203,D=64",
         {"BLOCK_M": 32, "WARPS_M": 2, "WARPS_KV": 2, "BLOCK_N": 64, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"},
     ),
-    ("B=1,H=7,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
+    ("B=1,H=5,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
 )
 """Attention by blocks that go through several items: rows of q ahead of them; whole items, then equal shares of what is
 left over; nothing but shares; a single item for more blocks than it has tiles; items that shares divide unevenly."""
