@@ -79,7 +79,8 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     package = find(found.family)
     device = device_at_hand(found, package, effort.device, folder)
     with workshop(terms_of(found, device, package, effort.seed), package, folder) as (ladder, runners, work):
-        configs = {CHAMPION: found.whole(_space(work)), DEFAULT: _space(work).default()}
+        space = _space(work)
+        configs = {CHAMPION: found.whole(space), DEFAULT: space.default()}
         if sampled := _sample(ladder, work, effort):
             configs[TYPICAL] = sampled[len(sampled) // 2][1]
         built = {name: ladder.build(work, config) for name, config in configs.items()}

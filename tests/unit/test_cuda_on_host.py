@@ -86,17 +86,9 @@ WARPGROUPS = (
         | {"PV_BEHIND": True, "KV_SPLITS": 2, "SPLIT_MERGE": "cluster", "PARTS_APART": True, "STORE": "stmatrix"},
     ),
 )
-PERSISTENT = {
-    "COPY": "tma",
-    "BLOCK_M": 128,
-    "WARPS_M": 8,
-    "BLOCK_N": 64,
-    "CTAS_PER_SM": 1,
-    "STORE": "stmatrix",
-    "UNROLL": 1,
-}
-PERSISTENT |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
-AHEAD = {**PERSISTENT, "PRODUCTS": "wgmma", "Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True}
+AHEAD = {"PRODUCTS": "wgmma", "BLOCK_M": 128, "WARPS_M": 8, "BLOCK_N": 64, "COPY": "tma", "CTAS_PER_SM": 1}
+AHEAD |= {"PRODUCER_WARPS": 4, "PRODUCER_REGISTERS": 24, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False}
+AHEAD |= {"Q_STAGES": 2, "PV_BEHIND": True, "IN_TURNS": True, "STORE": "stmatrix", "UNROLL": 1}
 BY_TURNS = (
     ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
     ("B=1,H=7,S=331,D=64", {**AHEAD, "SCHEDULE": "stream_k"}),
