@@ -17,10 +17,10 @@ test: .venv/.test           ## every test tier but gpu
 	$(BIN)/python -m pytest -m "not gpu" -n 4 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
 test-gpu: .venv/.test       ## the tests that need a CUDA device
-	$(BIN)/python -m pytest -m "gpu and not long" -n 4 --dist loadgroup tests/gpu $(ARGS)
+	$(BIN)/python -m pytest -v -m "gpu and not long" -n 4 --dist loadgroup tests/gpu $(ARGS)
 
 test-gpu-long: .venv/.test  ## those of them that take minutes by themselves
-	$(BIN)/python -m pytest -m "gpu and long" tests/gpu $(ARGS)
+	$(BIN)/python -m pytest -v -m "gpu and long" tests/gpu $(ARGS)
 
 check: .venv/.check         ## format, lint, types, import contracts, packaging
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging

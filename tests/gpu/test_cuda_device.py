@@ -10,7 +10,7 @@ import pytest
 from evo.device import Device
 from evo.family import LIMITS
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
-from workers.devices import LaunchError
+from workers.devices import LaunchError, Timer
 from workers.devices.cuda import CudaSession
 from workers.devices.cuda_copy import with_measured_copies
 from workers.distance import distance
@@ -146,15 +146,20 @@ def test_an_endless_kernel_dies_with_its_process(bench: Workbench, session: Cuda
     assert buffers.damage() is None
 
 
+def least_us(timer: Timer) -> float:
+    """While the tests beside this one let the GPU alone, which they share."""
+    return min(timer.sample() for _ in range(20))
+
+
 def test_timers_tell_short_from_long(bench: Workbench, session: CudaSession) -> None:
     loop = "float y = x[0]; for (int i = 0; i < {}; ++i) y = fmaf(y, y, 1.f); out[threadIdx.x] = y;"
     buffers = session.allocate((X, OUT), INPUTS)
-    times = [session.timer(bench.load(loop.format(trips)), [buffers]).sample() for trips in (10_000, 40_000)]
+    times = [least_us(session.timer(bench.load(loop.format(trips)), [buffers])) for trips in (10_000, 40_000)]
     assert times[1] / times[0] == pytest.approx(4, rel=0.15)
     floor = session.floor()
     assert floor.calls >= 200
-    assert 0.1 < floor.sample() < 10
-    assert floor.sample() < session.anchor().sample() < times[1]
+    assert 0.1 < least_us(floor) < 10
+    assert least_us(floor) < least_us(session.anchor()) < times[1]
 
 
 def test_cold_samples_call_every_set(bench: Workbench, session: CudaSession) -> None:
@@ -191,7 +196,7 @@ def test_programmatic_launches_overlap(bench: Workbench, session: CudaSession) -
     )
     buffers = session.allocate((X, OUT), INPUTS)
     plain, overlapped = (
-        session.timer(bench.load(body, one_block(programmatic=pdl)), [buffers]).sample() for pdl in (False, True)
+        least_us(session.timer(bench.load(body, one_block(programmatic=pdl)), [buffers])) for pdl in (False, True)
     )
     assert overlapped < 0.9 * plain
 
