@@ -16,6 +16,7 @@ MEAN_AND_DEVIATION = {
     "normal": (1.0, 1.0),
     "negative": (-2.0, 1.0),
     "peaked": (1.0, 1.0),
+    "everywhere": (1.0, 1.0),
     "large": (100.0, 10.0),
     "small": (1e-3, 1e-3),
 }
@@ -26,7 +27,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero, and it is the first.
-            ``peaked``: a few columns tower above the others, the last one most. ``large``: partial sums leave float16.
+            ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row has one such
+            element, a little further than the row before, so that with enough rows no column is without.
+            ``large``: partial sums leave float16.
             ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
@@ -34,6 +37,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "peaked":
         raise_columns(rng, x, 1000.0)
         x[:, -1] += 1000.0
+    if distribution == "everywhere":
+        rows, columns = x.shape
+        x[np.arange(rows), (np.arange(rows) * columns // rows + rng.integers(columns)) % columns] += 1000.0
     if distribution == "negative":
         np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
         x -= 1e-3

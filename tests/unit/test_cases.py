@@ -58,3 +58,15 @@ def found_out(family: str, text: str, column: int) -> bool:
 )
 def test_a_column_that_is_left_out_is_missed(family: str, text: str, column: int) -> None:
     assert found_out(family, text, column)
+
+
+@pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
+def test_the_largest_element_of_a_row_stands_everywhere(columns: int, gap: int) -> None:
+    """A part in the middle of a row that is left out shows in a maximum only where the maximum is."""
+    package = find("reduce")
+    settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")
+    every = next(each for each in package.family.case_problems(settled, "cpu") if each.case.name == "everywhere")
+    assert every.problem is not None
+    drawn = reference(package).inputs(every.problem, every.case.inputs, np.random.default_rng(3))
+    places = np.sort(np.argmax(drawn["x"], axis=1))
+    assert np.diff(places, append=places[0] + columns).max() <= gap
