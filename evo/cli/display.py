@@ -135,7 +135,11 @@ def speedup_text(view: SearchView) -> str:
     if view.roofline is not None and view.roofline.share_of_best:
         whose = "the target" if view.estimated else "this device"
         parts.append(f"{percent_text(view.roofline.share_of_best)} of {whose}'s limit")
-    return ", ".join(parts) or ("nothing is run" if view.estimated else "no baseline measured yet")
+    if parts:
+        return ", ".join(parts)
+    if view.estimated:
+        return "nothing is run"
+    return "no baseline" if view.device.kind == "replay" else "no baseline measured yet"
 
 
 def outcomes_text(view: SearchView) -> str:

@@ -118,8 +118,9 @@ class Family:
             InvalidInput: it does not; lists the kinds it runs on.
         """
         if kind not in self.implementations:
+            hint = "; give a recording's path in place of a family to replay it" if kind == "replay" else ""
             raise InvalidInput(
-                "device", f"{self.name} does not run on {kind}, only on {', '.join(self.implementations)}"
+                "device", f"{self.name} does not run on {kind}, only on {', '.join(self.implementations)}{hint}"
             )
         return self.implementations[kind]
 

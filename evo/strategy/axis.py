@@ -4,6 +4,7 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from evo.space.tunable import NAME
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
 POINTS = 1_001
-"""Grid points of a float without a step, and of an int with more than `MAX_INTS` values."""
+"""Grid points of a float without a step, and of any number with more than `MAX_INTS` values."""
 
 MAX_INTS = 1_000
 
@@ -136,11 +137,11 @@ def _whole(distribution: IntDistribution) -> tuple[int, ...]:
 def _real(distribution: FloatDistribution) -> tuple[float, ...]:
     low, high = distribution.low, distribution.high
     if distribution.step is not None:
+        first, step = Decimal(str(low)), Decimal(str(distribution.step))  # 0.3 is what a constraint calls it
         count = round((high - low) / distribution.step) + 1
-        if count <= MAX_INTS:
-            return tuple(min(low + rank * distribution.step, high) for rank in range(count))
-        steps = np.unique(np.rint(np.linspace(0, count - 1, POINTS)).astype(np.int64)).tolist()
-        return tuple(min(low + each * distribution.step, high) for each in steps)
+        most = count if count <= MAX_INTS else POINTS
+        steps = np.unique(np.rint(np.linspace(0, count - 1, most)).astype(np.int64)).tolist()
+        return tuple(min(float(first + each * step), high) for each in steps)
     points = np.geomspace(low, high, POINTS) if distribution.log else np.linspace(low, high, POINTS)
     return tuple(np.unique(points.clip(low, high)).tolist())
 

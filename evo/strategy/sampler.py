@@ -35,7 +35,7 @@ class KernelEvoSampler(BaseSampler):
 
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
-            without a step, and ints with more than a thousand values, are searched on 1,001 points. What a trial does
+            without a step, and numbers with over a thousand values, are searched on 1,001 points. What a trial does
             not suggest of them, as conditional parameters, is taken to have no effect on it. None: the parameters that
             all completed trials have in common, as Optuna's own samplers do it, 64 at most.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
@@ -117,8 +117,10 @@ class KernelEvoSampler(BaseSampler):
             self._meet(study, search_space)
             history = self._told.read(study.get_trials(deepcopy=False))
             rng = np.random.default_rng((self._seed, trial.number))
-            proposal = self._strategist.propose(history, rng)
-            config = self._told.unmet() if proposal is None else proposal.config
+            config = self._told.unmet(most=1)
+            if config is None and (proposal := self._strategist.propose(history, rng)) is not None:
+                config = proposal.config
+            config = config or self._told.unmet()
             if config is None:  # every config was asked for, but a sampler has to give one
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)

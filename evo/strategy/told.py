@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ class Told:
 
     Values become positive times in the same order: as they are, as reciprocals for a maximised positive value, or, once
     a value is not positive, by a smooth function. A parameter that a trial did without had no effect: its result is
-    that of what was proposed. Left out is a trial beyond the grid, and one that repeats a config: its first result
-    counts.
+    that of what was proposed. Left out is a trial beyond the grid, and all but one of those that repeat a config: its
+    first value counts, or the best one where a point of the grid stands for several.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -38,6 +39,8 @@ class Told:
         self._positive = True
         self._open: list[int] = []
         self._read = 0
+        self._counting: dict[str, FrozenTrial] = {}
+        self._outdone = False
         self._clear()
 
     def read(self, trials: Sequence[FrozenTrial]) -> History:
@@ -49,6 +52,12 @@ class Told:
             news = list(trials)
         for trial in news:
             self._take(trial)
+        if self._outdone:  # what was told before cannot be taken back
+            self._clear()
+            news = list(trials)
+            for trial in news:
+                self._take(trial)
+            self._outdone = False
         self._open = [trial.number for trial in news if trial.state not in ENDED]
         self._read = len(trials)
         return self.history
@@ -61,15 +70,16 @@ class Told:
         """What to store with a trial that is given this config: ranks mean something on the same grid only."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
-    def unmet(self) -> Config | None:
-        """A config that was proposed for a trial that then chose another."""
-        return next(iter(self._unmet.values()), None)
+    def unmet(self, *, most: float = math.inf) -> Config | None:
+        """A config that was proposed, `most` times at most, for trials that then chose others."""
+        return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
     def _clear(self) -> None:
         self.history = History()
         self._pending: dict[int, Trial] = {}
         self._keys: set[str] = set()
         self._unmet: dict[str, Config] = {}
+        self._missed: Counter[str] = Counter()
         self._open, self._read = [], 0
 
     def _ask(self, number: int, config: Config) -> Trial:
@@ -86,15 +96,40 @@ class Told:
             asked = self._ask(trial.number, given)
         config = self._config(trial, given) if ended or self._whole(trial) else None
         if asked is not None and ended and config != asked.config:
-            self._tell(asked, Abandoned(worker_losses=1))
-            self._unmet[self._space.key(asked.config)] = asked.config
+            self._miss(asked)
             asked = None
+        if ended and config is not None and not self._counts(config, trial):
+            if asked is not None:
+                self._tell(asked, Abandoned(worker_losses=1))
+            asked = config = None
         if asked is None and config is not None and self._is_new(config):
             asked = self._ask(trial.number, config)
         if asked is not None and ended:
             self._tell(asked, self._outcome(trial))
         if ended:
             self._pending.pop(trial.number, None)
+
+    def _miss(self, asked: Trial) -> None:
+        """Its trial chose another config."""
+        key = self._space.key(asked.config)
+        self._tell(asked, Abandoned(worker_losses=1))
+        self._unmet[key] = asked.config
+        self._missed[key] += 1
+
+    def _counts(self, config: Config, trial: FrozenTrial) -> bool:
+        """Whether this ended trial is the one that counts of those with this config, as far as they are known."""
+        key = self._space.key(config)
+        so_far = self._counting.setdefault(key, trial)
+        if so_far.number != trial.number and self._outdoes(trial, so_far):
+            self._counting[key], self._outdone = trial, True
+        return self._counting[key].number == trial.number
+
+    def _outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
+        if trial.state != TrialState.COMPLETE or trial.value is None:
+            return False
+        if other.state != TrialState.COMPLETE or other.value is None:
+            return True
+        return trial.params != other.params and self._time(trial.value) < self._time(other.value)
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
         """What `note` made of the config that it was given, by whichever sampler of this space."""

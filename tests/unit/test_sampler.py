@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from evo.errors import InvalidInput
 from evo.strategy.axis import axis
 from evo.strategy.sampler import KernelEvoSampler
+from evo.strategy.told import GIVEN
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -347,3 +348,34 @@ def test_the_documented_example_runs_as_it_stands(capsys: pytest.CaptureFixture[
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     assert "BLOCK" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("constraint", "left_out"), [("F != 0.3", {3}), ("F <= 0.3 or F >= 0.7", {4, 5, 6})])
+def test_a_float_with_a_step_is_what_a_constraint_calls_it(constraint: str, left_out: set[int]) -> None:
+    space = {"F": FloatDistribution(0, 1, step=0.1)}
+    study = optuna.create_study(sampler=KernelEvoSampler(space, constraints=[constraint], seed=0))
+    study.optimize(lambda trial: 1 + trial.suggest_float("F", 0, 1, step=0.1), n_trials=11 - len(left_out))
+    assert {round(10 * trial.params["F"]) for trial in study.trials} == set(range(11)) - left_out
+
+
+def test_a_proposal_that_a_trial_chose_otherwise_than_is_made_once_more_and_no_more() -> None:
+    space = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
+    study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
+
+    def objective(trial: optuna.Trial) -> float:
+        return 1.0 + sum(trial.suggest_categorical(name, list(range(6))) for name in space)
+
+    study.optimize(objective, n_trials=2)
+    asked = study.ask(space)
+    study.tell(asked, state=TrialState.FAIL)
+    missed = 2 * [{"a": (asked.params["a"] + 1) % 6}]
+    proposals = []
+    for fixed in missed:
+        study.enqueue_trial(fixed)
+        study.optimize(objective, n_trials=1)
+        proposals.append(study.trials[-1].system_attrs[GIVEN]["ranks"])
+    study.optimize(objective, n_trials=1)
+    proposals.append(study.trials[-1].system_attrs[GIVEN]["ranks"])
+    chosen = [trial.params["a"] for trial in study.trials[-3:-1]]
+    assert all(ranks[0] != each for ranks, each in zip(proposals, chosen, strict=False)), "the seed shall displace both"
+    assert proposals[0] == proposals[1] != proposals[2]

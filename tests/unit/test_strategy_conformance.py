@@ -70,6 +70,17 @@ def test_a_proposal_depends_on_history_and_generator_alone(name: str, shape: str
             tell(history, trial, troubled(space, trial))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_corrected_time_counts_alike_for_who_was_there_and_who_was_not(name: str, seed: int) -> None:
+    space, history = SPACES["mixed"](), History()
+    strategy = fresh(name, space)
+    advance(history, strategy, space, measured, 28, seed=seed)
+    for each in history.elites(3):
+        assert each.time_us is not None
+        history.correct(each.number, 2 * each.time_us)
+    assert propose(strategy, history) == propose(fresh(name, space), history)
+
+
 def test_the_seed_matters(name: str) -> None:
     space = SPACES["mixed"]()
     runs = [advance(History(), fresh(name, space), space, measured, 30, seed=seed) for seed in (1, 2)]

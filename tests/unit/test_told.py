@@ -54,3 +54,36 @@ def test_optuna_is_told_of_a_failure_as_slower_than_all_before() -> None:
     study.ask(history, 0)
     values = [trial.value for trial in study._study.trials if trial.state == TrialState.COMPLETE]
     assert values[5] == pytest.approx(FAILED * slowest)
+
+
+def test_a_value_takes_the_place_of_an_earlier_failure_and_the_first_of_several_values_counts() -> None:
+    study: Any = optuna.create_study()
+    told = Told(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
+    for state, value, known in (
+        (TrialState.FAIL, None, [None]),
+        (TrialState.COMPLETE, 2.0, [2.0]),
+        (TrialState.COMPLETE, 1.0, [2.0]),
+        (TrialState.FAIL, None, [2.0]),
+    ):
+        study.add_trial(create_trial(params={"X": 3}, distributions=X, state=state, value=value))
+        assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == known
+
+
+def test_the_best_of_several_values_counts_where_a_point_stands_for_all_of_them() -> None:
+    wide = {"X": IntDistribution(0, 10**6)}
+    study: Any = optuna.create_study()
+    for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):
+        study.add_trial(create_trial(params={"X": place}, distributions=wide, value=value))
+    axes = axes_of(wide)
+    history = Told(axes, space_of(axes, ()), StudyDirection.MINIMIZE).read(study.get_trials(deepcopy=False))
+    assert min(each.time_us for each in history.finished if each.time_us) == 1.0
+
+
+def test_a_config_that_a_trial_did_without_is_told_when_another_tries_it() -> None:
+    study: Any = optuna.create_study()
+    axes = axes_of(X)
+    told = Told(axes, space_of(axes, ()), StudyDirection.MINIMIZE)
+    told.expect(0, {"X": 3})
+    for place, value in ((5, 14.0), (3, 7.0)):
+        study.add_trial(create_trial(params={"X": place}, distributions=X, value=value))
+    assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == [None, 14.0, 7.0]
