@@ -188,8 +188,7 @@ class _Build:
         """The constraints the config breaks on a problem, or None."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
-            broken = self.copy.family.violations(self.config, problem, terms.device, terms.objective)
-            self.broken[key] = "; ".join(str(constraint) for constraint in broken) or None
+            self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
         return self.broken[key]
 
     def _kernel(self, problem: Problem) -> KernelFile:

@@ -176,6 +176,10 @@ class Family:
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
+    def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
+        """Why a config does not suit a problem: the constraints it breaks there; None if it does."""
+        return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
+
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
         """Everything a config means on a problem and device; the config is taken to be valid.
 

@@ -4,20 +4,19 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from evo.history import History
-from evo.outcome import Abandoned, LaunchFailed, Measured, Outcome, Pruned
+from evo.outcome import Abandoned, Outcome
 from evo.space import Indices, Space
 from evo.strategy.axis import Axis
-from evo.timing import Timing
+from evo.strategy.ends import ENDED, Ends
 from evo.trial import Config, Proposal, Trial
 
-ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-LARGEST = 1e150
 GIVEN = "kernel_evo:given"
 """System attribute of a trial: what was proposed for it, of which it may do without some parameters."""
 
@@ -25,18 +24,17 @@ GIVEN = "kernel_evo:given"
 class Told:
     """The history of one study over one space.
 
-    Values become positive times in the same order: as they are, as reciprocals for a maximised positive value, or, once
-    a value is not positive, by a smooth function. A parameter that a trial did without had no effect: its result is
-    that of what was proposed. Left out is a trial beyond the grid, and all but one of those that repeat a config: its
-    first value counts, or the best one where a point of the grid stands for several.
+    Values become positive times in the same order (`Ends`), all of them anew once one is not positive. A parameter that
+    a trial did without had no effect: its result is that of what was proposed. Left out is a trial beyond the grid, and
+    all but one of those that repeat a config: its first value counts, or the best one where a point of the grid stands
+    for several.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
         self._axes = axes
         self._space = space
         self._grid = _digest(axes)
-        self._maximise = direction == StudyDirection.MAXIMIZE
-        self._positive = True
+        self._ends = Ends(maximise=direction == StudyDirection.MAXIMIZE)
         self._open: list[int] = []
         self._read = 0
         self._counting: dict[str, FrozenTrial] = {}
@@ -46,21 +44,22 @@ class Told:
     def read(self, trials: Sequence[FrozenTrial]) -> History:
         """Take in what is new; `trials` are all trials of the study, by number."""
         news = [*(trials[number] for number in self._open), *trials[self._read :]]
-        if self._positive and any((trial.value or 0) <= 0 for trial in news if trial.state == TrialState.COMPLETE):
-            self._positive = False
-            self._clear()
-            news = list(trials)
+        if self._ends.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
+            self._ends = replace(self._ends, positive=False)
+            return self._read_again(trials)
         for trial in news:
             self._take(trial)
-        if self._outdone:  # what was told before cannot be taken back
-            self._clear()
-            news = list(trials)
-            for trial in news:
-                self._take(trial)
+        if self._outdone:
             self._outdone = False
+            return self._read_again(trials)
         self._open = [trial.number for trial in news if trial.state not in ENDED]
         self._read = len(trials)
         return self.history
+
+    def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
+        """What was told before cannot be taken back."""
+        self._clear()
+        return self.read(trials)
 
     def expect(self, number: int, config: Config) -> None:
         """A trial was given this config and has not ended."""
@@ -105,7 +104,7 @@ class Told:
         if asked is None and config is not None and self._is_new(config):
             asked = self._ask(trial.number, config)
         if asked is not None and ended:
-            self._tell(asked, self._outcome(trial))
+            self._tell(asked, self._ends.outcome(trial))
         if ended:
             self._pending.pop(trial.number, None)
 
@@ -120,16 +119,9 @@ class Told:
         """Whether this ended trial is the one that counts of those with this config, as far as they are known."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
-        if so_far.number != trial.number and self._outdoes(trial, so_far):
+        if so_far.number != trial.number and self._ends.outdoes(trial, so_far):
             self._counting[key], self._outdone = trial, True
         return self._counting[key].number == trial.number
-
-    def _outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        if trial.state != TrialState.COMPLETE or trial.value is None:
-            return False
-        if other.state != TrialState.COMPLETE or other.value is None:
-            return True
-        return trial.params != other.params and self._time(trial.value) < self._time(other.value)
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
         """What `note` made of the config that it was given, by whichever sampler of this space."""
@@ -164,21 +156,6 @@ class Told:
         if axis.name in trial.params:
             return axis.rank(trial.params[axis.name])
         return axis.tunable.default_index if given is None else axis.tunable.index(given[axis.tunable.name], axis.name)
-
-    def _outcome(self, trial: FrozenTrial) -> Outcome:
-        if trial.state == TrialState.COMPLETE and trial.value is not None:
-            return Measured(timing=Timing(samples_us=(self._time(trial.value),)))
-        if trial.state == TrialState.PRUNED:
-            return Pruned(timing=Timing(samples_us=(LARGEST,)), threshold_us=LARGEST)
-        return LaunchFailed(reason="the trial failed")
-
-    def _time(self, value: float) -> float:
-        value = max(-LARGEST, min(LARGEST, value))
-        if self._positive:
-            return 1 / value if self._maximise else value
-        signed = -value if self._maximise else value
-        root = math.hypot(signed, 2)
-        return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
 
 def _digest(axes: Sequence[Axis]) -> str:

@@ -23,10 +23,8 @@ ONE_EACH = list({match.family: match for match in MATCHES}.values())
 
 
 def uncovered(family: Family, problem: Problem, config: Config) -> Mapping[str, str]:
-    def unfit(case: Problem) -> str | None:
-        return "; ".join(map(str, family.violations(config, case, DEVICE, OBJECTIVE))) or None
-
-    return coverage(family.case_problems(problem, "cuda"), unfit).uncovered
+    cases = family.case_problems(problem, "cuda")
+    return coverage(cases, lambda case: family.unfit(config, case, DEVICE, OBJECTIVE)).uncovered
 
 
 @pytest.mark.parametrize("match", ONE_EACH, ids=lambda match: match.name)

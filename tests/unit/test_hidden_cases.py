@@ -6,7 +6,6 @@ from evo.errors import InvalidInput
 from templates.registry import find
 
 SIZES = (1, 2, 7, 8, 13, 14, 16, 24, 31, 32, 48, 63, 64, 96, 128, 272, 1000, 4096)
-LENGTHS = ("S", "cols", "K")
 FAMILIES = (
     ("sdpa", "B=1,H=2,S={}"),
     ("sdpa_ladder", "B=1,H=2,S={}"),

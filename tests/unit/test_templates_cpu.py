@@ -188,16 +188,12 @@ def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None
 def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
     family = package(name).family
     problem = family.problem(text, "cpu")
+    cases = family.case_problems(problem, "cpu")
+    drawn = {each.case.name: each.case.inputs for each in cases}
     for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
         functions: dict[str, Kernel] = {}
-
-        def unfit(other: Problem, config: Config = config) -> str | None:
-            return "; ".join(map(str, family.violations(config, other, device(), TWO_THREADS))) or None
-
-        cases = family.case_problems(problem, "cpu")
-        met = coverage(cases, unfit)
+        met = coverage(cases, lambda other, config=config: family.unfit(config, other, device(), TWO_THREADS))
         assert not met.uncovered
-        drawn = {each.case.name: each.case.inputs for each in cases}
         for case, shape in met.covered:
             key = problem_key(shape)
             functions[key] = functions.get(key) or kernel(name, shape, config, tmp_path)
