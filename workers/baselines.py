@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from workers.devices import Session, Timer
-from workers.golden import Arrays, FamilyError, Golden, Reference
+from workers.golden import Arrays, FamilyError, Golden
+from workers.reference import Reference
 
 _FAR_OFF = 0.05
 """Relative L2 error beyond which a baseline does not solve the problem; half precision stays far below."""

@@ -15,9 +15,10 @@ from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
 from workers.devices import Buffers, DeviceLostError, DeviceUnfitError, Driver, LaunchError, Session, driver
-from workers.golden import Golden, Reference
+from workers.golden import Golden
 from workers.kernel import Argument, KernelFile
 from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
+from workers.reference import Reference
 from workers.rounds import fitting_rounds
 from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take

@@ -22,8 +22,9 @@ from workers.build import call_arguments
 from workers.cache import Cache
 from workers.compile import Launch
 from workers.devices.cuda import DRIVER
-from workers.golden import Golden, Reference
+from workers.golden import Golden
 from workers.protocol import CasePlan
+from workers.reference import Reference
 from workers.verify import verify
 
 pytestmark = pytest.mark.gpu
@@ -288,7 +289,7 @@ def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
     problem = package.family.problem(f"B=1,H=2,S=200,D=64,causal={causal}", "cuda")
     on_cores = trials(package, problem, tmp_path / "cores")
     small = (package.path / "reference.py").read_text()
-    monkeypatch.setattr("workers.golden.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
+    monkeypatch.setattr("workers.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
     on_gpu = trials(package, problem, tmp_path / "gpu")
     for one, other in zip((each.golden for each in on_cores), (each.golden for each in on_gpu), strict=True):
         assert np.allclose(one.reference["out"], other.reference["out"], rtol=1e-12, atol=1e-13)
