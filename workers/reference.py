@@ -138,12 +138,18 @@ class Reference:
         return function
 
     def _load(self) -> ModuleType:
-        spec = importlib.util.spec_from_file_location("kernel_evo_reference", self.path)
+        name = f"kernel_evo_reference_{self._digest}"
+        spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
             raise FamilyError(f"{self.path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
-        with self._blame("import"):
-            spec.loader.exec_module(module)
+        sys.modules[name] = module  # by its name torch.compile, dataclasses and pickle look for what it defines
+        try:
+            with self._blame("import"):
+                spec.loader.exec_module(module)
+        except FamilyError:
+            del sys.modules[name]
+            raise
         return module
 
     @contextmanager

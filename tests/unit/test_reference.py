@@ -1,5 +1,7 @@
 """What is right, and whose fault it is when that cannot be said."""
 
+import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,10 +42,10 @@ def plan(**tolerance: float) -> CasePlan:
     )
 
 
-def reference(folder: Path, text: str = WHOLE) -> Reference:
+def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Reference:
     path = folder / "reference.py"
     path.write_text(f"COUNTER = {str(folder / 'counter')!r}\n{text}")
-    return Reference(path, "digest", Cache(folder / "cache"))
+    return Reference(path, digest, Cache(folder / "cache"))
 
 
 def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path) -> None:
@@ -65,6 +67,31 @@ def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypa
         again = [reference(folder).golden(plan(), (1, 2)).reference["y"].tolist() for _ in range(2)]
         assert again[0] == again[1]
         assert (folder / "counter").read_text() == "x" * times
+
+
+def test_the_module_is_found_by_its_name_as_others_look_for_it(tmp_path: Path) -> None:
+    """Dataclasses with annotations in quotes do so, and torch.compile for a baseline's globals."""
+    module = """
+import dataclasses
+
+@dataclasses.dataclass
+class Sizes:
+    rows: "int"
+
+def sizes(rows):
+    return Sizes(rows)
+"""
+    sizes = reference(tmp_path, WHOLE + module).function("sizes")
+    assert sizes is not None
+    made = sizes(3)
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_a_module_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = set(sys.modules)
+    with pytest.raises(FamilyError):
+        reference(tmp_path, "raise ValueError", digest="of_one_that_fails")
+    assert set(sys.modules) == before
 
 
 def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
