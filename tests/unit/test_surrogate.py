@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 from evo.history import History
 from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
-from evo.strategy import Context, build, portfolio
+from evo.strategy import Context, build, portfolio, surrogate
 from evo.strategy.coordinates import Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
 from evo.strategy.neighbourhood import MOST, Neighbourhood
@@ -157,6 +157,26 @@ def test_scales_are_fitted_on_a_prefix_of_the_log() -> None:
     assert len(known) < len(outcomes)
     kernels = [Surrogate(plane())._fitted(observed(plane(), told)) for told in (known, outcomes)]
     assert kernels[0].weights.tolist() == kernels[1].weights.tolist()
+
+
+def test_of_many_observations_the_fastest_and_some_of_every_rank_are_fitted_and_predicted_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(surrogate, "FITTED", 8)
+    monkeypatch.setattr(surrogate, "TRAINED", 12)
+    taken: list[Indices] = []
+    monkeypatch.setattr(surrogate, "fit", lambda points, *rest: taken.append(points) or fit(points, *rest))
+    monkeypatch.setattr(
+        surrogate, "Posterior", lambda kernel, points, values: taken.append(points) or Posterior(kernel, points, values)
+    )
+    cells = [(int(place % 12), int(place // 12)) for place in rng().permutation(144)[: last_fit(144)]]
+    surrogate.Surrogate(plane()).learn(observed(plane(), {cell: 1.0 + cells.index(cell) for cell in sorted(cells)}))
+    coordinates = Coordinates(plane()).of(np.array(cells, dtype=np.int32))
+    places = [[coordinates.tolist().index(point) for point in points.tolist()] for points in taken]
+    last = len(cells) - 1
+    assert [len(each) for each in places] == [8, 12]
+    assert [each[: len(each) // 2] for each in places] == [list(range(4)), list(range(6))]
+    assert all(each[-1] == last and min(np.diff(each[len(each) // 2 :])) > 10 for each in places)
 
 
 def test_the_unseen_bottom_of_a_bowl_is_worth_most() -> None:
