@@ -36,6 +36,9 @@ class FakeBuffers:
     def rewrite(self, source: Buffers) -> None:
         raise NotImplementedError
 
+    def refill(self, source: Buffers) -> None:
+        raise NotImplementedError
+
     def same_outputs(self, other: Buffers) -> bool:
         return all(np.array_equal(values, other.read(name)) for name, values in self._outputs.items())
 

@@ -54,6 +54,10 @@ class Buffers(Protocol):
         """Overwrite outputs and workspaces with those of a set of the same arguments, and wait for it."""
         ...
 
+    def refill(self, source: "Buffers") -> None:
+        """Overwrite inputs with those of a set of the same arguments, and wait for it; never those of siblings."""
+        ...
+
     def same_outputs(self, other: "Buffers") -> bool:
         """Whether all outputs hold the very bytes of another set of the same arguments, found where they lie."""
         ...

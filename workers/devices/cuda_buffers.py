@@ -1,6 +1,6 @@
 """Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -144,12 +144,11 @@ class DeviceBuffers:
         return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, beside=self)
 
     def rewrite(self, source: Buffers) -> None:
-        kind, pointers = self._runtime.memcpyDeviceToDevice, cast(DeviceBuffers, source).pointers
-        with cuda_errors():
-            for name, buffer in self._buffers.items():
-                if buffer.argument.role != "input":
-                    self._runtime.memcpy(buffer.pointer, pointers[name], buffer.size, kind)
-            self._runtime.deviceSynchronize()  # such copies return before they are done
+        self._copy(source, [name for name, buffer in self._buffers.items() if buffer.argument.role != "input"])
+
+    def refill(self, source: Buffers) -> None:
+        self._copy(source, self._inputs)
+        self._sums = cast(DeviceBuffers, source)._sums
 
     def same_outputs(self, other: Buffers) -> bool:
         outputs = [name for name, buffer in self._buffers.items() if buffer.argument.role == "output"]
@@ -176,6 +175,13 @@ class DeviceBuffers:
         sums = self._sum(self._inputs)
         changed = (name for name, before, now in zip(self._inputs, self._sums, sums, strict=True) if now != before)
         return next((f"modifies its input `{name}`" for name in changed), None)
+
+    def _copy(self, source: Buffers, names: Iterable[str]) -> None:
+        kind, pointers = self._runtime.memcpyDeviceToDevice, cast(DeviceBuffers, source).pointers
+        with cuda_errors():
+            for name in names:
+                self._runtime.memcpy(self.pointers[name], pointers[name], self._buffers[name].size, kind)
+            self._runtime.deviceSynchronize()  # such copies return before they are done
 
     def _sum(self, names: Sequence[str]) -> list[int]:
         return self._kernels.checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])

@@ -103,6 +103,11 @@ class HostBuffers:
         for (own, size), (other, _) in zip(self._places, cast(HostBuffers, source)._places, strict=True):
             ctypes.memmove(own, other, size)
 
+    def refill(self, source: Buffers) -> None:
+        self._inputs = cast(HostBuffers, source)._inputs
+        for name, values in self._inputs.items():
+            self._arrays[name].values[...] = values
+
     def same_outputs(self, other: Buffers) -> bool:
         return all(map(np.array_equal, self._outputs, cast(HostBuffers, other)._outputs))
 
