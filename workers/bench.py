@@ -152,7 +152,7 @@ class Bench:
             held = self._case_buffers(name, position, file.arguments)
             buffers = held if len(seeds) == 1 else self._keep((f"case {name}", -1), file.arguments, golden, 1)[0]
             if buffers is not held:
-                buffers.refill(held)  # at the same addresses: a kernel may know them, and what it made of them, by those
+                buffers.refill(held)  # at the same addresses, by which a kernel may know what it made of them before
             launches = request.launches if position == 0 else 1
             deterministic = self.terms.objective.deterministic
             yield from verify(self.session, kernel, buffers, golden, launches=launches, deterministic=deterministic)

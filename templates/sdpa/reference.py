@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.heads import draw_heads
 from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
 SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
@@ -24,25 +24,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v, each (B, H, S, D).
-
-    Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
-            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
-            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
-            ``small``: nearly equal weights.
-    """
+    """Draw q, k and v, each (B, H, S, D), as `draw_heads` describes."""
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
-    deviation = STANDARD_DEVIATION[distribution]
-    if problem["dtype"] == "float16":
-        deviation = max(deviation, LEAST_HALF_DEVIATION)
-    drawn = {name: rng.standard_normal(shape, np.float32) * np.float32(deviation) for name in ("q", "k", "v")}
-    if distribution == "offset":
-        means = np.array((0.5, -2.0, 3.0), np.float32)
-        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
-    if distribution == "peaked":
-        drawn["q"] += 1.0
-        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
+    drawn = draw_heads(rng, dict.fromkeys("qkv", shape), distribution, least_deviation=least)
     return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.heads import draw_heads
 from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "large": 4.0, "small": 1e-3}
 
 LARGE_FLOPS = 5e9
 """From here on a GPU is asked for float16 references: a second or less instead of a minute."""
@@ -24,28 +24,11 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, (B, H, Q, D), and the cache: k and v, each (B, KV, S, D).
-
-    Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
-            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
-            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
-            ``small``: nearly equal weights.
-    """
-    deviation = STANDARD_DEVIATION[distribution]
-    if problem["dtype"] == "float16":
-        deviation = max(deviation, LEAST_HALF_DEVIATION)
-    shapes = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
-    drawn = {
-        name: rng.standard_normal(tuple(problem[field] for field in shape), np.float32) * np.float32(deviation)
-        for name, shape in shapes.items()
-    }
-    if distribution == "offset":
-        means = np.array((0.5, -2.0, 3.0), np.float32)
-        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
-    if distribution == "peaked":
-        drawn["q"] += 1.0
-        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    """Draw q, (B, H, Q, D), and the cache: k and v, each (B, KV, S, D), as `draw_heads` describes."""
+    fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
+    shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
+    least = LEAST_HALF_DEVIATION if problem["dtype"] == "float16" else 0.0
+    drawn = draw_heads(rng, shapes, distribution, least_deviation=least)
     return {name: array.astype(problem["dtype"], copy=False) for name, array in drawn.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.heads import draw_heads
 from evo.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -18,33 +19,29 @@ Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "peaked": 1.0, "zeros": 1.0, "large": 4.0, "small": 0.05}
+LEAST_DEVIATION = 0.05
+HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
 """What score matrices and their temporaries may take; that sets how many heads are computed at once."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v, each (B, H, S, D), and quantise them: codes, and a scale (B, H) that makes the largest 448.
+    """Draw q, k and v, each (B, H, S, D), as `draw_heads` describes, and quantise them: codes, and a scale (B, H).
+
+    The scale makes the largest number 448.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must not feel in k and must keep in v.
-            ``peaked``: a late key nearly all queries fall for (an attention sink), so the running maximum must rise.
-            ``large``: scores with a standard deviation of 16, where a softmax without its maximum overflows.
-            ``small``: nearly equal weights. ``zeros``: q of the first head and k of the last one, whose scales are 0,
-            as what quantises makes them: every key weighs the same.
+        distribution: further ``zeros``: q of the first head and k of the last one, whose scales are 0, as what
+            quantises makes them: every key weighs the same. ``small``: v has a scale with headroom, as one that is not
+            made for these numbers alone, and codes that are subnormal.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
-    deviation = np.float32(STANDARD_DEVIATION[distribution])
-    drawn = {name: rng.standard_normal(shape, np.float32) * deviation for name in ("q", "k", "v")}
-    if distribution == "offset":
-        means = np.array((0.5, -2.0, 3.0), np.float32)
-        drawn = {name: array + mean for (name, array), mean in zip(drawn.items(), means, strict=True)}
-    if distribution == "peaked":
-        drawn["q"] += 1.0
-        drawn["k"][:, :, problem["S"] * 3 // 4] += 4.0
+    drawn = draw_heads(rng, dict.fromkeys("qkv", shape), distribution, least_deviation=LEAST_DEVIATION)
     if distribution == "zeros":
         drawn["q"][0, 0] = drawn["k"][-1, -1] = 0.0
     scales = {name: np.abs(array).max(axis=(2, 3)) / np.float32(LARGEST) for name, array in drawn.items()}
+    if distribution == "small":
+        scales["v"] *= np.float32(HEADROOM)
     codes = {name: encoded(array / _divisor(scales[name]), E4M3) for name, array in drawn.items()}
     if problem["v_layout"] == "columns":
         codes["v"] = np.ascontiguousarray(codes["v"].swapaxes(-1, -2))
