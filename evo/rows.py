@@ -30,6 +30,14 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
     x[:, np.unique([0, columns - 1, *rng.integers(columns, size=2)])] += np.float32(by)
 
 
+def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
+    """One for each row, further on from row to row: no gap between them is longer than two of ``columns / rows``.
+
+    Where in its share of the columns one stands is random, for what is left out may come again every power of two.
+    """
+    return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
+
+
 def by_rows(compute: Computation) -> Computation:
     """A function of (problem, inputs) whose results' rows depend on the same rows of the matrices alone, in blocks.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evo.encoding import decoded, encoded
+from evo.rows import a_column_each
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -17,7 +18,15 @@ Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-STANDARD_DEVIATION = {"normal": 1.0, "offset": 1.0, "outlier": 1.0, "zeros": 1.0, "large": 1e4, "small": 1e-2}
+STANDARD_DEVIATION = {
+    "normal": 1.0,
+    "offset": 1.0,
+    "outlier": 1.0,
+    "everywhere": 1.0,
+    "zeros": 1.0,
+    "large": 1e4,
+    "small": 1e-2,
+}
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -25,15 +34,19 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
-            one, is the largest by far, so that others lie among the subnormal codes. ``zeros``: the last head is zero,
-            of the others the first element is the largest. ``large``, ``small``: scales that are far from 1.
+            one, is the largest by so far that nearly all others lie among the subnormal codes. ``everywhere``: the
+            largest of each head stands further on than that of the head before. ``zeros``: the last head is zero, of
+            the others the first element is the largest. ``large``, ``small``: scales that are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
-    x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION[distribution])
+    x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
     if distribution == "offset":
         x += 3.0
     if distribution == "outlier":
-        x[..., -1, -1] = -4000.0
+        x[..., -1, -1] = -60000.0
+    if distribution == "everywhere":
+        heads = x.reshape(shape[0] * shape[1], -1)
+        heads[range(len(heads)), a_column_each(rng, *heads.shape)] = 40.0
     if distribution == "zeros":
         x[..., 0, 0] = 40.0
         x[-1, -1] = 0.0

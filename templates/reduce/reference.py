@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evo.rows import normal_rows, raise_columns
+from evo.rows import a_column_each, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -20,17 +20,17 @@ MEAN_AND_DEVIATION = {
     "large": (100.0, 10.0),
     "small": (1e-3, 1e-3),
 }
+LEAST = 1500.0
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw x, (rows, cols); no sum of it is near zero, where a relative error would say nothing.
 
     Args:
-        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero, and it is the first.
-            ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row has one such
-            element, a little further than the row before, so that with enough rows no column is without.
-            ``large``: partial sums leave float16.
-            ``small``: N(0.001, 0.001).
+        distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero or thereabouts, and it
+            is the first. ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row
+            has one such element, a little further than the row before, so that with enough rows no column is without.
+            ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
@@ -38,12 +38,11 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         raise_columns(rng, x, 1000.0)
         x[:, -1] += 1000.0
     if distribution == "everywhere":
-        rows, columns = x.shape
-        x[np.arange(rows), (np.arange(rows) * columns // rows + rng.integers(columns)) % columns] += 1000.0
+        x[range(len(x)), a_column_each(rng, *x.shape)] += 1000.0
     if distribution == "negative":
         np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
-        x -= 1e-3
-        x[:, 0] = -1e-3
+        x -= LEAST
+        x[:, 0] = -LEAST
     return {"x": x.astype(problem["dtype"])}
 
 

@@ -1,5 +1,6 @@
 """The transpose, and what there is to beat. Runs only in a disposable child."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,9 +15,16 @@ Arrays = Mapping[str, Array]
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols), from N(0, 1), the only distribution the cases name: numbers are moved, not computed."""
-    x = rng.standard_normal((problem["rows"], problem["cols"]), dtype=np.float32)
-    return {"x": x.astype(problem["dtype"])}
+    """Draw x, (rows, cols).
+
+    Args:
+        distribution: ``normal``: N(0, 1). ``bits``: any number there is, for numbers are moved, not computed.
+    """
+    shape = problem["rows"], problem["cols"]
+    if distribution == "normal":
+        return {"x": rng.standard_normal(shape, dtype=np.float32).astype(problem["dtype"])}
+    x = np.frombuffer(rng.bytes(math.prod(shape) * np.dtype(problem["dtype"]).itemsize), problem["dtype"])
+    return {"x": np.where(np.isfinite(x), x, 0).astype(problem["dtype"]).reshape(shape)}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
