@@ -18,6 +18,7 @@ Arrays = Mapping[str, Array]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
+HEADROOM = 2**13
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -25,7 +26,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with means, so that results grow with K. ``large``: N(0, 16) and
-            N(0, 1/16). ``unit``: results of N(0, 1). The bias deviates as much as the products do.
+            N(0, 1/16); a has scales with headroom, as those are that were not made for these numbers alone, and codes
+            that are subnormal. ``unit``: results of N(0, 1). The bias deviates as much as the products do.
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
@@ -35,6 +37,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         drawn = rng.standard_normal((rows, problem["K"]), np.float32) * np.float32(deviation) + np.float32(mean)
         axis = 1 if problem["scaling"] == "row" else None
         scale = np.abs(drawn).max(axis=axis, keepdims=True) / np.float32(LARGEST)
+        if distribution == "large" and name == "a":
+            scale *= np.float32(HEADROOM)
         made[name], made[f"{name}_scale"] = encoded(drawn / scale, E4M3), scale.reshape(-1)
     columns = 1 if problem["epilogue"] == "none" else problem["N"]
     spread = math.prod(deviations) * math.sqrt(problem["K"])

@@ -294,6 +294,19 @@ def test_a_product_is_right_and_the_same_whoever_is_last(
     assert results[0]["c"].tobytes() == results[1]["c"].tobytes()
 
 
+@pytest.mark.parametrize("keep", ["registers", "packed", "shared", "reload"])
+@pytest.mark.parametrize("distribution", ["peaked", "offset"])
+def test_softmax_of_masked_and_buried_rows(keep: str, distribution: str, tmp_path: Path) -> None:
+    package = find("softmax")
+    problem = package.family.problem("rows=5,cols=200", "cuda")
+    config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    inputs = reference(package).inputs(problem, distribution, np.random.default_rng(5))
+    assert np.isneginf(inputs["x"]).any() == (distribution == "peaked")
+    assert error(kernel(inputs), reference(package).reference(problem, inputs)) < TOLERANCE
+
+
 MISTAKES = (
     ("kernel.cu.j2", "__syncthreads();\n        softmax", "softmax", "wrong"),
     ("tiles.cuh.j2", "await_copies<largest(0, STAGES - 2)>();", "", "ends before its copies do"),

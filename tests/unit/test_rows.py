@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.rows import BLOCK_ELEMENTS, Arrays, by_rows
+from evo.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows
 
 COLUMNS = 1 << 12
 
@@ -50,3 +50,13 @@ def test_a_failure_of_any_block_is_the_functions_own() -> None:
 def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
     product = inputs["x"].astype(np.float64) * problem["factor"] * inputs["weight"]
     return {"out": product, "largest": inputs["x"].max(axis=-1, initial=-9.0)}
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(300, 300), (1000, 7), (256, 65536), (10, 1003), (1, 5), (5, 1)])
+def test_a_column_for_each_row_leaves_no_gap(rows: int, columns: int) -> None:
+    places = a_column_each(np.random.default_rng(1), rows, columns)
+    assert len(places) == rows
+    assert places.min() >= 0 and places.max() < columns
+    assert np.diff([-1, *np.unique(places), columns]).max() <= max(1, 2 * -(-columns // rows))
+    if columns > 10 * rows:
+        assert len(np.unique(places % (columns // rows))) > 1

@@ -1,0 +1,77 @@
+"""Kernels that are wrong where few inputs show it: a case of their family finds each of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.trial import Config
+from tests.unit.test_templates_cpu import configs, package, worst
+
+ATTENTION, CODES, TO_CODES = "include/attention/attention.h.j2", "include/e4m3.h.j2", "include/to_e4m3.h.j2"
+PEAK = "      peak = larger(peak, score[n][v]);\n"
+WIDE = "const Mask wide = __builtin_convertvector(codes, Mask);"
+FLUSHED = "const Mask all = __builtin_convertvector(codes, Mask); const Mask wide = all & ((all & 0x78) != 0);"
+BEGIN = ("tile->peak[v] = splat(-INFINITY);", "tile->peak[v] = splat(0);")
+LAZY: Config = {"SOFTMAX": "lazy", "BLOCK_N": 64}
+
+WRONG = {
+    "no maximum is taken off": ("sdpa", "B=1,H=2,S=128,D=64", {}, ATTENTION, PEAK, "      peak = splat(0);\n"),
+    "the maximum is that of every other tile": (
+        *("sdpa", "B=1,H=2,S=256,D=64", {}, ATTENTION, PEAK),
+        PEAK.replace("peak =", "if (first / TILE_KEYS % 2 == 0) peak ="),
+    ),
+    "the maximum begins at zero": ("sdpa", "B=1,H=2,S=256,D=64", {}, ATTENTION, *BEGIN),
+    "the lazy maximum begins at zero": ("sdpa", "B=1,H=2,S=256,D=64", LAZY, ATTENTION, *BEGIN),
+    "the maximum of FP8 attention begins at zero": ("sdpa_fp8", "B=1,H=4,S=256,D=64", {}, ATTENTION, *BEGIN),
+    "later keys are masked by a number": (
+        *("sdpa", "B=1,H=2,S=256,D=64,causal=true", {}, ATTENTION),
+        *("score[n][v], splat(-INFINITY));", "score[n][v], splat(-100.0f));"),
+    ),
+    "the maximum of decoding begins at zero": (
+        *("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64", {}, "kernel.c.j2"),
+        *("head->peak[row] = -INFINITY;", "head->peak[row] = 0;"),
+    ),
+    "subnormal codes of v are zero": ("sdpa_fp8", "B=1,H=4,S=256,D=64", {}, CODES, WIDE, FLUSHED),
+    "subnormal codes of a are zero": ("gemm_fp8", "M=50,N=90,K=200", {}, CODES, WIDE, FLUSHED),
+    "the maximum is that of half a row": (
+        *("softmax", "rows=64,cols=1024", {}, "kernel.c.j2", "peak[u] = larger(value[u], peak[u]);"),
+        "if (column + u * WIDTH <= COLS / 2) peak[u] = larger(value[u], peak[u]);",
+    ),
+    "the maximum of a row begins at zero": (
+        *("softmax", "rows=64,cols=1024", {}, "kernel.c.j2"),
+        *("peak[u] = splat(-INFINITY)", "peak[u] = splat(0)"),
+    ),
+    "what is masked has no difference from itself": (
+        *("softmax", "rows=64,cols=1024", {"METHOD": "online"}, "include/exp2.h.j2"),
+        *("x = larger(x, splat(-127.0f));", "x = larger(splat(-127.0f), x);"),
+    ),
+    "one step of a head is not looked at": (
+        *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, "kernel.c.j2", "take(MAXIMA, x + i, largest);\n"),
+        "if (i != 1024) take(MAXIMA, x + i, largest);\n",
+    ),
+    "subnormal codes are cut off": (
+        *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, TO_CODES, "(Mask)((Vector)size + 0x1p14f) - 0x46800000"),
+        "__builtin_convertvector((Vector)size * 512.0f, Mask)",
+    ),
+    "one part of a long row is not looked at": (
+        *("reduce", "rows=1,cols=1048576,op=max", {"SPLIT": 256}, "kernel.c.j2"),
+        "for (int part = row * SPLIT; part < row * SPLIT + SPLIT; part++)",
+        "for (int part = row * SPLIT; part < row * SPLIT + SPLIT; part++) if (part % SPLIT != 77)",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_case_finds_what_is_wrong(wrong: str, tmp_path: Path) -> None:
+    name, text, change, file, sound, instead = WRONG[wrong]
+    files = package(name).files
+    broken = files[file].decode().replace(sound, instead)
+    assert broken != files[file].decode()
+    problem = package(name).family.problem(text, "cpu")
+    config = {**configs(name, problem, 0, seed=0)[0], **change}
+    assert worst(name, problem, config, tmp_path) <= 1, "it is right as it stands"
+    found = worst(
+        name, problem, config, tmp_path, instead=replace(package(name), files={**files, file: broken.encode()})
+    )
+    assert not found <= 1
