@@ -102,7 +102,8 @@ def left_text(view: SearchView) -> str:
         alone = "confirming the best" if view.best is not None else "ending"
         return alone if view.proving is None else proving_text(view.proving)
     if view.state != "running":
-        ending = "finishing what runs" if view.state == "stopping" else view.state
+        under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"
+        ending = under_way if view.state == "stopping" else view.state
         return ending if view.proving is None else proving_text(view.proving)
     if view.budget.minutes is not None:
         left = 60 * view.budget.minutes - view.elapsed_s

@@ -86,7 +86,7 @@ def judge(
         speedup=speedup,
         baseline=fastest,
         baseline_speedup=None if fastest is None else against[fastest],
-        behind_every_baseline=bool(against) and all(ratio.estimate < 1.0 for ratio in against.values()),
+        behind_every_baseline=bool(against) and all(ratio.high < 1.0 for ratio in against.values()),
         prediction=prediction,
         first_process=None if prediction is None else alone[prediction.against],
     )

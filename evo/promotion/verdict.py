@@ -37,7 +37,8 @@ class Verdict:
         baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
         first_process: what the first process by itself found of the speed-up that several were asked for, with the
             interval of its rounds; None where one process is all there is.
-        behind_every_baseline: not even the slowest baseline was slower than the challenger.
+        behind_every_baseline: even the slowest baseline is faster than the challenger, and the whole interval of their
+            ratio says so.
         prediction: of the speed-up in further processes; None where the challenger was compared in one alone.
     """
 

@@ -83,7 +83,7 @@ def test_before_the_first_measurement_nothing_is_claimed() -> None:
         ({"budget": Budget(trials=43), "asked": 43}, "confirming the best", 1.0),
         ({"budget": Budget(stagnation=9)}, "no limit", 43 / 4608),
         ({"state": "stopping", "asked": 43}, "confirming the best", 65 / 120),
-        ({"state": "stopping"}, "finishing what runs", 65 / 120),
+        ({"state": "stopping"}, "finishing 1 trial", 65 / 120),
         ({"state": "paused"}, "paused", 65 / 120),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
     first, second = console.file.getvalue().splitlines()
     assert first.startswith("1 min 05 s: 43 trials (40 measured · ")
     assert first.endswith("best 812.3 µs, 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
-    assert second.endswith("finishing what runs")
+    assert second.endswith("finishing 1 trial")
 
 
 def test_output_that_is_no_terminal_gets_lines() -> None:

@@ -232,6 +232,11 @@ def test_a_first_champion_behind_every_baseline_is_labelled() -> None:
     assert not rule(result, "baseline").passed
 
 
+def test_a_first_champion_that_may_be_level_with_a_baseline_is_not_behind_it() -> None:
+    result = verdict(confirmation(np.random.default_rng(9), challenger_us=90, incumbent_us=None, numpy=30, torch=90))
+    assert not result.behind_every_baseline
+
+
 def test_a_noisy_session_is_reported_for_a_first_champion() -> None:
     rng = np.random.default_rng(10)
     challenger, again = (Timing(samples_us=tuple(rng.lognormal(4.6, 0.3, 100))) for _ in range(2))
