@@ -50,6 +50,15 @@ def test_a_kernel_computes_and_leaves_everything_else_alone(bench: Workbench, se
     assert np.isnan(buffers.read("out")).all()
 
 
+def test_other_inputs_come_to_the_same_addresses(bench: Workbench, session: CudaSession) -> None:
+    kernel, other = bench.load(DOUBLE), {"x": INPUTS["x"] + 5000}
+    buffers = session.allocate((X, OUT), INPUTS)
+    buffers.refill(session.allocate((X, OUT), other))
+    session.call(kernel, buffers)
+    assert np.array_equal(buffers.read("out"), 2 * other["x"])
+    assert buffers.damage() is None
+
+
 @pytest.mark.parametrize(
     ("body", "damage"),
     [

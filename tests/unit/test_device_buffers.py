@@ -1,0 +1,99 @@
+"""Sets of buffers, in host memory and in a GPU's (whose runtime is played by the host's here): one contract."""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from workers.devices import Buffers
+from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer, Span
+from workers.devices.memory import HostBuffers
+from workers.distance import Distance, distance
+from workers.kernel import Argument
+
+X = Argument(name="x", role="input", dtype="float32", shape=(8,))
+OUT = Argument(name="out", role="output", dtype="float32", shape=(8,))
+FIRST, SECOND = ({"x": np.arange(start, start + 8, dtype=np.float32)} for start in (0, 100))
+Allocate = Callable[[Mapping[str, NDArray[Any]]], Buffers]
+
+
+class HostRuntime:
+    """What of CuPy's ``cuda.runtime`` buffers ask, on host memory."""
+
+    memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names
+
+    def __init__(self) -> None:
+        self._held: dict[int, ctypes.Array[ctypes.c_char]] = {}
+
+    def malloc(self, size: int) -> int:
+        memory = ctypes.create_string_buffer(size)
+        self._held[ctypes.addressof(memory)] = memory
+        return ctypes.addressof(memory)
+
+    def free(self, pointer: int) -> None:
+        del self._held[pointer]
+
+    def memset(self, pointer: int, byte: int, size: int) -> None:
+        ctypes.memset(pointer, byte, size)
+
+    def memcpy(self, to: int, source: int, size: int, kind: int) -> None:
+        assert kind in (1, 2, 3)
+        ctypes.memmove(to, source, size)
+
+    def deviceSynchronize(self) -> None: ...
+
+
+class HostKernels:
+    def checksums(self, spans: Sequence[Span]) -> list[int]:
+        return [hash(ctypes.string_at(*span)) for span in spans]
+
+    def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
+        return distance(buffer.read(), reference)
+
+
+@pytest.fixture(params=["host", "device"])
+def allocate(request: pytest.FixtureRequest) -> Allocate:
+    if request.param == "host":
+        return lambda inputs: HostBuffers((X, OUT), inputs)
+    runtime, kernels = HostRuntime(), HostKernels()
+    return lambda inputs: DeviceBuffers((X, OUT), inputs, runtime, kernels)
+
+
+def address(buffers: Buffers, name: str) -> int:
+    if isinstance(buffers, HostBuffers):
+        return int(buffers._arrays[name].bytes.ctypes.data)
+    assert isinstance(buffers, DeviceBuffers)
+    return buffers.pointers[name]
+
+
+def scribble(buffers: Buffers, name: str, value: float) -> None:
+    ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
+
+
+def test_other_inputs_come_to_the_same_addresses(allocate: Allocate) -> None:
+    buffers, other = allocate(FIRST), allocate(SECOND)
+    before = address(buffers, "x")
+    buffers.refill(other)
+    assert address(buffers, "x") == before
+    assert np.array_equal(buffers.read("x"), SECOND["x"])
+    assert buffers.damage() is None
+    assert np.array_equal(other.read("x"), SECOND["x"])
+    scribble(buffers, "x", -1.0)
+    assert buffers.damage() == "modifies its input `x`"
+    assert other.damage() is None
+
+
+def test_outputs_come_from_a_set_whose_inputs_stay_its_own(allocate: Allocate) -> None:
+    held, moving = allocate(FIRST), allocate(SECOND)
+    moving.refill(held)
+    scribble(moving, "out", 7.0)
+    right = held.sibling()
+    right.rewrite(moving)
+    assert right.read("out")[0] == 7.0
+    assert address(right, "x") == address(held, "x")
+    moving.refill(allocate(SECOND))
+    assert np.array_equal(right.read("x"), FIRST["x"])
+    assert right.damage() is None
