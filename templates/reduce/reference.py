@@ -42,7 +42,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "negative":
         np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
         x -= LEAST
-        x[:, 0] = -LEAST
+        x[:, 0] = 1.0 - LEAST
     return {"x": x.astype(problem["dtype"])}
 
 
