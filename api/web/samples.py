@@ -132,7 +132,7 @@ def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tu
         lows.append(float(inside.min()))
         highs.append(float(inside.max()))
     low, high = min(lows), max(highs)
-    room = 0.04 * (high - low) or 0.01 * high
+    room = max(0.04 * (high - low), 1e-9 * high) if high > low else 0.01 * high  # bins need more than a few digits
     return low - room, high + room
 
 

@@ -37,7 +37,7 @@ POLICY = {
     "verify_timeout_s": 5.0,
     "measure_timeout_s": 30.0,
     "memory_limit_bytes": 128 << 20,
-    "seeds": 1,
+    "seeds": 2,
 }
 
 

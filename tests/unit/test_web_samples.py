@@ -1,7 +1,7 @@
 """Samples as a drawing."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api.web.axis import Axis, round_step
@@ -14,6 +14,7 @@ SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size
 
 
 @given(SERIES)
+@example([[1.0, 1.0 + 2.0**-52]])
 def test_everything_lies_inside(series: list[list[float]]) -> None:
     drawn = drawing({str(place): Timing(samples_us=tuple(samples)) for place, samples in enumerate(series)})
     assert drawn is not None
