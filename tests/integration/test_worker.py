@@ -165,7 +165,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
-    assert len(outcomes) == 31
+    assert len(outcomes) == 32
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}
