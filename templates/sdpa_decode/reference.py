@@ -15,7 +15,6 @@ from evo.library import array_library
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 
-
 LARGE_FLOPS = 5e9
 """From here on a GPU is asked for float16 references: a second or less instead of a minute."""
 
