@@ -32,6 +32,10 @@ WRONG = {
         *("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64", {}, "kernel.c.j2"),
         *("head->peak[row] = -INFINITY;", "head->peak[row] = 0;"),
     ),
+    "squares saturate": (
+        *("rmsnorm", "rows=64,cols=1024", {}, "kernel.c.j2", "total[u] += value * value;"),
+        "total[u] += -larger(-value * value, splat(-0x1p26f));",
+    ),
     "subnormal codes of v are zero": ("sdpa_fp8", "B=1,H=4,S=256,D=64", {}, CODES, WIDE, FLUSHED),
     "subnormal codes of a are zero": ("gemm_fp8", "M=50,N=90,K=200", {}, CODES, WIDE, FLUSHED),
     "the maximum is that of half a row": (
