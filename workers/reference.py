@@ -28,6 +28,9 @@ _GROWTH = 32
 """So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
+_FEW_ELEMENTS = 64
+"""Of fewer the yardstick's largest error is chance, so what may go beyond it follows the tolerance of the norm."""
+
 _READ_BYTES_S = 2e8
 """What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
 
@@ -44,6 +47,7 @@ class Reference:
         self._digest = family_digest
         self._cache = cache
         self._module = self._load()
+        self._helpers = _helpers(self._module)
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """A function of the module by name, wrapped so that its failure names it; None when it has none."""
@@ -129,7 +133,7 @@ class Reference:
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...]) -> str:
         what = json.dumps([sorted(plan.problem.items()), plan.distribution, seed, sorted(plan.tolerances)])
-        return cache_key("golden", self._digest, what, np.__version__)
+        return cache_key("golden", self._digest, self._helpers, what, np.__version__)
 
     def _required(self, name: str) -> Callable[..., Any]:
         function = self.function(name)
@@ -162,6 +166,13 @@ class Reference:
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}") from error
 
 
+def _helpers(module: ModuleType) -> str:
+    """The source of what a reference.py imports of our own, which its family's digest does not cover."""
+    used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
+    ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
+    return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
+
+
 def _limit(plan: CasePlan, name: str, stored: Arrays) -> Limit:
     tolerance = plan.tolerances[name]
     if tolerance.max_abs is not None:
@@ -172,7 +183,8 @@ def _limit(plan: CasePlan, name: str, stored: Arrays) -> Limit:
     reference = stored[f"reference/{name}"]
     scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
     error = max(float(stored[f"error/{name}"]), scale * float(np.finfo(np.float32).eps))
-    return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
+    beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if reference.size < _FEW_ELEMENTS else 0.0
+    return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
 
 
 def _pack(arrays: Arrays) -> bytes:

@@ -18,15 +18,8 @@ Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
-STANDARD_DEVIATION = {
-    "normal": 1.0,
-    "offset": 1.0,
-    "outlier": 1.0,
-    "everywhere": 1.0,
-    "zeros": 1.0,
-    "large": 1e4,
-    "small": 1e-2,
-}
+STANDARD_DEVIATION = {"large": 1e4, "small": 1e-2}
+OUTLIERS = {"outlier": -60000.0, "outlier-8000": -8000.0, "outlier-1000": -1000.0}
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -34,16 +27,18 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
-            one, is the largest by so far that nearly all others lie among the subnormal codes. ``everywhere``: the
-            largest of each head stands further on than that of the head before. ``zeros``: the last head is zero, of
-            the others the first element is the largest. ``large``, ``small``: scales that are far from 1.
+            one, is the largest by so far that nearly all others lie among the subnormal codes; ``outlier-8000``,
+            ``outlier-1000``: by so much that they lie below 1/4, or below 2, where half a step of the largest code is
+            no longer more than whole numbers there. ``everywhere``: the largest of each head stands further on than
+            that of the head before. ``zeros``: the last head is zero, of the others the first element is the largest.
+            ``large``, ``small``: scales that are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
     if distribution == "offset":
         x += 3.0
-    if distribution == "outlier":
-        x[..., -1, -1] = -60000.0
+    if distribution in OUTLIERS:
+        x[..., -1, -1] = OUTLIERS[distribution]
     if distribution == "everywhere":
         heads = x.reshape(shape[0] * shape[1], -1)
         heads[range(len(heads)), a_column_each(rng, *heads.shape)] = 40.0

@@ -21,6 +21,8 @@ MEAN_AND_DEVIATION = {
     "small": (1e-3, 1e-3),
 }
 LEAST = 1500.0
+NEAR_LOWEST = 0.98
+"""Of the lowest number there is: a largest element that begins anywhere above is not found."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -28,7 +30,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero or thereabouts, and it
-            is the first. ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row
+            is the first; where it is asked for, all lie near the lowest number there is. ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row
             has one such element, a little further than the row before, so that with enough rows no column is without.
             ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
     """
@@ -43,6 +45,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
         x -= LEAST
         x[:, 0] = 1.0 - LEAST
+        if problem["op"] == "max":
+            x /= -x.min()
+            x *= np.float32(NEAR_LOWEST * float(np.finfo(problem["dtype"]).max))
     return {"x": x.astype(problem["dtype"])}
 
 

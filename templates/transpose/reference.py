@@ -18,7 +18,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw x, (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``bits``: any number there is, for numbers are moved, not computed.
+        distribution: ``normal``: N(0, 1). ``bits``: any finite number there is, for numbers are moved, not computed
+            (the sign of a zero is not looked at).
     """
     shape = problem["rows"], problem["cols"]
     if distribution == "normal":

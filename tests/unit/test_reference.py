@@ -1,5 +1,6 @@
 """What is right, and whose fault it is when that cannot be said."""
 
+import importlib
 import pickle
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import evo
 from evo.tolerance import Tolerance
 from workers.cache import Cache
 from workers.golden import FamilyError
@@ -106,6 +108,33 @@ def test_an_exact_yardstick_does_not_demand_exactness(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "")
     limit = reference(tmp_path, text).golden(plan(max_abs_ratio=1.0), (1, 2)).limits["y"].max_abs
     assert 1e-8 < limit < 1e-5
+
+
+@pytest.mark.parametrize(("ratio", "allowed"), [(4.0, 3.0), (1.0, 0.0)])
+def test_of_few_elements_the_tolerance_of_the_norm_says_what_may_go_beyond(
+    tmp_path: Path, ratio: float, allowed: float
+) -> None:
+    exact = reference(tmp_path, WHOLE.replace("+ 0.25", "")).golden(plan(max_abs_ratio=ratio, rel_l2=1e-3), (1, 2))
+    largest = float(np.abs(exact.reference["y"]).max())
+    limit = exact.limits["y"].max_abs
+    assert limit == pytest.approx(max(allowed * 1e-3, ratio * float(np.finfo(np.float32).eps)) * largest)
+
+
+def test_references_are_computed_anew_with_what_they_import_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The family's digest covers its folder alone."""
+    folder = tmp_path / "evo"
+    folder.mkdir()
+    helper = folder / "helper.py"
+    monkeypatch.setattr("evo.__path__", [*evo.__path__, str(folder)])
+    for by in ("2.0", "2.0", "3.0"):
+        helper.write_text(f"def factor():\n    return {by}\n")
+        monkeypatch.delitem(sys.modules, "evo.helper", raising=False)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        importlib.invalidate_caches()
+        reference(tmp_path, "from evo.helper import factor\n" + WHOLE).golden(plan(), (1, 2))
+    assert (tmp_path / "counter").read_text() == "xx"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows
+from evo.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows, raise_columns
 
 COLUMNS = 1 << 12
 
@@ -31,6 +31,15 @@ def test_blocks_are_small() -> None:
 
     counted({}, {"x": np.zeros((4 * BLOCK_ELEMENTS // COLUMNS, COLUMNS))})
     assert sizes == [BLOCK_ELEMENTS] * 4
+
+
+@pytest.mark.parametrize(("columns", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (100, 4)])
+def test_some_columns_tower_and_not_all(columns: int, most: int) -> None:
+    for seed in range(20):
+        x = np.zeros((2, columns), np.float32)
+        raise_columns(np.random.default_rng(seed), x, 7.0)
+        assert set(np.unique(x)) <= {0.0, 7.0}
+        assert 1 <= np.count_nonzero(x[0]) <= most
 
 
 def test_a_failure_of_any_block_is_the_functions_own() -> None:

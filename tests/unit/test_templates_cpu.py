@@ -60,6 +60,8 @@ SAMPLED = (
     ("quantize_e4m3", "B=1,H=2,S=77,D=40"),
     ("softmax", "rows=20,cols=777"),
     ("rmsnorm", "rows=20,cols=776"),
+    ("layernorm", "rows=64,cols=2"),
+    ("layernorm", "rows=64,cols=3"),
     ("layernorm", "rows=20,cols=776"),
     ("transpose", "rows=80,cols=200"),
     ("reduce", "rows=3,cols=4096"),
@@ -206,6 +208,15 @@ def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -
     problem = package(name).family.problem(text, "cpu")
     for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
         assert worst(name, problem, config, tmp_path) <= 1, config
+
+
+@pytest.mark.parametrize("at", [0, 64, 255])
+def test_a_maximum_passes_nan_over(at: int, tmp_path: Path) -> None:
+    problem = package("reduce").family.problem("rows=1,cols=256,op=max", "cpu")
+    x = np.arange(256, dtype=np.float32).reshape(1, -1)
+    x[0, 1], x[0, at] = 1000.0, np.nan
+    for config in configs("reduce", problem, 3, seed=1):
+        assert kernel("reduce", problem, config, tmp_path)({"x": x})["out"].tolist() == [1000.0]
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in SHAPES.items() for text in texts])

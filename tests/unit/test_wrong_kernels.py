@@ -58,6 +58,15 @@ WRONG = {
         *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, TO_CODES, "(Mask)((Vector)size + 0x1p14f) - 0x46800000"),
         "__builtin_convertvector((Vector)size * 512.0f, Mask)",
     ),
+    "codes of half the binades are zero": (
+        *("quantize_e4m3", "B=1,H=4,S=256,D=64", {}, TO_CODES, "  codes = (Mask)where(codes > 0x7e"),
+        "  codes = (Mask)where((codes >= 0x18) & (codes < 0x38), (Vector)(codes * 0), (Vector)codes);\n"
+        "  codes = (Mask)where(codes > 0x7e",
+    ),
+    "the maximum begins at a large negative number": (
+        *("reduce", "rows=64,cols=1024,op=max", {}, "kernel.c.j2", "#define NOTHING (-INFINITY)"),
+        "#define NOTHING (-1e38f)",
+    ),
     "one part of a long row is not looked at": (
         *("reduce", "rows=1,cols=1048576,op=max", {"SPLIT": 256}, "kernel.c.j2"),
         "for (int part = row * SPLIT; part < row * SPLIT + SPLIT; part++)",
