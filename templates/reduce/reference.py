@@ -30,9 +30,10 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal``: N(1, 1). ``negative``: no largest element may begin with zero or thereabouts, and it
-            is the first; where it is asked for, all lie near the lowest number there is. ``peaked``: a few columns tower above the others, the last one most. ``everywhere``: each row
-            has one such element, a little further than the row before, so that with enough rows no column is without.
-            ``large``: partial sums leave float16. ``small``: N(0.001, 0.001).
+            is the first; a maximum's elements lie near the lowest number there is. ``peaked``: a few columns tower
+            above the others, the last one most. ``everywhere``: each row has one such element, a little further than
+            the row before, so that with enough rows no column is without. ``large``: partial sums leave float16.
+            ``small``: N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)

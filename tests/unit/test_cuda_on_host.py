@@ -207,7 +207,7 @@ def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -
     config = {**package.family.space(problem, device, Objective()).default(), **change}
     assert not package.family.violations(config, problem, device, Objective())
     kernel = build(package, config, problem, device, tmp_path)
-    for drawn in ("normal", "outlier", "zeros"):
+    for drawn in ("normal", "outlier", "outlier-8000", "outlier-1000", "zeros"):
         inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
         inputs["x"][:, :, ::7] = 0
         exact = reference(package).reference(problem, inputs)
