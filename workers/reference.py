@@ -27,10 +27,10 @@ NO_LIMIT = sys.float_info.max
 _GROWTH = 32
 """So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
 
-_KEPT_ANYWAY_BYTES = 16 << 20
 _FEW_ELEMENTS = 64
 """Of fewer the yardstick's largest error is chance, so what may go beyond it follows the tolerance of the norm."""
 
+_KEPT_ANYWAY_BYTES = 16 << 20
 _READ_BYTES_S = 2e8
 """What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
 

@@ -28,10 +28,9 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     Args:
         distribution: ``normal``: N(0, 1). ``offset``: with a mean of 3. ``outlier``: one element of each head, the last
             one, is the largest by so far that nearly all others lie among the subnormal codes; ``outlier-8000``,
-            ``outlier-1000``: by so much that they lie below 1/4, or below 2, where half a step of the largest code is
-            no longer more than whole numbers there. ``everywhere``: the largest of each head stands further on than
-            that of the head before. ``zeros``: the last head is zero, of the others the first element is the largest.
-            ``large``, ``small``: scales that are far from 1.
+            ``outlier-1000``: by so far that they lie below 1/4, or below 2. ``everywhere``: the largest of each head
+            stands further on than that of the head before. ``zeros``: the last head is zero, of the others the first
+            element is the largest. ``large``, ``small``: scales that are far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = rng.standard_normal(shape, np.float32) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
