@@ -100,7 +100,7 @@ class Courier:
         body = delivery.message.encode()
         try:
             target = target_of(delivery.url, private=self._private)
-            status = self._send(target, body, signed(delivery.secret, f"msg_{delivery.id}", self._clock(), body))
+            status = self._send(target, body, signed(delivery.secret, delivery.message_id, self._clock(), body))
         except InvalidInput as refused:
             return refused.reason
         except httpx.HTTPError as failure:

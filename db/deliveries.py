@@ -1,5 +1,6 @@
 """Messages that a search ended: noted, due, delivered or given up. All of it outlives the process that began it."""
 
+import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -40,7 +41,15 @@ class Deliveries:
         """Have a message delivered."""
         assert search.webhook is not None, "only a search with a webhook has somebody to tell"
         url, secret = search.webhook.url, search.webhook.secret
-        row = DeliveryRow(search_id=search.id, url=url, secret=secret, message=message, created_at=now, next_at=now)
+        row = DeliveryRow(
+            search_id=search.id,
+            message_id=f"msg_{uuid.uuid4().hex}",
+            url=url,
+            secret=secret,
+            message=message,
+            created_at=now,
+            next_at=now,
+        )
         self.session.add(row)
 
     def due(self, now: datetime, limit: int = 20) -> Sequence[DeliveryRow]:

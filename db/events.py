@@ -1,18 +1,19 @@
-"""What happened, in an order that readers can follow without missing any of it.
+"""Log of events, in an order that readers follow without missing any.
 
-An event is written in the transaction that made it true. Numbers alone would not order them: of two transactions at
-once, the one that took the lower number may commit last, behind the back of a reader. Hence each event also carries
-its transaction, and is shown only once no older transaction is open.
+An event is written in the transaction that made it true. A reader that goes by numbers sees all of them only if numbers
+are given in the order of commits: of two transactions at once, one with a lower number might commit behind the reader.
+Hence events are collected while a transaction works, and numbered as its last step, one transaction at a time
+(`db.store.Store.number_events`). Numbers of the server's transactions would not do: a restored server counts anew, and
+one open transaction in another database of the server would hold back every event.
 """
 
+import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import BigInteger, delete, func, insert, select, tuple_
-from sqlalchemy.ext.compiler import compiles
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
-from sqlalchemy.sql.functions import FunctionElement
 
 from db.models import EventRow, table
 from evo.errors import InvalidInput
@@ -22,53 +23,27 @@ EventKind: TypeAlias = Literal["trial", "search", "worker"]
 KEPT_EVENTS = 250_000
 """How far back a reader may resume; older events are dropped."""
 
+MARK_BITS = 53
+"""Of an event's random mark: as many as every reader's numbers hold exactly."""
 
-class _CurrentTransaction(FunctionElement[int]):
-    """Number of the transaction that writes; SQLite has one writer at a time and needs none."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-class _OldestOpen(FunctionElement[int]):
-    """Number below which every transaction has ended."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(_CurrentTransaction)
-def _no_number(element: _CurrentTransaction, compiler: Any, **_: Any) -> str:
-    return "0"
-
-
-@compiles(_CurrentTransaction, "postgresql")
-def _number(element: _CurrentTransaction, compiler: Any, **_: Any) -> str:
-    return "pg_current_xact_id()::text::bigint"
-
-
-@compiles(_OldestOpen)
-def _none_open(element: _OldestOpen, compiler: Any, **_: Any) -> str:
-    return "1"
-
-
-@compiles(_OldestOpen, "postgresql")
-def _oldest(element: _OldestOpen, compiler: Any, **_: Any) -> str:
-    return "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-
-
-_ADD = insert(table(EventRow)).values(transaction=_CurrentTransaction())
+_ADD = insert(table(EventRow))
+_COLLECTED = "events"
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a reader is in the order of events; as text it is the id of a server-sent event."""
+    """A reader's place in the order of events; as text the id of a server-sent event.
 
-    transaction: int = 0
+    Attributes:
+        number: of the last event that was read; 0 is before the first.
+        mark: that event's own, which tells it from another one of this number in a restored database.
+    """
+
     number: int = 0
+    mark: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.transaction}-{self.number}"
+        return f"{self.mark}-{self.number}"
 
     @classmethod
     def parse(cls, text: str, field: str) -> "Place":
@@ -80,7 +55,7 @@ class Place:
         parts = text.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
             raise InvalidInput(field, "is not the id of an event: give one as it was received, or leave it out")
-        return cls(int(parts[0]), int(parts[1]))
+        return cls(mark=int(parts[0]), number=int(parts[1]))
 
 
 class Events:
@@ -99,26 +74,26 @@ class Events:
         self._add([{"kind": "worker", "worker_id": worker_id}])
 
     def _add(self, events: list[dict[str, Any]]) -> None:
-        if events:
-            self.session.execute(_ADD, events)
+        self.session.info.setdefault(_COLLECTED, []).extend(events)
 
     def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
         """Events behind a place, in order; of one search, or all."""
-        order = tuple_(EventRow.transaction, EventRow.id)
-        query = select(EventRow).where(order > (place.transaction, place.number), EventRow.transaction < _OldestOpen())
+        query = select(EventRow).where(EventRow.id > place.number)
         if search_id is not None:
             query = query.where(EventRow.search_id == search_id)
-        return self.session.scalars(query.order_by(EventRow.transaction, EventRow.id).limit(limit)).all()
+        return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
 
     def last(self) -> Place:
-        """Where a reader begins who cares only for what is yet to come."""
-        query = select(EventRow).where(EventRow.transaction < _OldestOpen())
-        latest = query.order_by(EventRow.transaction.desc(), EventRow.id.desc()).limit(1)
+        """The place of a reader that wants only later events."""
+        latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
         return next((place_of(row) for row in self.session.scalars(latest)), Place())
 
     def keeps(self, place: Place) -> bool:
-        """Whether everything behind a place is still there."""
-        return place == Place() or self.session.get(EventRow, place.number) is not None
+        """Whether everything behind a place is still there, and the place is one of this log."""
+        if place == Place():
+            return True
+        row = self.session.get(EventRow, place.number)
+        return row is not None and row.mark == place.mark
 
     def overdue(self) -> bool:
         """Whether dropping old events is worth a transaction."""
@@ -131,4 +106,16 @@ class Events:
 
 
 def place_of(row: EventRow) -> Place:
-    return Place(row.transaction, row.id)
+    return Place(number=row.id, mark=row.mark)
+
+
+def collected(session: Session) -> list[dict[str, Any]]:
+    """Return the events of a session that are not written yet, and forget them."""
+    events: list[dict[str, Any]] = session.info.pop(_COLLECTED, [])
+    return events
+
+
+def write_events(session: Session, events: Sequence[dict[str, Any]]) -> None:
+    """Write events as the last step of a transaction."""
+    rows = [{"search_id": None, "trial_id": None, "worker_id": None, **each} for each in events]
+    session.execute(_ADD, [{**row, "mark": secrets.randbits(MARK_BITS)} for row in rows])

@@ -1,5 +1,6 @@
 """PostgreSQL: one database, any number of service processes."""
 
+import contextlib
 import os
 import selectors
 import threading
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 import psycopg
 import structlog
-from sqlalchemy import URL, Connection, Engine, create_engine, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError, TimeoutError
 from sqlalchemy.orm import Session
 
@@ -26,6 +27,8 @@ UPGRADE_LOCK = 0x6B65726E656C
 """Key of the advisory lock that processes take to bring the schema up to date."""
 PRESENCE_LOCK = UPGRADE_LOCK + 1
 """Key of the advisory lock that every process shares while it runs."""
+NUMBERING_LOCK = UPGRADE_LOCK + 2
+"""Key of the advisory lock that a transaction holds from the numbering of its events to its end."""
 CONNECTIONS = 12
 """Of one process at most, beside the one that listens: a few processes fit a server's default of 100."""
 STALLED_S = 20
@@ -50,25 +53,28 @@ class PostgreSQL:
         self._me = uuid.uuid4().hex[:12]
 
     def engine(self) -> Engine:
-        limits = {
-            "idle_in_transaction_session_timeout": STALLED_S,
-            "lock_timeout": LOCK_WAIT_S,
-            "statement_timeout": 60,
-        }
-        options = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
-        return create_engine(
+        engine = create_engine(
             self._url,
-            connect_args={**_CONNECT, "options": f"{options} -c timezone=UTC"},
+            connect_args=_CONNECT,
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=LOCK_WAIT_S,
             pool_use_lifo=True,  # a few connections that know the statements, rather than twelve in turn
             query_cache_size=500,
         )
+        event.listen(engine, "connect", _configure)
+        return engine
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
+
+    def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
+        """The server alters tables in place."""
+        return contextlib.nullcontext()
+
+    def number_events(self, session: Session) -> None:
+        session.execute(_NUMBERING)
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         if isinstance(error, TimeoutError):
@@ -145,10 +151,25 @@ _CONNECT: dict[str, Any] = {
     "keepalives_count": 3,
     "prepare_threshold": 2,
 }
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": f"{STALLED_S}s",
+    "lock_timeout": f"{LOCK_WAIT_S}s",
+    "statement_timeout": "60s",
+    "TimeZone": "UTC",
+}
+_NUMBERING = text(f"SELECT pg_advisory_xact_lock({NUMBERING_LOCK})")
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
+def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
+    """Set the session's limits by statement: poolers such as PgBouncer refuse them among the startup parameters."""
+    chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+    connection.execute(f"SELECT {chosen}")
+    connection.commit()  # an open transaction would undo them at its rollback
+
+
 _WAYS_OUT = {
+    "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
     "53": "the server has run out of connections, memory or disk: free some and try again",
     "55": "another process holds what is needed, longer than usual: try again",
     "57": "the server is shutting down, or ended this connection: try again",

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
+from db.events import collected, write_events
 from db.location import Location
 from db.schema import upgrade
 from db.signals import Signals, announced
@@ -55,7 +56,7 @@ class Database:
             try:
                 with engine.connect() as connection:
                     connection.execution_options(**store.writes)
-                    with connection.begin():
+                    with store.rebuilding(connection), connection.begin():
                         store.before_upgrade(connection)
                         upgrade(connection, location)
             except BaseException:
@@ -98,6 +99,9 @@ class Database:
                     session.connection(execution_options=self._store.writes)
                 yield session
                 self._store.publish(session, announced(session))
+                if events := collected(session):
+                    self._store.number_events(session)
+                    write_events(session, events)
             for topic in announced(session):
                 self.signals.tell(topic)
 

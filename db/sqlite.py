@@ -1,7 +1,8 @@
 """SQLite: one file, one process that serves it."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,6 +56,19 @@ class SQLite:
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # a write, so that a read-only file shows
+
+    @contextmanager
+    def rebuilding(self, connection: Connection) -> Iterator[None]:
+        """Dropping a table with its references enforced would delete, or be refused for, the rows that refer to it."""
+        driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
+        driver.execute("PRAGMA foreign_keys=OFF")
+        try:
+            yield
+        finally:
+            driver.execute("PRAGMA foreign_keys=ON")
+
+    def number_events(self, session: Session) -> None:
+        """There is one writer at a time."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)

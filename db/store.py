@@ -1,6 +1,7 @@
 """What differs between the engines, as `db.session` needs it; one implementation each."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine
@@ -36,6 +37,12 @@ class Store(Protocol):
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         """The error in the user's words; None for one that is a bug of ours."""
+
+    def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
+        """Let migrations rebuild tables that others refer to; entered before the transaction begins."""
+
+    def number_events(self, session: Session) -> None:
+        """Keep other transactions from numbering events until the session's transaction ends."""
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         """Tell other processes when the session's transaction is committed."""

@@ -1,12 +1,15 @@
 """What all tables have in common. They store what `evo` decided and decide nothing."""
 
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import MetaData, String, Table
 from sqlalchemy.orm import DeclarativeBase
 
 from db.columns import Moment
+
+NUMBERED_ONCE: dict[str, Any] = {"sqlite_autoincrement": True}
+"""For tables whose numbers leave the database: the number of a deleted row is not given to another one."""
 
 
 class Base(DeclarativeBase):

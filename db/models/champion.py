@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.columns import Document
-from db.models.base import Base
+from db.models.base import NUMBERED_ONCE, Base
 from evo.ablation import Change, Effect
 from evo.device import Device
 from evo.job import Ablated, ConfirmReport
@@ -37,6 +37,7 @@ class ChampionRow(Base):
             sqlite_where=text("current"),
             postgresql_where=text("current"),
         ),
+        NUMBERED_ONCE,
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -70,6 +71,7 @@ class AblationRow(Base):
     """
 
     __tablename__ = "ablations"
+    __table_args__ = (NUMBERED_ONCE,)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     search_id: Mapped[int] = mapped_column(ForeignKey("searches.id"), index=True)

@@ -12,7 +12,11 @@ from evo.job import Activity
 
 
 class WorkerRow(Base):
-    """`left_at` is set by a worker that ended in order, until it registers again."""
+    """A worker and the process that speaks for it.
+
+    `left_at` is set by a worker that ended in order, until it registers again. `incarnation` names the process that
+    registered last; `contested_at` is when an earlier one last spoke after it, which means that two are alive.
+    """
 
     __tablename__ = "workers"
 
@@ -24,6 +28,8 @@ class WorkerRow(Base):
     registered_at: Mapped[datetime]
     seen_at: Mapped[datetime]
     left_at: Mapped[datetime | None]
+    incarnation: Mapped[str | None] = mapped_column(String(64))
+    contested_at: Mapped[datetime | None]
 
     devices: Mapped[list["DeviceRow"]] = relationship(lazy="raise", order_by="DeviceRow.uuid", viewonly=True)
 

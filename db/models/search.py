@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from db.columns import Document
-from db.models.base import Base
+from db.models.base import NUMBERED_ONCE, Base
 from evo.device import Device
 from evo.job import BaselineReport
 from evo.lifecycle import State
@@ -57,7 +57,7 @@ class SearchRow(Base):
     """
 
     __tablename__ = "searches"
-    __table_args__ = (Index(None, "state", "id"),)
+    __table_args__ = (Index(None, "state", "id"), NUMBERED_ONCE)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     family_digest: Mapped[str] = mapped_column(ForeignKey("families.digest"))

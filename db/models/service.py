@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Index, Integer, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.columns import Document
-from db.models.base import Base
+from db.models.base import NUMBERED_ONCE, Base
 
 
 class ArtefactRow(Base):
@@ -22,17 +22,19 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """That something happened; what exactly stands in the row it names. `transaction` orders them, see `db.events`."""
+    """Something that happened; the row it names says what. Ids are in the order of commits (`db.events`).
+
+    `mark` is random, so that a place in the log is known again after a backup was restored, or known to be lost.
+    """
 
     __tablename__ = "events"
     __table_args__ = (
-        Index(None, "transaction", "id"),
-        Index(None, "search_id", "transaction", "id"),
-        {"sqlite_autoincrement": True},
+        Index(None, "search_id", "id"),
+        NUMBERED_ONCE,
     )
 
     id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
-    transaction: Mapped[int] = mapped_column(BigInteger)
+    mark: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[Literal["trial", "search", "worker"]] = mapped_column(String(16))
     search_id: Mapped[int | None]
     trial_id: Mapped[int | None]
@@ -40,13 +42,21 @@ class EventRow(Base):
 
 
 class DeliveryRow(Base):
-    """A message that a search ended; due at `next_at`, which is None once it was delivered or given up."""
+    """A message that a search ended; due at `next_at`, which is None once it was delivered or given up.
+
+    `message_id` is unique among all services, also after a backup was restored: receivers drop what they have seen.
+    """
 
     __tablename__ = "deliveries"
-    __table_args__ = (Index(None, "next_at"), Index("uq_deliveries_search_id", "search_id", unique=True))
+    __table_args__ = (
+        Index(None, "next_at"),
+        Index("uq_deliveries_search_id", "search_id", unique=True),
+        NUMBERED_ONCE,
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     search_id: Mapped[int]
+    message_id: Mapped[str] = mapped_column(String(64))
     url: Mapped[str]
     secret: Mapped[str]
     message: Mapped[str]

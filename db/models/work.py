@@ -7,7 +7,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from db.columns import Document
-from db.models.base import Base
+from db.models.base import NUMBERED_ONCE, Base
 from db.models.search import SearchRow
 from evo.job import Job, Report
 from evo.outcome import Outcome
@@ -32,6 +32,7 @@ class TrialRow(Base):
         Index(None, "search_id", "time_us", "number"),
         Index(None, "search_id", "outcome_kind"),
         Index(None, "search_id", "binary_digest"),
+        NUMBERED_ONCE,
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -62,6 +63,7 @@ class JobRow(Base):
     __table_args__ = (
         Index(None, "search_id", "state"),
         Index("ix_jobs_confirmations", "search_id", "id", sqlite_where=_CONFIRMS, postgresql_where=_CONFIRMS),
+        NUMBERED_ONCE,
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -86,19 +88,20 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job; a report is taken only with its `token`, and only once."""
+    """One lease of one job; a report is taken only with its `token`, and only once. It outlives its worker's row."""
 
     __tablename__ = "attempts"
     __table_args__ = (
         Index("uq_attempts_live_job", "job_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         Index(None, "state", "expires_at"),
         Index(None, "worker_id", "state"),
+        NUMBERED_ONCE,
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), index=True)
     token: Mapped[str] = mapped_column(String(64))
-    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    worker_id: Mapped[str]
     device_uuid: Mapped[str]
     state: Mapped[AttemptState] = mapped_column(String(16))
     granted_at: Mapped[datetime]

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
+from sqlalchemy import delete
 
 import db.events
 from api import feed
 from api.feed import Feed
 from api.happenings import Happening, read_batch
 from db.events import Events, Place, place_of
+from db.models import EventRow
 from evo.errors import InvalidInput
 from tests.integration.serving import announced, client_of, process_of, served
 from tests.integration.stage import Stage
 from tests.integration.test_api import Rest
+from tests.postgresql import Server, parameters
 
 
 @dataclass(frozen=True)
@@ -156,8 +160,8 @@ def test_every_trial_comes_once_in_its_order_whatever_the_batches(stage: Stage, 
     assert any(one.name == "worker" and json.loads(one.data)["devices"] == ["Toy CPU"] for one in heard)
 
 
-def test_of_two_transactions_at_once_none_is_passed_over(stage: Stage) -> None:
-    """The one that took the lower number commits last: a reader that goes by numbers would never see it."""
+def test_events_of_concurrent_transactions_come_in_the_order_of_commits(stage: Stage) -> None:
+    """The transaction that began first commits last; a reader that has seen the other one still sees it."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
     before = place_now(stage)
@@ -166,12 +170,46 @@ def test_of_two_transactions_at_once_none_is_passed_over(stage: Stage) -> None:
         with stage.database.write() as early:
             Events(early).search_changed(2)
         with stage.database.read() as session:
-            assert Events(session).after(before, limit=10) == []
-            assert Events(session).last() == before
+            (first,) = Events(session).after(before, limit=10)
+            assert first.search_id == 2
     with stage.database.read() as session:
-        rows = Events(session).after(before, limit=10)
-    assert [row.search_id for row in rows] == [1, 2]
-    assert place_now(stage) == place_of(rows[-1])
+        (second,) = Events(session).after(place_of(first), limit=10)
+    assert second.search_id == 1
+    assert place_now(stage) == place_of(second)
+
+
+def test_an_open_transaction_in_another_database_of_the_server_holds_back_no_event(
+    stage: Stage, request: pytest.FixtureRequest
+) -> None:
+    if not stage.database.shared:
+        pytest.skip("SQLite has no server")
+    server: Server = request.getfixturevalue("postgresql")
+    before = place_now(stage)
+    with psycopg.connect(**parameters(server.lend())) as elsewhere:
+        elsewhere.execute("SELECT pg_current_xact_id()")
+        with stage.database.write() as session:
+            Events(session).search_changed(1)
+        assert place_now(stage) > before
+
+
+def test_a_place_of_before_a_restore_is_told_from_the_same_number_after_it(stage: Stage) -> None:
+    """A restored database gives the numbers after the backup again, to other events."""
+    stage.submit()
+    lost = place_now(stage)
+    with stage.database.write() as session:
+        assert Events(session).keeps(Place.parse(str(lost), "after"))
+        session.execute(delete(EventRow).where(EventRow.id == lost.number))
+        session.add(EventRow(id=lost.number, mark=lost.mark ^ 1, kind="search", search_id=7))
+        session.flush()
+        assert not Events(session).keeps(Place.parse(str(lost), "after"))
+
+
+def test_a_failed_transaction_leaves_no_event(stage: Stage) -> None:
+    before = place_now(stage)
+    with pytest.raises(KeyError), stage.database.write() as session:
+        Events(session).search_changed(1)
+        raise KeyError
+    assert place_now(stage) == before
 
 
 def test_old_events_are_dropped_and_their_numbers_never_come_again(

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import queue
+import re
 import sqlite3
 import subprocess
 import sys
@@ -10,16 +11,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import select, text
+from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 
 from api.settings import Settings
@@ -28,8 +30,11 @@ from db.artefacts import Artefacts
 from db.location import Location
 from db.models import Base, SearchRow, TrialRow, WorkerRow
 from db.ownership import Announcement, Ownership, running_service
+from db.removal import remove_search
+from db.schema import configuration
 from db.session import Database, StoreUnavailable
 from db.signals import announce
+from db.store import store_of
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.outcome import CompileFailed
 from evo.search import Logged
@@ -63,6 +68,83 @@ def test_the_migrations_make_what_the_models_say(database: Database) -> None:
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Base.metadata) == []
+
+
+def test_numbers_of_deleted_rows_never_come_again(stage: Stage) -> None:
+    for _ in range(2):
+        search = stage.submit()
+        stage.conductor.orders.command(search, "cancel")
+        with stage.database.write() as session:
+            remove_search(session, search)
+    assert stage.submit() == search + 1
+
+
+def test_every_table_whose_numbers_leave_the_database_gives_each_once(file: Database) -> None:
+    with file.engine.connect() as connection:
+        tables = inspect(connection).get_table_names()
+        made = {name: connection.execute(text(MADE_BY), {"name": name}).scalar_one() for name in tables}
+    numbered = {name for name, sql in made.items() if re.search(r"\bid INTEGER", sql)}
+    assert numbered >= {"searches", "trials", "jobs", "attempts", "champions", "ablations", "deliveries", "events"}
+    assert {name for name in numbered if "AUTOINCREMENT" not in made[name]} == set()
+
+
+MADE_BY = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name"
+
+
+def test_an_older_file_is_upgraded_with_its_rows_and_references(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    with played(path) as (search, trials):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        before = indexes(connection)
+    migrate(path, "0013")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE attempts SET token = 'kept'")
+        connection.execute(
+            "INSERT INTO events (\"transaction\", kind, search_id, trial_id) VALUES (0, 'trial', 40, 50)"
+        )
+    database = Database.open(path)
+    with database.read() as session:
+        assert len(Archive(session).trials(search)) == trials
+        assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+        assert session.execute(text("SELECT DISTINCT token FROM attempts")).scalars().all() == ["kept"]
+        numbers = dict(session.execute(text("SELECT name, seq FROM sqlite_sequence")).all())
+    assert (numbers["searches"], numbers["trials"]) == (40, 50), "numbers that events name were given before"
+    database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert indexes(connection) == before
+
+
+def indexes(connection: sqlite3.Connection) -> set[str]:
+    """What makes the indexes of a file, with their conditions."""
+    return {
+        " ".join(sql.split())
+        for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index'")
+        if sql
+    }
+
+
+def migrate(path: Path, revision: str) -> None:
+    """Bring a file back to an older schema."""
+    database = Database.open(path)
+    config = configuration()
+    store = store_of(database.location)
+    with database.engine.connect() as connection, store.rebuilding(connection), connection.begin():
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+    database.close()
+
+
+@contextmanager
+def played(path: Path) -> Iterator[tuple[int, int]]:
+    """A file with a search, and how many trials it has."""
+    stage = Stage(Location.of(path))
+    search = stage.submit(budget={"trials": 4})
+    list(stage.play())
+    try:
+        yield search, len(stage.trials(search))
+    finally:
+        stage.database.close()
 
 
 def test_opening_again_keeps_everything(tmp_path: Path) -> None:
