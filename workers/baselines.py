@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.export.loader.float_control import preserved
 from workers.devices import Session, Timer
 from workers.golden import Arrays, FamilyError, Golden
 from workers.reference import Reference
@@ -55,8 +56,10 @@ def prepare_baselines(
 
 
 def _prepare(session: Session, prepare: Callable[[Arrays], Callable[[], object]], golden: Golden, sets: int) -> Timer:
-    calls = [prepare({name: array.copy() for name, array in golden.inputs.items()}) for _ in range(sets)]
-    _check(calls[0](), golden)
+    with preserved():
+        calls = [prepare({name: array.copy() for name, array in golden.inputs.items()}) for _ in range(sets)]
+        result = calls[0]()
+    _check(result, golden)
     return session.callable_timer(calls)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from evo.export.loader.float_control import preserved
 from workers.cache import Cache, cache_key
 from workers.distance import distance
 from workers.golden import Arrays, FamilyError, Golden, Limit
@@ -159,7 +160,8 @@ class Reference:
     @contextmanager
     def _blame(self, doing: str) -> Iterator[None]:
         try:
-            yield
+            with preserved():
+                yield
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""

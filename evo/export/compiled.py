@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from evo.cflags import c_flags
+from evo.cflags import c_steps
 from evo.encoding import stored
 from evo.family import Candidate, Family, Operand
 from evo.trial import Config
@@ -18,6 +18,9 @@ from evo.view import SearchView
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
 TENSOR_MAP = "tensor_map.py"
 """Of exports whose kernel takes tensor maps."""
+
+FLOAT_CONTROL = "float_control.py"
+"""Of exports that run on the caller's own thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,11 @@ class Form:
 
 
 FORMS: Mapping[str, Form] = {
-    "cpu": Form(source="kernel.c", binary="libkernel.so", loaders={LOADER: "kernel.py", TORCH_OP: "torch_op.py"}),
+    "cpu": Form(
+        source="kernel.c",
+        binary="libkernel.so",
+        loaders={LOADER: "kernel.py", TORCH_OP: "torch_op.py", FLOAT_CONTROL: FLOAT_CONTROL},
+    ),
     "cuda": Form(
         source="kernel.cu",
         binary="kernel.cubin",
@@ -88,7 +95,8 @@ class Compiled:
         kind, architecture = self.search.device.kind, self.search.device.architecture
         flags = self.family.implementation(kind).flags
         if kind == "cpu":
-            return shlex.join(["cc", *c_flags(architecture), *flags, self.form.source, "-o", self.form.binary, "-lm"])
+            steps = c_steps(architecture, flags, source=self.form.source, library=self.form.binary)
+            return " && ".join(shlex.join(["cc", *step]) for step in steps)
         command = ["nvcc", "-cubin", f"-arch={self.candidate_of(config).target(architecture)}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 

@@ -62,7 +62,7 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
 
 def test_an_export_holds_everything(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "evidence.json", "report.md"}
-    names |= {"evidence.schema.json", "samples.csv", "report.html"}
+    names |= {"evidence.schema.json", "samples.csv", "report.html", "float_control.py"}
     assert {path.name for path in exported.iterdir()} == names
     evidence = json.loads((exported / "evidence.json").read_text())
     assert len(evidence["report"]["challenger"]["samples_us"]) == 20
@@ -153,7 +153,7 @@ def test_an_exported_loader_runs_by_itself_and_its_source_builds_again(exported:
     again = shutil.copytree(exported, tmp_path / "again")
     build = json.loads((again / "config.json").read_text())["build"]
     (again / "libkernel.so").unlink()
-    subprocess.run(build.replace("cc ", f"{shutil.which('gcc') or 'cc'} ", 1), shell=True, check=True, cwd=again)
+    subprocess.run(build.replace("cc ", f"{shutil.which('gcc') or 'cc'} "), shell=True, check=True, cwd=again)
     shown = subprocess.run([sys.executable, "kernel.py"], capture_output=True, text=True, check=True, cwd=again).stdout
     assert "scalar    a       float32   3" in shown
     assert "median of 50 calls" in shown

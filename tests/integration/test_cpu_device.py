@@ -1,16 +1,20 @@
 """The CPU as a device: found with its limits, and the best ceilings that were measured."""
 
+import ctypes
 import os
+import platform
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evo.export.loader.float_control import FloatControl, preserved
 from evo.objective import Objective
 from tests.integration.workbench import cpu
 from workers.compile import Artefact, Unit
-from workers.devices import LaunchError, driver, machine
+from workers.devices import LaunchError, Session, driver, machine
 from workers.devices.cpu import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
 from workers.kernel import Argument
 
@@ -134,3 +138,49 @@ def test_a_thread_left_behind_is_seen_although_an_older_one_ended(folder: Path) 
         over.set()
         left.join()
     assert session.residue() is None
+
+
+def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]) -> tuple[Session, Any, Any]:
+    """A session, a kernel `f` of this source in it, and its buffers."""
+    cpu_driver = driver("cpu")
+    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
+    assert isinstance(artefact, Artefact)
+    path = tmp_path / "kernel.so"
+    path.write_bytes(artefact.binary)
+    session = cpu_driver.open(cpu(folder), Objective(), folder)
+    return session, session.load(path, "f", arguments, None), session.allocate(arguments, {})
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+@pytest.mark.parametrize(("bits", "fault"), [(0x8040, None), (0x2000, "rounding mode")])
+def test_modes_that_a_kernel_leaves_are_restored_after_a_call_and_after_a_sample(
+    folder: Path, tmp_path: Path, bits: int, fault: str | None
+) -> None:
+    source = f"""
+    #include <xmmintrin.h>
+    __attribute__((constructor)) static void loaded(void) {{ _mm_setcsr(_mm_getcsr() | 0xe040); }}
+    void f(float *y) {{ y[0] = 1; _mm_setcsr(_mm_getcsr() | {bits}); }}
+    """
+    with preserved():
+        before = FloatControl()
+        output = Argument(name="y", role="output", dtype="float32", shape=(1,))
+        session, kernel, buffers = _loaded(folder, tmp_path, source, [output])
+        assert FloatControl().changes(before) == ()
+        session.call(kernel, buffers)
+        assert FloatControl().changes(before) == ()
+        assert (fault in str(session.residue())) if fault else session.residue() is None
+        timer = session.timer(kernel, [buffers])
+        timer.sample()
+        assert FloatControl().changes(before) == ()
+        assert (fault in str(session.residue())) if fault else session.residue() is None
+        assert session.residue() is None
+
+
+def test_modes_that_a_baseline_sets_are_restored_and_are_no_fault_of_a_kernel(folder: Path) -> None:
+    with preserved():
+        before = FloatControl()
+        session = driver("cpu").open(cpu(folder), Objective(), folder)
+        down = 0x400 if platform.machine() == "x86_64" else 0x800000
+        session.callable_timer([lambda: ctypes.CDLL(None).fesetround(down)]).sample()
+        assert FloatControl().changes(before) == ()
+        assert session.residue() is None

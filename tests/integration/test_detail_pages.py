@@ -239,7 +239,7 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
         names = {name.partition("/")[2] for name in archive.namelist()}
         config = json.loads(archive.read("toy-champion-1/config.json"))
     assert names == {
-        *("kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "report.md"),
+        *("kernel.c", "libkernel.so", "kernel.py", "float_control.py", "torch_op.py", "config.json", "report.md"),
         *("evidence.json", "evidence.schema.json", "samples.csv", "report.html", "profile_summary.md"),
     }
     assert config["build"].startswith("cc -O3 -march=native")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import platform
 import shutil
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from evo.export import loader
+from evo.export.loader.float_control import FloatControl, preserved
 
 LOADER = Path(str(loader.__path__[0])) / "kernel.py"
 COMPILER = shutil.which("cc")
@@ -62,3 +64,30 @@ def test_calls_of_several_threads_do_not_mix(folder: Path) -> None:
     for each in threads:
         each.join()
     assert not wrong
+
+
+LEAVES_MODES = f"""
+#include <xmmintrin.h>
+void twice(const float *x, float *aside, float *out) {{
+  for (int i = 0; i < {N}; i++) out[i] = 2 * x[i];
+  _mm_setcsr(_mm_getcsr() | 0xe040);
+}}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+def test_a_library_changes_no_modes_of_its_caller(folder: Path) -> None:
+    """Neither when it is loaded, as older compilers make of -Ofast, nor by a call."""
+    (folder / "kernel.c").write_text(LEAVES_MODES)
+    assert COMPILER is not None
+    subprocess.run([COMPILER, "-Ofast", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=folder)
+    with preserved():
+        before = FloatControl()
+        kernel = loaded().Kernel(folder)
+        assert FloatControl().changes(before) == ()
+        x = kernel.empty("x")
+        x[...] = 1
+        for _ in range(2):
+            assert (kernel(x=x)["out"] == 2).all()
+            assert FloatControl().changes(before) == ()
+            assert 5e-324 * 1.0 == 5e-324

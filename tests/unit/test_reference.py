@@ -2,6 +2,7 @@
 
 import importlib
 import pickle
+import platform
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import evo
+from evo.export.loader.float_control import FloatControl, preserved
 from evo.tolerance import Tolerance
 from workers.cache import Cache
 from workers.golden import FamilyError
@@ -87,6 +89,25 @@ def sizes(rows):
     assert sizes is not None
     made = sizes(3)
     assert pickle.loads(pickle.dumps(made)) == made
+
+
+ROUNDS_DOWN = "import ctypes; ctypes.CDLL(None).fesetround(MODE)".replace(
+    "MODE", "0x400" if platform.machine() == "x86_64" else "0x800000"
+)
+
+
+@pytest.mark.parametrize("where", ["import", "inputs", "reference"])
+def test_floating_point_modes_that_a_reference_sets_end_with_it(tmp_path: Path, where: str) -> None:
+    text = f"{ROUNDS_DOWN}\n{WHOLE}"
+    if where != "import":
+        before, after = WHOLE.split(f"def {where}(", maxsplit=1)
+        head, body = after.split("\n", maxsplit=1)
+        text = f"{before}def {where}({head}\n    {ROUNDS_DOWN}\n{body}"
+    before_all = FloatControl()
+    with preserved():
+        golden = reference(tmp_path, text).golden(plan(), (1, 2))
+        assert FloatControl().changes(before_all) == ()
+    assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
 def test_a_module_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

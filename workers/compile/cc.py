@@ -8,18 +8,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from evo.cflags import c_flags, native_flag
+from evo.cflags import c_steps, native_flag
 from evo.device import Device
 from evo.errors import EvoError
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.compile.process import run
 from workers.scratch import scratch
-
-DEFAULT_FLAGS = c_flags(platform.machine())
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
@@ -72,19 +71,22 @@ class CCompiler:
     @cached_property
     def version(self) -> str:
         target = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()[:16]
-        return f"{self.product} {' '.join(DEFAULT_FLAGS)} target {target}"
+        steps = c_steps(platform.machine(), (), source="kernel.c", library="kernel.so")
+        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}"
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
             (folder / "kernel.c").write_text(unit.source)
+            said, deadline = "", time.monotonic() + timeout_s
             # relative names, so that no path gets into the binary
-            arguments = (*DEFAULT_FLAGS, *unit.flags, "kernel.c", "-o", "kernel.so", "-lm")
-            status, log = run([*self.command, *arguments], folder, timeout_s)
-            if status is None:
-                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{log}".strip())
-            if status != 0:
-                return CompileFailed(log=log.strip() or f"the compiler ended with status {status} and said nothing")
-            return Artefact(binary=(folder / "kernel.so").read_bytes(), log=log.strip())
+            for step in c_steps(platform.machine(), unit.flags, source="kernel.c", library="kernel.so"):
+                status, log = run([*self.command, *step], folder, max(0.0, deadline - time.monotonic()))
+                said = f"{said}\n{log}".strip()
+                if status is None:
+                    return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
+                if status != 0:
+                    return CompileFailed(log=said or f"the compiler ended with status {status} and said nothing")
+            return Artefact(binary=(folder / "kernel.so").read_bytes(), log=said)
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()

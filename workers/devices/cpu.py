@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
+from evo.export.loader.float_control import FLUSHING, FloatControl
 from evo.objective import Objective
 from workers import descendants
 from workers.compile import Launch
@@ -40,10 +41,13 @@ class CallTimer:
 
     Args:
         once: a sample is each of them once, however short that is.
+        settle: called before and after the timed span of each sample.
     """
 
-    def __init__(self, calls: Sequence[Callable[[], object]], *, once: bool = False) -> None:
-        self._turn, self._turns, self._made = cycle(calls), len(calls), 0
+    def __init__(
+        self, calls: Sequence[Callable[[], object]], *, once: bool = False, settle: Callable[[], None] = lambda: None
+    ) -> None:
+        self._turn, self._turns, self._made, self._settle = cycle(calls), len(calls), 0, settle
         if once:
             self.calls = len(calls)
             return
@@ -62,10 +66,40 @@ class CallTimer:
     def _take(self, calls: int) -> float:
         due = list(islice(self._turn, calls))
         self._made += calls
+        self._settle()
         start = time.perf_counter()
         for call in due:
             call()
-        return max(time.perf_counter() - start, 1e-9)
+        took = time.perf_counter() - start
+        self._settle()
+        return max(took, 1e-9)
+
+
+class ModeGuard:
+    """Keeps this thread's floating-point modes as they were when it was made.
+
+    Flush-to-zero and denormals-are-zero are restored without a complaint: a kernel may choose them for its own
+    arithmetic. A changed rounding mode, precision or exception mask is a fault of the kernel that leaves it.
+    """
+
+    def __init__(self) -> None:
+        self._initial = FloatControl()
+        self._left: set[str] = set()
+
+    def restore(self) -> None:
+        """Undo what a library or a baseline has changed."""
+        self._initial.restore()
+
+    def settle(self) -> None:
+        """Undo what a kernel has changed, and remember what it may not change."""
+        if changed := FloatControl().changes(self._initial):
+            self._left.update(set(changed) - FLUSHING)
+            self._initial.restore()
+
+    def fault(self) -> str | None:
+        """What kernels have left changed since the last call, or None."""
+        left, self._left = sorted(self._left), set()
+        return f"leaves the processor's {' and '.join(left)} changed after it returned" if left else None
 
 
 class CpuSession:
@@ -77,6 +111,7 @@ class CpuSession:
         self._allowed_threads = objective.threads - 1
         self._at_return: tuple[HostBuffers, list[int]] | None = None
         self._process = psutil.Process()
+        self._modes = ModeGuard()
         self.settle()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
 
@@ -86,6 +121,8 @@ class CpuSession:
             function = ctypes.CDLL(str(binary))[entry]
         except (OSError, AttributeError) as error:
             raise LaunchError(f"the shared library does not load: {error}") from None
+        finally:
+            self._modes.restore()  # a constructor may set them
         function.restype = None
         return function
 
@@ -94,14 +131,15 @@ class CpuSession:
 
     def call(self, kernel: Any, buffers: Buffers) -> None:
         self._bind(kernel, buffers)()
+        self._modes.settle()
         helped = self._started_threads() > 0
         self._at_return = (cast(HostBuffers, buffers), cast(HostBuffers, buffers).output_prints()) if helped else None
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        return CallTimer([self._bind(kernel, buffers) for buffers in sets], once=once)
+        return CallTimer([self._bind(kernel, buffers) for buffers in sets], once=once, settle=self._modes.settle)
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        return CallTimer(calls)
+        return CallTimer(calls, settle=self._modes.restore)
 
     def anchor(self) -> Timer:
         return CallTimer([self._support.anchor])
@@ -125,6 +163,8 @@ class CpuSession:
             os._exit(1)
         if forked := len(descendants.children() - self._children):
             return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
+        if fault := self._modes.fault():
+            return fault
         deadline = time.monotonic() + _THREAD_EXIT_S
         while (extra := self._started_threads() - self._allowed_threads) > 0:
             if time.monotonic() > deadline:

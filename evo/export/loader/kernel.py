@@ -8,6 +8,7 @@
 """
 
 import ctypes
+import importlib.util
 import json
 import threading
 import time
@@ -32,7 +33,7 @@ class Kernel:
     """The exported function for the one problem it was compiled for.
 
     Calls from several threads wait for each other: workspaces are allocated once. Outputs that the caller does not pass
-    are allocated anew for each call.
+    are allocated for each call. What the kernel sets of the processor's floating-point modes is restored after a call.
 
     Attributes:
         problem: what it computes, e.g. ``{"B": 1, "S": 256}``: compiled in, so other shapes need another export.
@@ -45,7 +46,9 @@ class Kernel:
         self.problem: dict[str, Any] = described["problem"]
         self.config: dict[str, Any] = described["config"]
         self.arguments: list[dict[str, Any]] = described["arguments"]
-        self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
+        self._preserved = _float_control().preserved
+        with self._preserved():  # a library may set the processor's modes when it is loaded
+            self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
         self._function.restype = None
         self._workspaces = {each["name"]: self.empty(each["name"]) for each in self._of("workspace")}
         self._turn = threading.Lock()  # ctypes lets other threads go on while the function runs
@@ -68,7 +71,7 @@ class Kernel:
         for name in sorted(outputs & arrays.keys()):
             _refuse_unfit(name, arrays)
         held = {each["name"]: self._held(each, arrays.get(each["name"])) for each in self._of("input", "output")}
-        with self._turn:
+        with self._turn, self._preserved():
             self._function(*(self._passed(each, held) for each in self.arguments))
         return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
 
@@ -110,6 +113,16 @@ class Kernel:
             return written
         given[...] = written
         return given
+
+
+def _float_control() -> Any:
+    """The module beside this file; by its place, since every export has one of this name."""
+    place = Path(__file__).parent / "float_control.py"
+    spec = importlib.util.spec_from_file_location(f"{__name__}_float_control", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:

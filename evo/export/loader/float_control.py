@@ -1,0 +1,101 @@
+"""Floating-point control state of the calling thread: captured, compared and restored.
+
+The state covers flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision: the
+control bits of MXCSR and of the x87 control word on x86-64, FPCR on AArch64. It belongs to a thread, so code that
+changes it and does not restore it changes the results and the speed of all code that the thread runs later.
+
+Needs this file and the C library, nothing else. On processors that it does not know, state is restored but not named.
+"""
+
+import ctypes
+import platform
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+FLUSHING = frozenset({"flush-to-zero", "denormals-are-zero"})
+"""Names of what ``-ffast-math`` sets: subnormal numbers count as zero."""
+
+_ENVIRONMENT_BYTES = 256
+"""At least ``sizeof(fenv_t)``: 32 on x86-64, 8 to 16 on AArch64."""
+
+_DEFAULT = ctypes.c_void_p(-1)
+"""``FE_DFL_ENV`` of the C libraries of Linux."""
+
+_MXCSR: Mapping[str, int] = {
+    "flush-to-zero": 0x8000,
+    "denormals-are-zero": 0x0040,
+    "rounding mode": 0x6000,
+    "exception masks": 0x1F80,
+}
+_X87: Mapping[str, int] = {"x87 precision": 0x0300, "x87 rounding mode": 0x0C00, "x87 exception masks": 0x003F}
+_FPCR: Mapping[str, int] = {
+    "flush-to-zero": 0x0108_0003,  # FZ, FZ16, AH and FIZ
+    "rounding mode": 0x00C0_0000,
+    "default NaN": 0x0200_0000,
+    "exception masks": 0x0000_9F00,
+}
+
+_LAYOUTS: Mapping[tuple[str, str], tuple[tuple[str, int, Mapping[str, int]], ...]] = {
+    ("linux", "x86_64"): (("<H", 0, _X87), ("<I", 28, _MXCSR)),
+    ("linux", "aarch64"): (("<I", 0, _FPCR),),
+    ("darwin", "x86_64"): (("<H", 0, _X87), ("<I", 4, _MXCSR)),
+    ("darwin", "arm64"): (("<Q", 8, _FPCR),),
+}
+"""Format, offset in ``fenv_t`` and named bits of each control register, by system and machine."""
+
+
+class FloatControl:
+    """The state of the thread that constructs it, at that moment."""
+
+    def __init__(self) -> None:
+        self._environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
+        _call("fegetenv", self._environment)
+
+    def restore(self) -> None:
+        """Set this state for the calling thread."""
+        if sys.platform.startswith("linux"):
+            _call("fesetenv", _DEFAULT)  # glibc restores the x87 precision by this alone
+        _call("fesetenv", self._environment)
+
+    def changes(self, since: "FloatControl") -> tuple[str, ...]:
+        """Names of what differs from an earlier state; empty where nothing does or the processor is unknown."""
+        return tuple(name for name, value in self._settings().items() if since._settings()[name] != value)
+
+    def _settings(self) -> dict[str, int]:
+        """The bits of each setting, by name."""
+        found: dict[str, int] = {}
+        for form, offset, names in _LAYOUTS.get((sys.platform, platform.machine()), ()):
+            (register,) = struct.unpack_from(form, self._environment.raw, offset)
+            found.update({name: register & bits for name, bits in names.items()})
+        return found
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Restore the state of this thread at the end, whatever the body does to it."""
+    before = FloatControl()
+    try:
+        yield
+    finally:
+        before.restore()
+
+
+def _call(name: str, argument: Any) -> None:
+    if (function := _functions().get(name)) is not None:
+        function(argument)
+
+
+@lru_cache(maxsize=1)
+def _functions() -> dict[str, Any]:
+    """``fegetenv`` and ``fesetenv`` of this process, or of libm where the interpreter does not export them."""
+    for library in (None, "libm.so.6"):
+        try:
+            loaded = ctypes.CDLL(library)
+            return {name: loaded[name] for name in ("fegetenv", "fesetenv")}
+        except (OSError, AttributeError):
+            continue
+    return {}
