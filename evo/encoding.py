@@ -59,6 +59,14 @@ def is_floating(dtype: str) -> bool:
     return dtype in FORMATS or np.issubdtype(np.dtype(dtype), np.floating)
 
 
+def largest(dtype: str) -> float:
+    """The largest finite number of a floating-point dtype of family.toml."""
+    if dtype not in FORMATS:
+        return float(np.finfo(dtype).max)
+    numbers = _numbers(dtype)
+    return float(numbers[np.isfinite(numbers)].max())
+
+
 def decoded(codes: Array, dtype: str) -> Array:
     """The numbers in float32; arrays of dtypes that NumPy has stay as they are."""
     if dtype not in FORMATS:

@@ -11,20 +11,25 @@ Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Function: TypeAlias = Callable[..., object]
 
 
-def torch_baselines(function: Function, names: Sequence[str]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
+def torch_baselines(
+    function: Function, names: Sequence[str], *, dtype: str
+) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """``torch`` and ``torch-compile``: each takes the inputs and returns the call that is timed.
 
     Args:
-        function: of tensors; compiled once for all that it is called on.
-        names: of the inputs it takes, in its own order.
+        function: takes tensors; compiled once, whatever it is called on.
+        names: the inputs it takes, in the order of its parameters.
+        dtype: of the problem; inputs of ``bfloat16`` are arrays of its 16-bit codes.
     """
     return {
-        "torch": partial(_on_gpu, function, names, compiled=False),
-        "torch-compile": partial(_on_gpu, function, names, compiled=True),
+        "torch": partial(_on_gpu, function, names, dtype, compiled=False),
+        "torch-compile": partial(_on_gpu, function, names, dtype, compiled=True),
     }
 
 
-def _on_gpu(function: Function, names: Sequence[str], inputs: Arrays, *, compiled: bool) -> Callable[[], object]:
+def _on_gpu(
+    function: Function, names: Sequence[str], dtype: str, inputs: Arrays, *, compiled: bool
+) -> Callable[[], object]:
     """
     Raises:
         ImportError: PyTorch is absent, or built without CUDA.
@@ -34,6 +39,8 @@ def _on_gpu(function: Function, names: Sequence[str], inputs: Arrays, *, compile
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
     tensors: list[Any] = [torch.from_numpy(inputs[name]).cuda() for name in names]
+    if dtype == "bfloat16":
+        tensors = [each.view(torch.bfloat16) for each in tensors]
     return partial(_compiled(function) if compiled else function, *tensors)
 
 

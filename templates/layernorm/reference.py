@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded
 from evo.rows import by_rows, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
@@ -36,23 +37,30 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
     weight, bias = rng.normal(1.0, 0.25, problem["cols"]), rng.normal(0.0, 0.25, problem["cols"])
     drawn = {"x": x, "residual": residual, "weight": weight, "bias": bias}
-    return {name: values.astype(dtype) for name, values in drawn.items()}
+    return {name: encoded(values, dtype) for name, values in drawn.items()}
 
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Both results in float64, from the same inputs. What is normalised is the sum as it is stored, rounded."""
-    wide = {name: values.astype(np.float64) for name, values in inputs.items()}
+    dtype = problem["dtype"]
+    wide = {name: decoded(values, dtype).astype(np.float64) for name, values in inputs.items()}
     exact = wide["x"] + wide["residual"]
-    stored = exact.astype(problem["dtype"]).astype(np.float64)
+    stored = decoded(encoded(exact, dtype), dtype).astype(np.float64)
     return {"sum": exact, "out": _layernorm(stored, wide["weight"], wide["bias"])}
 
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Statistics in float32, elements scaled, weighted and shifted one after the other in their own precision."""
-    total = inputs["x"] + inputs["residual"]
-    return {"sum": total, "out": _layernorm(total, inputs["weight"], inputs["bias"])}
+    dtype = problem["dtype"]
+
+    def rounded(values: Array) -> Array:
+        return decoded(encoded(values, dtype), dtype)
+
+    x, residual, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "residual", "weight", "bias"))
+    total = rounded(x + residual)
+    return {"sum": total, "out": rounded(rounded(rounded(_scaled(total)) * weight) + bias)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -95,7 +103,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's sum and LayerNorm, compiled as well, and ``naive``, row by row in CuPy."""
+    """What to beat on a GPU: PyTorch's sum and LayerNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -111,7 +119,8 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         return call
 
-    return {**torch_baselines(_normalised, ("x", "residual", "weight", "bias")), "naive": naive}
+    offered = torch_baselines(_normalised, ("x", "residual", "weight", "bias"), dtype=problem["dtype"])
+    return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 
 def _normalised(x: Any, residual: Any, weight: Any, bias: Any) -> object:
@@ -122,8 +131,13 @@ def _normalised(x: Any, residual: Any, weight: Any, bias: Any) -> object:
 
 
 def _layernorm(total: Array, weight: Array, bias: Array) -> Array:
+    result: Array = _scaled(total).astype(total.dtype) * weight + bias
+    return result
+
+
+def _scaled(total: Array) -> Array:
+    """In float32 at least."""
     wide: Array = total.astype(np.float64 if total.dtype == np.float64 else np.float32)
     wide -= wide.mean(axis=-1, keepdims=True)
     wide *= 1 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + wide.dtype.type(EPSILON))
-    result: Array = wide.astype(total.dtype) * weight + bias
-    return result
+    return wide

@@ -44,12 +44,12 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "zeros":
         x[..., 0, 0] = 40.0
         x[-1, -1] = 0.0
-    return {"x": x.astype(problem["dtype"], copy=False)}
+    return {"x": encoded(x, problem["dtype"])}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The scales, and what they turn x into before it is rounded."""
-    x = inputs["x"].astype(np.float64)
+    x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
@@ -67,11 +67,14 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
     """What to beat on a GPU: ``torch`` as one writes it, ``torch-compile``, and ``naive``, the kernel of naive.cu."""
-    return {**torch_baselines(partial(_quantised_by_torch, problem), ("x",)), "naive": partial(_naive, problem)}
+    return {
+        **torch_baselines(partial(_quantised_by_torch, problem), ("x",), dtype=problem["dtype"]),
+        "naive": partial(_naive, problem),
+    }
 
 
 def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
-    x = inputs["x"].astype(np.float32, copy=False)
+    x = decoded(inputs["x"], problem["dtype"]).astype(np.float32, copy=False)
     scale: Array = np.abs(x).max(axis=(2, 3)) / np.float32(LARGEST)
     return _laid_out(problem, encoded(x / _divisor(scale), E4M3)), scale
 
@@ -113,7 +116,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
     import cupy
 
     macros = {"S": problem["S"], "D": problem["D"], "COLUMNS": int(problem["layout"] == "columns")}
-    macros["Element"] = "__half" if problem["dtype"] == "float16" else "float"
+    macros["Element"] = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}[problem["dtype"]]
     source = Path(__file__).with_name("naive.cu").read_text()
     kernel = cupy.RawKernel(source, "quantize", tuple(f"-D{name}={value}" for name, value in macros.items()))
     x = cupy.asarray(inputs["x"])

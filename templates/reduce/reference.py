@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded, largest
 from evo.rows import a_column_each, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
@@ -48,20 +49,21 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         x[:, 0] = 1.0 - LEAST
         if problem["op"] == "max":
             x /= -x.min()
-            x *= np.float32(NEAR_LOWEST * float(np.finfo(problem["dtype"]).max))
-    return {"x": x.astype(problem["dtype"])}
+            x *= np.float32(NEAR_LOWEST * largest(problem["dtype"]))
+    return {"x": encoded(x, problem["dtype"])}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The result in float64, from the same inputs."""
+    x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
-        return {"out": inputs["x"].max(axis=-1).astype(np.float64)}
-    return {"out": inputs["x"].sum(axis=-1, dtype=np.float64)}
+        return {"out": x.max(axis=-1).astype(np.float64)}
+    return {"out": x.sum(axis=-1, dtype=np.float64)}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The same in float32, one number after the other."""
-    x = inputs["x"]
+    x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
         return {"out": x.max(axis=-1).astype(np.float32)}
     return {"out": np.array([np.cumsum(row, dtype=np.float32)[-1] for row in x])}
@@ -95,7 +97,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's reduction, the same compiled, and CuPy's, ``naive``."""
+    """What to beat on a GPU: PyTorch's reduction, the same compiled, and CuPy's, ``naive`` (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -104,7 +106,8 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         return lambda: _reduced(cupy, problem, x)
 
     function = _largest if problem["op"] == "max" else _summed
-    return {**torch_baselines(function, ("x",)), "naive": naive}
+    offered = torch_baselines(function, ("x",), dtype=problem["dtype"])
+    return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 
 def _largest(x: Any) -> object:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded
 from evo.rows import by_rows, normal_rows, raise_columns
 from evo.torch_baselines import torch_baselines
 
@@ -34,13 +35,13 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "peaked":
         raise_columns(rng, x, max(300.0, problem["cols"] ** 0.5))
     weight = rng.normal(1.0, 0.25, problem["cols"])
-    return {"x": x.astype(problem["dtype"]), "weight": weight.astype(problem["dtype"])}
+    return {name: encoded(values, problem["dtype"]) for name, values in {"x": x, "weight": weight}.items()}
 
 
 @by_rows
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """The result in float64, from the same inputs."""
-    x, weight = (inputs[name].astype(np.float64) for name in ("x", "weight"))
+    x, weight = (decoded(inputs[name], problem["dtype"]).astype(np.float64) for name in ("x", "weight"))
     x /= np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
     x *= weight
     return {"out": x}
@@ -49,7 +50,10 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Sums in float32, elements scaled and weighted one after the other in their own precision."""
-    return {"out": _rmsnorm(inputs["x"], inputs["weight"])}
+    dtype = problem["dtype"]
+    x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
+    scaled = decoded(encoded(_scaled(x), dtype), dtype)
+    return {"out": decoded(encoded(scaled * weight, dtype), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -83,7 +87,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """What to beat on a GPU: PyTorch's RMSNorm, compiled as well, and ``naive``, row by row in CuPy."""
+    """What to beat on a GPU: PyTorch's RMSNorm, compiled as well, and ``naive`` in CuPy (no bfloat16)."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy
@@ -97,7 +101,8 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
         return call
 
-    return {**torch_baselines(_normalised, ("x", "weight")), "naive": naive}
+    offered = torch_baselines(_normalised, ("x", "weight"), dtype=problem["dtype"])
+    return offered if problem["dtype"] == "bfloat16" else {**offered, "naive": naive}
 
 
 def _normalised(x: Any, weight: Any) -> object:
@@ -107,7 +112,12 @@ def _normalised(x: Any, weight: Any) -> object:
 
 
 def _rmsnorm(x: Array, weight: Array) -> Array:
+    result: Array = _scaled(x).astype(x.dtype) * weight
+    return result
+
+
+def _scaled(x: Array) -> Array:
+    """In float32."""
     wide = x.astype(np.float32)
-    factor = 1 / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + np.float32(EPSILON))
-    result: Array = (wide * factor).astype(x.dtype) * weight
+    result: Array = wide * (1 / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + np.float32(EPSILON)))
     return result

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.encoding import decoded, encoded, stored
 from evo.rows import by_rows
 from evo.torch_baselines import torch_baselines
 
@@ -21,11 +22,11 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
         distribution: ``normal``: N(0, 1). ``bits``: any finite number there is, for numbers are moved, not computed
             (the sign of a zero is not looked at).
     """
-    shape = problem["rows"], problem["cols"]
+    shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":
-        return {"x": rng.standard_normal(shape, dtype=np.float32).astype(problem["dtype"])}
-    x = np.frombuffer(rng.bytes(math.prod(shape) * np.dtype(problem["dtype"]).itemsize), problem["dtype"])
-    return {"x": np.where(np.isfinite(x), x, 0).astype(problem["dtype"]).reshape(shape)}
+        return {"x": encoded(rng.standard_normal(shape, dtype=np.float32), dtype)}
+    x = np.frombuffer(rng.bytes(math.prod(shape) * stored(dtype).itemsize), stored(dtype))
+    return {"x": np.where(np.isfinite(decoded(x, dtype)), x, 0).astype(x.dtype).reshape(shape)}
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
@@ -35,7 +36,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def _exact(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    return {"out": inputs["x"].astype(np.float64)}
+    return {"out": decoded(inputs["x"], problem["dtype"]).astype(np.float64)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
@@ -78,7 +79,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
         x = cupy.asarray(inputs["x"])
         return lambda: cupy.ascontiguousarray(x.T)
 
-    return {**torch_baselines(_copied, ("x",)), "naive": naive}
+    return {**torch_baselines(_copied, ("x",), dtype=problem["dtype"]), "naive": naive}
 
 
 def _copied(x: Any) -> object:

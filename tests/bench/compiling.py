@@ -45,8 +45,12 @@ PROBLEMS = (
     ("gemm", "M=16,N=14336,K=4096"),
     ("gemm_fp8", "M=4096,N=4096,K=4096"),
     ("softmax", "rows=4096,cols=4096"),
+    ("softmax", "rows=2048,cols=50257"),
+    ("softmax", "rows=4096,cols=128256,dtype=bfloat16"),
     ("rmsnorm", "rows=16384,cols=4096"),
+    ("rmsnorm", "rows=8192,cols=5121,dtype=bfloat16"),
     ("layernorm", "rows=16384,cols=4096"),
+    ("layernorm", "rows=6304,cols=1023,dtype=bfloat16"),
     ("transpose", "rows=16384,cols=4096"),
     ("reduce", "rows=16384,cols=4096"),
 )

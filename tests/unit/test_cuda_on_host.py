@@ -124,8 +124,21 @@ MEMORY_BOUND = (
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
-"""Some blocks have a second turn, the last one has rows or columns that are not there, some threads have nothing. Most
-causal queries do not see the one key that the last block of their head has."""
+"""Some blocks process a second group of rows, the last one has rows or columns outside the matrix, some threads have
+nothing to do. Most causal queries do not see the one key of their head's last block."""
+
+ODD_ROWS = (
+    ("softmax", "rows=6,cols=1037", {**ROWS, "VECTOR": 8, "KEEP": "packed", "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
+    ("softmax", "rows=5,cols=77,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 8, "KEEP": "shared"}),
+    ("softmax", "rows=3,cols=2051,dtype=float32", {**ROWS, "ROWS_PER_BLOCK": 1, "CLUSTER": 4, "KEEP": "shared"}),
+    ("rmsnorm", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 32, "KEEP": "reload"}),
+    ("rmsnorm", "rows=7,cols=1037", {**ROWS, "AHEAD": True, "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
+    ("layernorm", "rows=7,cols=1037", {**ROWS, "VECTOR": 8, "ROWS_PER_BLOCK": 1, "CLUSTER": 2, "KEEP": "shared"}),
+    ("layernorm", "rows=37,cols=91,dtype=bfloat16", {**ROWS, "VECTOR": 8, "THREADS_PER_ROW": 16}),
+    ("reduce", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
+    ("transpose", "rows=328,cols=492,dtype=bfloat16", {**TILES, "COPY": "async"}),
+)
+"""Rows of odd length, which start between two vectors, of each dtype; some are shared by the blocks of a cluster."""
 
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
@@ -273,8 +286,20 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
     kernel = build(package, {**default, **change}, problem, DEVICE, tmp_path)
-    drawn = "normal" if problem.get("causal") else "peaked"  # a peak outweighs the last keys, whoever sees them
+    drawn = "normal" if problem.get("causal") else "peaked"  # a peak outweighs the last keys of causal attention
     assert max(errors(kernel, package, problem, drawn)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("family", "text", "change"), ODD_ROWS, ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS])
+def test_rows_of_odd_length_are_right(family: str, text: str, change: Config, tmp_path: Path) -> None:
+    package = find(family)
+    problem = package.family.problem(text, "cuda")
+    config = {**declared(package), **change}
+    assert not package.family.violations(config, problem, DEVICE, Objective())
+    kernel = build(package, config, problem, DEVICE, tmp_path)
+    limit = {**LIMITS, "float32": 1e-5}[str(problem["dtype"])]
+    for drawn in ("peaked", "offset") if family in ("softmax", "rmsnorm", "layernorm") else ("normal",):
+        assert max(errors(kernel, package, problem, drawn)) < limit
 
 
 @pytest.mark.parametrize(
