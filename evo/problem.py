@@ -64,6 +64,11 @@ class Field:
                 return given.strip()
 
     @property
+    def values(self) -> tuple[Value, ...]:
+        """All values, where they can be listed; empty for an ``int``."""
+        return (False, True) if self.type == "bool" else self.choices
+
+    @property
     def accepts(self) -> str:
         """What may be given, for people: ``1 … 64``, ``true or false``, ``float32, float16``."""
         match self.type:

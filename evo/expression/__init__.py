@@ -6,7 +6,8 @@ False; names; ``+ - * / // % **``; comparisons (chained ones too), ``in`` and ``
 protect their later operands element by element, as they do in Python: ``N != 0 and S % N == 0`` never divides by zero.
 """
 
+from evo.expression.choices import Scope
 from evo.expression.expression import Expression
 from evo.expression.whitelist import FUNCTIONS, MAX_DEPTH, MAX_TEXT
 
-__all__ = ["FUNCTIONS", "MAX_DEPTH", "MAX_TEXT", "Expression"]
+__all__ = ["FUNCTIONS", "MAX_DEPTH", "MAX_TEXT", "Expression", "Scope"]

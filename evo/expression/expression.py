@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from functools import cached_property
@@ -12,10 +12,12 @@ import numpy as np
 
 from evo.errors import InvalidInput
 from evo.expression import arithmetic
+from evo.expression.choices import Scope, impossible_value, words_meant
 from evo.expression.evaluation import Environment, Evaluation, free_names
+from evo.expression.repair import foreign, pasted, renamed, rewritten
 from evo.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.expression.substitution import Binder, Inliner, terms
-from evo.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, check_depth
+from evo.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
 from evo.suggestion import unknown
 from evo.trial import Value
 
@@ -47,31 +49,63 @@ class Expression:
         if len(text) > MAX_TEXT:
             raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
         try:
+            return cls._parse(text, field)
+        except InvalidInput as error:
+            if (other := cls._rewritten(text, field)) is None:
+                raise
+            spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
+            reason = spelled or "is not available in an expression"
+            raise InvalidInput(field, f"`{text}`: {reason}: write {pasted(other)}") from error
+
+    @classmethod
+    def _parse(cls, text: str, field: str) -> "Expression":
+        try:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
-            raise InvalidInput(field, f"`{text}` is not an expression in Python's syntax: {error.msg}") from error
+            reason = f"`{text}` is not an expression in Python's syntax: {error.msg}; {available()}"
+            raise InvalidInput(field, reason) from error
         except (ValueError, RecursionError, MemoryError) as error:
-            raise InvalidInput(field, f"is not an expression in Python's syntax: {error}") from error
+            raise InvalidInput(field, f"is not an expression in Python's syntax: {error}; {available()}") from error
         check_depth(tree, field)
         admit(tree, field)
         return cls(text=text, field=field, names=free_names(tree), tree=tree)
+
+    @classmethod
+    def _rewritten(cls, text: str, field: str) -> str | None:
+        """What the author probably means, as an expression that passes the checks; None where that is unclear."""
+        tree = rewritten(text)
+        if tree is None:
+            return None
+        try:
+            return cls._parse(ast.unparse(tree), field).text
+        except (InvalidInput, RecursionError):
+            return None
 
     @cached_property
     def size(self) -> int:
         """Its terms: what an evaluation costs for each element."""
         return terms(self.tree, {})
 
-    def check_names(self, scope: Collection[str], meaning: str = "") -> "Expression":
-        """This expression, if `scope` has all its names.
+    def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
+        """This expression, if `scope` has all its names and the values they are compared with.
 
         Args:
+            scope: the names; as a mapping, also the values each can have, none where they are not listed.
             meaning: what the scope consists of, for the message, e.g. ``problem fields``.
 
         Raises:
             InvalidInput: names the unknown one, near misses, and what there is.
         """
-        for name in sorted(self.names.difference(scope)):
+        choices = scope if isinstance(scope, Mapping) else {}
+        missing = self.names.difference(scope)
+        if meant := words_meant(missing, choices):
+            texts = any(isinstance(each, str) for each in meant.values())
+            reason = "a text stands in quotes" if texts else "truth values are `True` and `False` here"
+            raise InvalidInput(self.field, f"`{self.text}`: {reason}: write {pasted(renamed(self.tree, meant))}")
+        for name in sorted(missing):
             raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
+        if (absent := impossible_value(self.tree, choices)) is not None:
+            raise InvalidInput(self.field, f"`{self.text}`: {absent}")
         return self
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":

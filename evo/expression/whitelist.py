@@ -42,7 +42,7 @@ def admit(node: ast.expr, field: str) -> None:
         case ast.Call():
             operands = _arguments(node, field)
         case _:
-            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_available()}")
+            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {available()}")
     for operand in operands:
         admit(operand, field)
 
@@ -79,6 +79,7 @@ def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
     return node.args
 
 
-def _available() -> str:
+def available() -> str:
+    """What an expression may consist of, for an error's way out."""
     functions = ", ".join(sorted(FUNCTIONS))
     return f"use numbers, texts, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"

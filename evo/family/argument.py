@@ -1,12 +1,12 @@
 """The parameters of a kernel: declared with expressions, resolved for one problem."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
+from evo.expression import Expression, Scope
 from evo.family.table import Table
 from evo.problem import Field
 from evo.suggestion import unknown
@@ -127,7 +127,7 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
 
 
 def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
-    names = [field.name for field in fields]
+    names = {field.name: field.values for field in fields}
     role = cast(Role, table.choice("role", ROLES))
     scalar = role == "scalar"
     argument = Argument(
@@ -147,7 +147,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     return argument
 
 
-def _read_tolerance(table: Table, names: Collection[str]) -> dict[str, Expression]:
+def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     limits = {"rel_l2": table.expression("rel_l2")}
     given = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(given) != 1:

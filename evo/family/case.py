@@ -58,7 +58,7 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
 
 
 def _read_case(table: Table, fields: Sequence[Field], earlier: Sequence[str]) -> Case:
-    names = [field.name for field in fields]
+    names = {field.name: field.values for field in fields}
     changed = table.table("problem")
     changes = {name: changed.expression(name).check_names(names, "problem fields") for name in names if name in changed}
     changed.done()

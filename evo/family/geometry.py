@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
+from evo.expression import Expression, Scope
 from evo.family.argument import Argument, Operand
 from evo.family.table import Table
 from evo.family.tensor_map import MapFormula, TensorMap, read_maps
@@ -74,9 +74,7 @@ class Geometry:
         return (*self.grid, *self.block, self.shared_memory, *guesses, *maps)
 
 
-def read_geometry(
-    table: Table, call: Sequence[Argument], scope: frozenset[str], derived: Mapping[str, Expression]
-) -> Geometry:
+def read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
     geometry = Geometry(
         grid=tuple(table.expressions("grid")),
         block=tuple(table.expressions("block")),

@@ -7,7 +7,7 @@ from typing import Literal
 
 from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
-from evo.expression import Expression
+from evo.expression import Expression, Scope
 from evo.family.argument import IDENTIFIER, Argument, Operand
 from evo.family.geometry import Geometry, Launch, read_geometry
 from evo.family.note import Note, read_notes
@@ -145,11 +145,13 @@ def read_implementation(
     if ("template" in table) == ("source" in table):
         raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
     mode: Literal["template", "source"] = "template" if "template" in table else "source"
-    names = [each.name for each in fields]
-    tunables = read_tunables(table.table("tunables"), names, kind)
-    known = [*names, *(tunable.name for tunable in tunables), *LIMITS[kind], *TERMS]
-    derived = _read_derived(table.table("derived"), known, [*names, *(tunable.name for tunable in tunables)], kind)
-    scope = frozenset([*known, *derived])
+    names = {each.name: each.values for each in fields}
+    tunables = read_tunables(table.table("tunables"), tuple(names), kind)
+    declared = {**names, **{tunable.name: tuple(tunable.values) for tunable in tunables}}
+    known: dict[str, Sequence[Value]] = {**declared, **dict.fromkeys([*LIMITS[kind], *TERMS], ())}
+    derived = _read_derived(table.table("derived"), known, tuple(declared), kind)
+    scope = {**known, **dict.fromkeys(derived, ())}
+    asked = {**names, **dict.fromkeys(LIMITS[kind], ())}
     call = _read_call(table, arguments, scope, derived)
     implementation = Implementation(
         kind=kind,
@@ -158,11 +160,11 @@ def read_implementation(
         entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
         arguments=call,
         flags=tuple(table.texts("flags")),
-        requires=_read_constraints(table.tables("requires"), [*names, *LIMITS[kind]], {}),
-        notes=read_notes(table.tables("notes"), [*names, *LIMITS[kind]]),
+        requires=_read_constraints(table.tables("requires"), asked, {}),
+        notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
-        starts=read_starts(table.tables("starts"), [*names, *LIMITS[kind]], tunables),
+        starts=read_starts(table.tables("starts"), asked, tunables),
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
         specific=_read_specific(table, scope, derived) if kind == "cuda" else None,
@@ -214,17 +216,17 @@ def _tunable(table: Table, name: str, values: tuple[Value, ...], **given: object
 
 
 def _read_derived(
-    table: Table, known: Sequence[str], declared: Sequence[str], kind: DeviceKind
+    table: Table, known: Mapping[str, Sequence[Value]], declared: Sequence[str], kind: DeviceKind
 ) -> dict[str, Expression]:
     derived: dict[str, Expression] = {}
     for name in table.names():
         check_new_name(name, table.field(name), [*declared, *derived], [kind])
-        derived[name] = table.expression(name).check_names([*known, *derived]).inline(derived)
+        derived[name] = table.expression(name).check_names({**known, **dict.fromkeys(derived, ())}).inline(derived)
     return derived
 
 
 def _read_constraints(
-    tables: Sequence[Table], scope: Sequence[str] | frozenset[str], derived: Mapping[str, Expression]
+    tables: Sequence[Table], scope: Scope, derived: Mapping[str, Expression]
 ) -> tuple[Constraint, ...]:
     constraints = []
     for table in tables:
@@ -243,7 +245,7 @@ def _read_defaults(table: Table, fields: Sequence[Field]) -> dict[str, Value]:
 
 
 def _read_call(
-    table: Table, arguments: Sequence[Argument], scope: frozenset[str], derived: Mapping[str, Expression]
+    table: Table, arguments: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]
 ) -> tuple[Argument, ...]:
     by_name = {argument.name: argument for argument in arguments}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
@@ -260,7 +262,7 @@ def _read_call(
     return tuple(argument.inline(derived) for argument in chosen)
 
 
-def _read_specific(table: Table, scope: frozenset[str], derived: Mapping[str, Expression]) -> Expression | None:
+def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]) -> Expression | None:
     if "architecture_specific" not in table:
         return None
     return table.expression("architecture_specific").check_names(scope).inline(derived)

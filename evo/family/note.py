@@ -1,9 +1,9 @@
 """What a family tells of some devices, wherever a time taken on one of them is shown."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evo.expression import Expression
+from evo.expression import Expression, Scope
 from evo.family.table import Table
 
 
@@ -15,10 +15,10 @@ class Note:
     text: str
 
 
-def read_notes(tables: Sequence[Table], names: Collection[str]) -> tuple[Note, ...]:
+def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
     notes = []
     for table in tables:
-        expression = table.expression("expression").check_names(names)
+        expression = table.expression("expression").check_names(scope)
         notes.append(Note(expression=expression, text=table.text("note", what="a few words that go with every time")))
         table.done()
     return tuple(notes)

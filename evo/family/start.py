@@ -1,10 +1,10 @@
 """Where an author would begin: configs that a search tries before it knows anything."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.expression import Expression
+from evo.expression import Expression, Scope
 from evo.family.table import Table
 from evo.space import Tunable
 from evo.trial import Config, Value
@@ -24,10 +24,10 @@ class Start:
     because: str
 
 
-def read_starts(tables: Sequence[Table], names: Collection[str], tunables: Sequence[Tunable]) -> tuple[Start, ...]:
+def read_starts(tables: Sequence[Table], scope: Scope, tunables: Sequence[Tunable]) -> tuple[Start, ...]:
     starts = []
     for table in tables:
-        expression = table.expression("expression").check_names(names)
+        expression = table.expression("expression").check_names(scope)
         config = _read_config(table.table("config"), tunables)
         starts.append(Start(expression=expression, config=config, because=table.text("because", what="a sentence")))
         table.done()

@@ -42,7 +42,7 @@ class WorkFormula:
 
 
 def read_work(table: Table, fields: Sequence[Field]) -> WorkFormula:
-    names = [field.name for field in fields]
+    names = {field.name: field.values for field in fields}
     work = WorkFormula(
         flops=table.expression("flops").check_names(names, "problem fields"),
         bytes=table.expression("bytes").check_names(names, "problem fields"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from evo.errors import InvalidInput
+from evo.expression.choices import absent_value
 from evo.space.constraint import Constraint
 from evo.space.enumeration import MAX_EFFORT, Lister
 from evo.space.plan import Plan
@@ -58,7 +59,9 @@ def explain(
     together = f"no values satisfy it together with {' and '.join(map(str, others))}: relax one of them"
     relax = [together] if others else []
     widen = [f"widen {', '.join(names)}"] if names else []
-    return EmptySpace(blamed.expression.field, f"no config is valid: {blamed} removes {points}", [*relax, *widen])
+    found = f"no config is valid: {blamed} removes {points}"
+    missing = absent_value(blamed.expression.tree, {each.name: each.values for each in tunables})
+    return EmptySpace(blamed.expression.field, f"{found}; {missing}" if missing else found, [*relax, *widen])
 
 
 def _contradicted(

@@ -192,7 +192,7 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
     incomparable = {each.tunable.name for each in axes if each.by_rank}
     for place, text in enumerate(constraints):
         expression = Expression.parse(text, f"constraints[{place}]")
-        expression.check_names({each.tunable.name for each in axes})
+        expression.check_names({each.tunable.name: each.tunable.values for each in axes})
         if wrong := sorted(expression.names & incomparable):
             raise InvalidInput(
                 f"constraints[{place}]",

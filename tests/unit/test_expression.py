@@ -263,3 +263,94 @@ def test_expressions_survive_pickling() -> None:
     assert evaluated.evaluate({"a": 1}) == 2
     expression = pickle.loads(pickle.dumps(evaluated))
     assert expression.evaluate({"a": 2}) == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("A == 1 && B", "A == 1 and B"),
+        ("A || !B", "A or not B"),
+        ("A == !B", "A == (not B)"),
+        ("A = 1", "A == 1"),
+        ("A <> 1", "A != 1"),
+        ("A === 1", "A == 1"),
+        ("A => 1", "A >= 1"),
+        ("A AND NOT B", "A and (not B)"),
+        ("A ? B : A == 2", "B if A else A == 2"),
+        ("A == 16u", "A == 16"),
+        ("(int)A % 2 == 0;", "A % 2 == 0"),
+        ("std::max(A, B) < 4", "max(A, B) < 4"),
+        ("A & (A - 1) == 0", "2 ** 30 % A == 0"),
+        ("!(A & (A - 1))", "2 ** 30 % A == 0"),
+        ("A & 3 == 0", "A % 4 == 0"),
+        ("A << 2 <= 8", "A * 4 <= 8"),
+        ("A >> B == 1", "A // 2 ** B == 1"),
+        ("A == 1 & B == 2", "A == 1 and B == 2"),
+        ("(A == 1) | (B == 2)", "A == 1 or B == 2"),
+        ("A in [1, 2]", "A in (1, 2)"),
+        ("A in (1)", "A in (1,)"),
+        ("A in range(1, 4)", "A in (1, 2, 3)"),
+        ('lambda p: p["A"] % 2 == 0', "A % 2 == 0"),
+        ("math.ceil(A / B) <= 3", "ceil_div(A, B) <= 3"),
+        ("int(A / B) <= 3", "A // B <= 3"),
+        ("pow(A, 2) < 9", "A ** 2 < 9"),
+    ],
+)
+def test_expression_of_another_language_is_refused_with_the_one_to_write(written: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^here: ") as raised:
+        Expression.parse(written, "here")
+    assert f'write `"{meant}"`' in raised.value.reason
+    Expression.parse(meant, "here").check_names(["A", "B"])
+
+
+@pytest.mark.parametrize("written", ["A &&", "f(A", "A ? B", "malloc(A)", "A @ B", "'", "[A for A in B]", "A := 1"])
+def test_expression_that_cannot_be_rewritten_is_refused_with_what_is_available(written: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^here: ") as raised:
+        Expression.parse(written, "here")
+    assert "write `" not in raised.value.reason
+
+
+def test_power_of_two_suggestion_means_a_power_of_two() -> None:
+    expression = Expression.parse("2 ** 30 % A == 0", "here")
+    assert [a for a in range(1, 100) if expression.truth({"A": a})] == [1, 2, 4, 8, 16, 32, 64]
+
+
+CHOICES = {"ORDER": ("rows", "columns"), "FLAG": (True, False), "N": (1, 2, 4), "PINNED": ("a",), "ANY": ()}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("ORDER == rows", "ORDER == 'rows'"),
+        ("N == 1 or ORDER in (rows, columns)", "N == 1 or ORDER in ('rows', 'columns')"),
+        ("FLAG == true", "FLAG == True"),
+        ("FLAG or false", "FLAG or False"),
+    ],
+)
+def test_unquoted_words_are_refused_with_the_expression_to_write(written: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(written, "here").check_names(CHOICES)
+    assert f'write `"{meant}"`' in raised.value.reason
+    Expression.parse(meant, "here").check_names(CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ('ORDER == "rwos"', "'rows'"),
+        ('"colums" != ORDER', "'columns'"),
+        ('ORDER in ("rows", "diagonal")', "one of 'rows', 'columns'"),
+        ('FLAG == "true"', "True"),
+        ('N == "4"', "4"),
+        ('N == 1 and (FLAG or ORDER not in ("row",))', "'rows'"),
+    ],
+)
+def test_text_that_a_name_cannot_have_is_refused_with_the_values_it_has(written: str, value: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(written, "here").check_names(CHOICES)
+    assert f"write `{value}`" in raised.value.reason or f"write {value}" in raised.value.reason
+
+
+@pytest.mark.parametrize("written", ['ORDER == "rows"', 'PINNED == "b"', 'ANY == "x"', "N == 3", 'ORDER < "s"'])
+def test_comparison_that_may_hold_one_day_is_accepted(written: str) -> None:
+    Expression.parse(written, "here").check_names(CHOICES)

@@ -511,3 +511,8 @@ def test_a_space_too_dear_to_list_is_drawn_or_found_empty(monkeypatch: pytest.Mo
     monkeypatch.setattr("evo.space.valid.MAX_SUBTREE_EFFORT", 2_000)
     with pytest.raises(EmptySpace, match="no valid config was found"):
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
+
+
+def test_empty_space_names_a_number_that_the_tunable_does_not_have() -> None:
+    with pytest.raises(EmptySpace, match="3 is no value of A, which has 1, 2, 4"):
+        Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])

@@ -1,0 +1,281 @@
+"""The same expression in this language's syntax, for text written in the syntax of C, SQL or full Python."""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_TOKEN = re.compile(
+    r"""(?P<text>"[^"]*"|'[^']*')
+      | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
+        (?P<suffix>[uUlLfF]*)(?![A-Za-z0-9_])
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<sign>===|!==|&&|\|\||<<|>>|<=|>=|==|!=|<>|=<|=>|//|\*\*|::|[^\s])""",
+    re.VERBOSE,
+)
+_SIGNS: Mapping[str, str] = {
+    "&&": "and",
+    "||": "or",
+    "===": "==",
+    "!==": "!=",
+    "<>": "!=",
+    "=<": "<=",
+    "=>": ">=",
+    "=": "==",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "×": "*",
+    "·": "*",
+    "∧": "and",
+    "∨": "or",
+    "¬": "not",
+    "“": '"',
+    "”": '"',
+    ";": "",
+}
+_WORDS: Mapping[str, str] = {
+    "true": "True",
+    "false": "False",
+    "TRUE": "True",
+    "FALSE": "False",
+    "AND": "and",
+    "OR": "or",
+    "NOT": "not",
+    "IN": "in",
+}
+_NEGATED_NAME = re.compile(r"([-+*/%=<>])\s*!\s*([A-Za-z_][A-Za-z0-9_]*)")
+"""``a == !b``: Python wants parentheses around ``not b`` there."""
+_CAST = re.compile(r"\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
+_NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
+_POWER = 30
+"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for nothing else above zero."""
+
+
+def rewritten(text: str) -> ast.expr | None:
+    """A tree of what `text` probably means, or None; it may still hold what no expression allows."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        spelled = _ternary(_spelled(text))
+        try:
+            tree = ast.parse(spelled, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    try:
+        return ast.fix_missing_locations(_Translator().visit(tree))  # type: ignore[no-any-return]
+    except RecursionError:
+        return None
+
+
+def foreign(text: str) -> dict[str, str]:
+    """Signs and words of other languages in the text, and what stands for each here."""
+    found: dict[str, str] = {}
+    for token in _TOKEN.finditer(text):
+        sign, name = token["sign"], token["name"]
+        meant = "not" if sign == "!" else _SIGNS.get(sign or "", "") or _WORDS.get(name or "", "")
+        if meant:
+            found[sign or name] = meant
+    return found
+
+
+def pasted(text: str) -> str:
+    """An expression as it stands in a document: in double quotes, which TOML, JSON and Python read alike."""
+    note = " (true for powers of two)" if f"2 ** {_POWER} % " in text else ""
+    return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
+
+
+def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
+    """The tree's text with constants in place of these names."""
+
+    class Quoter(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Constant(value=constants[node.id]) if node.id in constants else node
+
+    return ast.unparse(Quoter().visit(ast.parse(ast.unparse(tree), mode="eval")))
+
+
+def word(name: str) -> bool | None:
+    """The truth value that another language spells so."""
+    return {"true": True, "false": False}.get(name.lower())
+
+
+def _spelled(text: str) -> str:
+    """Each token as Python spells it."""
+    parts: list[str] = []
+    text = _NAMESPACE.sub("", _CAST.sub("", _NEGATED_NAME.sub(r"\1 (not \2)", text)))
+    for token in _TOKEN.finditer(text):
+        sign, name = token["sign"], token["name"]
+        if sign == "!":
+            parts.append("not")
+        elif sign is not None:
+            parts.append(_SIGNS.get(sign, sign))
+        elif name is not None:
+            parts.append(_WORDS.get(name, name))
+        else:
+            parts.append(token["text"] or token["number"])
+    return " ".join(part for part in parts if part)
+
+
+def _ternary(text: str) -> str:
+    """C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
+    depth, nested = 0, 0
+    question = None
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth:
+            continue
+        if letter == "?":
+            nested += question is not None
+            question = place if question is None else question
+        elif letter == ":" and question is not None:
+            if nested:
+                nested -= 1
+                continue
+            chosen, other = text[question + 1 : place], text[place + 1 :]
+            return f"({_ternary(chosen)}) if ({text[:question]}) else ({_ternary(other)})"
+    return text
+
+
+class _Translator(ast.NodeTransformer):
+    """Replaces operators and calls that expressions lack by ones that mean the same."""
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return self.visit(node.body)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if isinstance(name, str) and name.isidentifier():
+            return ast.Name(id=name, ctx=ast.Load())
+        return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        return ast.Name(id=node.attr, ctx=ast.Load())
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:  # noqa: PLR0911
+        self.generic_visit(node)
+        match node.op:
+            case ast.BitAnd() if _logical(node.left) and _logical(node.right):
+                return ast.BoolOp(op=ast.And(), values=[node.left, node.right])
+            case ast.BitOr() if _logical(node.left) and _logical(node.right):
+                return ast.BoolOp(op=ast.Or(), values=[node.left, node.right])
+            case ast.BitXor() if _logical(node.left) and _logical(node.right):
+                return ast.Compare(left=node.left, ops=[ast.NotEq()], comparators=[node.right])
+            case ast.BitXor():
+                return ast.BinOp(left=node.left, op=ast.Pow(), right=node.right)
+            case ast.BitAnd() if (mask := _mask(node.right)) is not None:
+                return ast.BinOp(left=node.left, op=ast.Mod(), right=ast.Constant(value=mask + 1))
+            case ast.LShift():
+                return ast.BinOp(left=node.left, op=ast.Mult(), right=_two_to(node.right))
+            case ast.RShift():
+                return ast.BinOp(left=node.left, op=ast.FloorDiv(), right=_two_to(node.right))
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not) and (base := _without_lowest_bit(node.operand)) is not None:
+            return _power_of_two(self.visit(base), ast.Eq())
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Invert) and _logical(node.operand):
+            return ast.UnaryOp(op=ast.Not(), operand=node.operand)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if (flattened := _conjunction(node)) is not None:
+            return self.visit(flattened)
+        base, right = _without_lowest_bit(node.left), node.comparators[0]
+        zero = isinstance(right, ast.Constant) and right.value == 0 and not isinstance(right.value, bool)
+        if base is not None and zero and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            return _power_of_two(self.visit(base), node.ops[0])
+        self.generic_visit(node)
+        node.ops = [_EQUALITIES.get(type(op), lambda op=op: op)() for op in node.ops]
+        node.comparators = [
+            _choices(right) if isinstance(op, ast.In | ast.NotIn) else right
+            for op, right in zip(node.ops, node.comparators, strict=True)
+        ]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:  # noqa: PLR0911
+        node.args = [self.visit(each) for each in node.args]
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        node.func = ast.Name(id={"fmin": "min", "fmax": "max", "cdiv": "ceil_div"}.get(name, name), ctx=ast.Load())
+        match name, node.args:
+            case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
+                return ast.Call(func=ast.Name(id="ceil_div", ctx=ast.Load()), args=[left, right], keywords=[])
+            case "int" | "floor", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
+                return ast.BinOp(left=left, op=ast.FloorDiv(), right=right)
+            case "pow", [base, exponent]:
+                return ast.BinOp(left=base, op=ast.Pow(), right=exponent)
+            case "min" | "max", [ast.List(elts=values) | ast.Tuple(elts=values)]:
+                node.args = values
+            case "int" | "float" | "bool", [value]:
+                return value
+            case "all", [ast.List(elts=values) | ast.Tuple(elts=values)] if len(values) > 1:
+                return ast.BoolOp(op=ast.And(), values=values)
+            case "any", [ast.List(elts=values) | ast.Tuple(elts=values)] if len(values) > 1:
+                return ast.BoolOp(op=ast.Or(), values=values)
+        return node
+
+
+_EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+
+
+def _logical(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
+
+
+def _mask(node: ast.expr) -> int | None:
+    """``1``, ``3``, ``7`` …: the bits below a power of two."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int and value > 0 and value & (value + 1) == 0 else None
+
+
+def _two_to(exponent: ast.expr) -> ast.expr:
+    if isinstance(exponent, ast.Constant) and type(exponent.value) is int and 0 <= exponent.value < 62:
+        return ast.Constant(value=1 << exponent.value)
+    return ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=exponent)
+
+
+def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
+    """`x` of ``x & (x - 1)``, which is zero for a power of two."""
+    match node:
+        case ast.BinOp(
+            left=left, op=ast.BitAnd(), right=ast.BinOp(left=again, op=ast.Sub(), right=ast.Constant(value=1))
+        ):
+            return left if ast.dump(left) == ast.dump(again) else None
+    return None
+
+
+def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
+    power = ast.BinOp(left=ast.Constant(value=2), op=ast.Pow(), right=ast.Constant(value=_POWER))
+    remainder = ast.BinOp(left=power, op=ast.Mod(), right=base)
+    return ast.Compare(left=remainder, ops=[op], comparators=[ast.Constant(value=0)])
+
+
+def _conjunction(node: ast.Compare) -> ast.expr | None:
+    """``a == 1 & b == 2``, which Python reads as a chain around ``1 & b``, as two comparisons."""
+    if len(node.ops) != 2:
+        return None
+    match node.comparators[0]:
+        case ast.BinOp(left=inner_left, op=(ast.BitAnd() | ast.BitOr()) as op, right=inner_right):
+            first = ast.Compare(left=node.left, ops=node.ops[:1], comparators=[inner_left])
+            second = ast.Compare(left=inner_right, ops=node.ops[1:], comparators=node.comparators[1:])
+            return ast.BoolOp(op=ast.And() if isinstance(op, ast.BitAnd) else ast.Or(), values=[first, second])
+    return None
+
+
+def _choices(node: ast.expr) -> ast.expr:
+    """What follows ``in``, as a tuple; a range with constant ends is listed."""
+    match node:
+        case ast.List(elts=values) | ast.Set(elts=values):
+            return ast.Tuple(elts=values, ctx=ast.Load())
+        case ast.Constant() | ast.Name():
+            return ast.Tuple(elts=[node], ctx=ast.Load())
+        case ast.Call(func=ast.Name(id="range"), args=ends) if all(isinstance(end, ast.Constant) for end in ends):
+            numbers = range(*(end.value for end in ends if isinstance(end, ast.Constant)))  # type: ignore[arg-type]
+            return ast.Tuple(elts=[ast.Constant(value=each) for each in numbers[:100]], ctx=ast.Load())
+    return node
