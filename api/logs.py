@@ -1,14 +1,17 @@
 """Structured logs on standard error, and one line for each request that changed something or failed."""
 
+import io
 import logging
 import sys
 import time
 import uuid
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evo.visible import visible
 
 log = structlog.get_logger("http")
 
@@ -20,18 +23,28 @@ def configure(form: Literal["console", "json"], level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_visible_traceback)
     last: list[structlog.typing.Processor] = (
         [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
         if form == "json"
-        else [
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
-        ]
+        else [_visible_values, console]
     )
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
+
+
+def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Show control characters of others' text as escapes; other types are written by `repr`, which does."""
+    return {visible(name): visible(value) if isinstance(value, str) else value for name, value in line.items()}
+
+
+def _visible_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write(visible(text.getvalue()))
 
 
 def bind_ids(request: Request) -> None:

@@ -19,6 +19,7 @@ from db.ownership import Ownership
 from db.session import Database
 from db.tokens import Tokens
 from evo.errors import EvoError
+from evo.shell import command
 
 log = structlog.get_logger("service")
 
@@ -96,10 +97,11 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
 
 def _first_token(settings: Settings) -> str:
     """How to make one: of a PostgreSQL database only a service can be asked."""
-    create = "kernel-evo token create NAME --role admin"
+    create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
-        return f"make one first (`{create} --db {settings.db}`), or serve on 127.0.0.1"
-    return f"serve on 127.0.0.1 first, make one there (`{create} --url http://127.0.0.1:{settings.port}`), then here"
+        return f"make one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1"
+    there = command(*create, "--url", f"http://127.0.0.1:{settings.port}")
+    return f"serve on 127.0.0.1 first, make one there (`{there}`), then here"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -44,7 +44,7 @@ class SQLite:
             raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
         self._refuse_foreign()
         engine = create_engine(
-            f"sqlite:///{self.path}",
+            URL.create("sqlite", database=str(self.path)),
             connect_args={"timeout": BUSY_TIMEOUT_S},
             pool_size=8,
             max_overflow=32,

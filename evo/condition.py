@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from evo.device import Device
 from evo.requirements import Requirements
+from evo.shell import command
 from evo.view import ProvingView, SlotView, WorkerView
 from evo.wording import duration_text
 
@@ -74,7 +75,7 @@ def hindrance(
 def _obstacle(worker: WorkerView, device: Device) -> str | None:
     """What keeps one worker from measuring, on the best of its devices."""
     if worker.drain:
-        return f"Worker {worker.name} is drained: `kernel-evo workers resume {worker.name}` lets it work again."
+        return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
     fitting = {each.uuid for each in worker.devices if _same(each, device)}
     found = [_slot_obstacle(worker, device, slot) for slot in worker.slots if slot.device_uuid in fitting]
     return None if not found or None in found else found[0]
@@ -82,7 +83,7 @@ def _obstacle(worker: WorkerView, device: Device) -> str | None:
 
 def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView) -> str | None:
     if slot.quarantined_at is not None:
-        way_out = f"kernel-evo workers clear {worker.name} {slot.device_uuid}"
+        way_out = command("workers", "clear", worker.name, slot.device_uuid)
         return f"{device.model} is set aside: {slot.quarantine_reason}. Once it is mended: {way_out}"
     if slot.activity == "waiting":
         return f"{device.model} of {worker.name} is not measuring now: {slot.detail or slot.activity}."

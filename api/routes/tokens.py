@@ -17,6 +17,7 @@ from db.models import TokenRow
 from db.tokens import Terms, Tokens
 from evo.access import IssuedToken, Role, TokenView
 from evo.errors import Conflict, InvalidInput
+from evo.shell import command
 from evo.view import Page
 
 router = rest_router(tag="access")
@@ -142,9 +143,10 @@ def _spare_connected(service: Service, session: Session, given: TokenRow, worker
     """
     since = service.conductor.connected_since()
     if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
+        join = command("token", "join", "NAME", "--worker", worker_id)
         raise Conflict(
             f"worker {worker_id!r} is connected, and this join token was not made for it: start under another --id, "
-            f"or, where it lost its token, with one made for it (`kernel-evo token join NAME --worker {worker_id}`)"
+            f"or, where it lost its token, with one made for it (`{join}`)"
         )
 
 

@@ -13,6 +13,7 @@ from evo.cli.exits import Exit
 from evo.cli.output import console, print_json
 from evo.cli.place import Place
 from evo.errors import EvoError
+from evo.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
 """What the search that has begun tells of itself, and its process."""
@@ -56,7 +57,7 @@ def _begin(arguments: Sequence[str], news: Path, output: Any, tell: Tell) -> int
         return Exit.DONE
     process.terminate()
     output.seek(start)
-    sys.stderr.write(output.read().decode(errors="replace"))
+    sys.stderr.write(visible(output.read().decode(errors="replace")))
     return process.wait() or Exit.UNAVAILABLE
 
 
@@ -70,7 +71,7 @@ def _read(news: Path) -> dict[str, Any] | None:
 
 def _tell(begun: dict[str, Any], pid: int, log: Path, options: str) -> None:
     out, number = console(), begun["search"]
-    out.print(f"Search [bold]{number}[/] runs in the background (process {pid}, log {log}).")
-    out.print(f"  leaderboard  {begun['page']}")
-    out.print(f"  stay with it kernel-evo watch {number}{options}")
-    out.print(f"  end it       kernel-evo stop {number}{options}")
+    out.print(f"Search {number} runs in the background (process {pid}, log {log}).", markup=False)
+    out.print(f"  leaderboard  {begun['page']}", markup=False)
+    out.print(f"  stay with it kernel-evo watch {number}{options}", markup=False)
+    out.print(f"  end it       kernel-evo stop {number}{options}", markup=False)

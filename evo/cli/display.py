@@ -199,11 +199,12 @@ class LineScreen:
             f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
             f"best {best}, {speedup_text(view)}; {left_text(view)}",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )
 
     def note(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -163,14 +163,14 @@ def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
     out = console()
     rows = table("device", "model", "architecture", "limits", "ceilings")
     for device in devices:
-        rows.add_row(f"[bold]{device.kind}[/]", device.model, device.architecture, _limits(device), _ceilings(device))
+        rows.add_row(Text(device.kind, "bold"), device.model, device.architecture, _limits(device), _ceilings(device))
     out.print(rows if devices else "[red]No device found to search on.[/]")
     out.print()
     rows = table("", "what", "found", "needed for", "way out")
     for each in findings:
         mark = Text("✓", "green") if each.found else Text("–", "yellow")
         rows.add_row(
-            mark, f"[bold]{each.what}[/]", Text(each.detail), each.needed_for, Text("" if each.found else each.way_out)
+            mark, Text(each.what, "bold"), Text(each.detail), each.needed_for, Text("" if each.found else each.way_out)
         )
     out.print(rows)
 

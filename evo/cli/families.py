@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import Json, examples
+from evo.shell import command
 from evo.wording import spaced_text, value_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from evo.family import Case, Implementation
     from evo.problem import Field
@@ -53,7 +55,7 @@ def new(
     for path in write_scaffold(folder):
         out.print(f"wrote {path}")
     shown = str(folder) if folder.is_absolute() else f"./{folder}"
-    out.print(f"\nIt runs as it is:  [bold]kernel-evo search {shown}[/]\nThen put your kernel in its place.")
+    out.print(f"\nIt runs as it is:  [bold]{_escape(command('search', shown))}[/]\nThen put your kernel in its place.")
 
 
 def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
@@ -69,7 +71,7 @@ def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
     rows = table("family", "what it computes", "runs on")
     for package in packages:
         family = package.family
-        rows.add_row(_bold(family.name), _escape(family.title), ", ".join(family.implementations))
+        rows.add_row(_bold(family.name), family.title, ", ".join(family.implementations))
     out = console()
     out.print(rows)
     for each in broken:
@@ -99,7 +101,7 @@ def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
     rows = table("field", "default", "accepts", "", title="Problem")
     for field in fields:
         default = "required" if field.default is None else value_text(field.default)
-        rows.add_row(_bold(field.name), default, field.accepts, _escape(field.help))
+        rows.add_row(_bold(field.name), default, field.accepts, field.help)
     out.print(rows, "")
 
 
@@ -110,7 +112,7 @@ def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
     for case in cases:
         changes = ", ".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
         hidden = "a shape that is never timed" if case.hidden else ""
-        rows.add_row(_bold(case.name), case.inputs, _escape(changes) or "as searched", hidden)
+        rows.add_row(_bold(case.name), case.inputs, changes or "as searched", hidden)
     out.print(rows, "")
 
 
@@ -125,32 +127,34 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
         "tunable", "values", "default", "", title=f"{implementation.kind}: {what}, {combinations:,} combinations"
     )
     for tunable in implementation.tunables:
-        rows.add_row(_bold(tunable.name), _values(tunable), _default(tunable), _escape(tunable.help))
+        rows.add_row(_bold(tunable.name), _values(tunable), _default(tunable), tunable.help)
     out.print(rows, "")
     if implementation.requires or implementation.constraints:
         rules = table("must hold", "because")
         for constraint in (*implementation.requires, *implementation.constraints):
-            rules.add_row(_bold(constraint.expression.text), _escape(constraint.because))
+            rules.add_row(_bold(constraint.expression.text), constraint.because)
         out.print(rules, "")
     if implementation.derived:
         derived = table("derived", "is")
         for name, expression in implementation.derived.items():
-            derived.add_row(_bold(name), _escape(expression.text))
+            derived.add_row(_bold(name), expression.text)
         out.print(derived, "")
     if implementation.starts:
         starts = table("where", "a search begins with", "because")
         for start in implementation.starts:
-            starts.add_row(_bold(start.expression.text), _escape(spaced_text(start.config)), _escape(start.because))
+            starts.add_row(_bold(start.expression.text), spaced_text(start.config), start.because)
         out.print(starts, "")
     if implementation.notes:
         notes = table("where", "its times are shown with")
         for note in implementation.notes:
-            notes.add_row(_bold(note.expression.text), _escape(note.text))
+            notes.add_row(_bold(note.expression.text), note.text)
         out.print(notes, "")
 
 
-def _bold(text: str) -> str:
-    return f"[bold]{_escape(text)}[/]"
+def _bold(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(text, "bold")
 
 
 def _escape(text: str) -> str:

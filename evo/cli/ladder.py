@@ -9,6 +9,7 @@ import typer
 
 from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
 from evo.errors import InvalidInput
+from evo.visible import visible
 
 if TYPE_CHECKING:
     from evo.device import Device
@@ -48,6 +49,8 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
+    from rich.text import Text
+
     from evo.cli.climb import print_climb
     from evo.cli.devices import cache_folder, cache_trouble
     from evo.cli.exits import Exit
@@ -66,10 +69,11 @@ def measure(
     out = console()
     _tell_shared(chosen)
     if (trouble := cache_trouble()) is not None:
-        sys.stderr.write(f"{trouble}\n")
+        sys.stderr.write(f"{visible(str(trouble))}\n")
     if not as_json:
-        out.print(f"[bold cyan]{package.family.name}[/] {spaced_text(candidate.problem)} on {chosen.model}")
-        out.print(f"{spaced_text(candidate.config)}\n")
+        about = f" {spaced_text(candidate.problem)} on {chosen.model}"
+        out.print(Text.assemble((package.family.name, "bold cyan"), about))
+        out.print(Text(f"{spaced_text(candidate.config)}\n"))
     climbed = climb(
         package,
         candidate.config,
@@ -122,7 +126,7 @@ def render(
     package, chosen, candidate = resolve(family, config, problem, device, Objective(), target=target)
     source = render_source(package, chosen.kind, candidate.config, candidate.problem, candidate.derived)
     if to is None:
-        sys.stdout.write(source)
+        sys.stdout.write(visible(source) if sys.stdout.isatty() else source)
     else:
         with writing_to(to):
             to.write_text(source, encoding="utf-8")

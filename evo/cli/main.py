@@ -32,10 +32,12 @@ from evo.cli import (
 )
 from evo.cli.exits import Exit, code_of
 from evo.cli.naming import typed_name
+from evo.cli.output import console
 from evo.cli.saying import said, typed
 from evo.cli.usage import complaint
 from evo.errors import EvoError, InvalidInput
 from evo.masking import masked
+from evo.visible import visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """What the system says, without a name, where standard output takes nothing more."""
@@ -182,11 +184,9 @@ def _drop_output() -> None:
 
 def complain(message: str) -> None:
     """One red line on standard error, plain where colours are not wanted."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(Text.assemble(("Error: ", "bold red"), said(message)))
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(said(message))), soft_wrap=True)
 
 
 def _keep(error: BaseException) -> Path:

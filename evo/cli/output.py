@@ -4,10 +4,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from evo.visible import visible, visible_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
 
@@ -18,18 +20,26 @@ _FOLDED = 16
 """A longer word, such as a whole config, goes on in the next line without harm."""
 
 
-def console() -> "Console":
-    """Standard output as Rich sees it; tables and prose do not wrap where it is not a terminal."""
-    from rich.console import Console
+def console(*, stderr: bool = False) -> "Console":
+    """Standard output or error as Rich sees it; tables and prose do not wrap where it is not a terminal.
 
-    class Heard(Console):
+    Control characters in what is printed are shown as escapes (`evo.visible`): only Rich's own styles act.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Screen(Console):
         """Ends the program in our way when nobody reads any more; Rich's own status is that of a search in vain."""
 
         def on_broken_pipe(self) -> None:
             raise  # noqa: PLE0704 — within Rich's handler
 
-    plain = not sys.stdout.isatty()
-    return Heard(highlight=False, soft_wrap=plain, width=200 if plain else None)
+        def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    plain = not (sys.stderr if stderr else sys.stdout).isatty()
+    return Screen(stderr=stderr, highlight=False, soft_wrap=plain, width=200 if plain else None)
 
 
 def table(*columns: str, title: str | None = None) -> "Table":
@@ -39,6 +49,9 @@ def table(*columns: str, title: str | None = None) -> "Table":
 
     class Rows(Table):
         """Where not even single words fit beside each other, each row is a list of its cells."""
+
+        def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
+            super().add_row(*map(_literal, cells), **style)
 
         def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
             columns = [(each.header, *each.cells) for each in self.columns]
@@ -70,11 +83,24 @@ def _least_width(cells: "Iterable[object]") -> int:
     return min(max(words, default=0), _FOLDED)
 
 
+def _literal(cell: "RenderableType | None") -> "RenderableType | None":
+    """Text as it is: square brackets in it are no markup, and its width is that of what is shown."""
+    from rich.text import Text
+
+    return Text(visible(cell)) if isinstance(cell, str) else cell
+
+
 def facts() -> "Table":
     """An empty grid of names and what there is to say; long values go on below."""
     from rich.table import Table
 
-    grid = Table.grid(padding=(0, 2))
+    class Facts(Table):
+        """Text in it is no markup."""
+
+        def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
+            super().add_row(*map(_literal, cells), **style)
+
+    grid = Facts.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     return grid
@@ -85,4 +111,5 @@ def print_json(value: Any) -> None:
     from pydantic_core import to_jsonable_python
 
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=escaped) + "\n")
+    text = json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=escaped)
+    sys.stdout.write(visible_json(text) + "\n")

@@ -1,5 +1,6 @@
 """Where the service is, and where things live on this machine."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,10 @@ class Where:
 
     @property
     def options(self) -> str:
-        """What a further command needs to reach the same service, with a space in front; a password is not repeated."""
+        """What a further command needs to reach the same service, quoted, with a space in front; without a password."""
         if self.url is not None:
-            return f" --url {masked(self.url)}"
-        return "" if self.database is None else f" --db {self.database}"
+            return f" --url {shlex.quote(masked(self.url))}"
+        return "" if self.database is None else f" --db {shlex.quote(str(self.database))}"
 
 
 def data_folder() -> Path:

@@ -11,6 +11,7 @@ from evo.cli.display import outcomes_text, twin_text
 from evo.cli.output import facts, table
 from evo.explain import detail_text
 from evo.promotion import Rule, Verdict
+from evo.shell import command
 from evo.statistics import Interval
 from evo.trial import Config
 from evo.view import ChallengeView, ChampionView, SearchView, TrialView
@@ -200,13 +201,14 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
         if view.device.kind != "replay":
             steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
         steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
-    elif view.best is not None and not view.estimated:
+    elif view.best is not None and not view.estimated and view.device.kind != "replay":
         problem, config = settings_text(view.problem), settings_text(view.best.config)
-        steps["measure the best"] = f"kernel-evo measure {family} --problem {problem} --config {config}"
+        given = ("--problem", problem) if problem else ()
+        steps["measure the best"] = command("measure", family, *given, "--config", config)
     steps["all trials"] = f"kernel-evo trials {view.id}{where}"
     grid = facts()
-    for what, command in steps.items():
-        grid.add_row(what, Text(command))
+    for what, step in steps.items():
+        grid.add_row(what, Text(step))
     return grid
 
 

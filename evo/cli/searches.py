@@ -9,6 +9,7 @@ from evo.cli.options import Db, Json, SearchId, Token, Url, examples
 from evo.cli.place import Where
 from evo.errors import InvalidInput
 from evo.limits import MOST
+from evo.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,7 +88,7 @@ def trials(
     with connect(Where(url=url, token=token, database=db)) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
-                sys.stdout.write(piece)
+                sys.stdout.write(piece if form == "json" else visible(piece))
             return
         most = limit if as_json else limit or ROWS
         found = list(islice(connection.client.every_trial(search_id, sort=sort, outcome=outcome), most))

@@ -67,7 +67,7 @@ def run(
             news = {"search": view.id, "page": page, "view": to_jsonable_python(view)}
             announce.write_text(json.dumps(news), encoding="utf-8")
         out.print(head(view, page))
-        _mention_others(out, connection, view)
+        _mention_others(out, connection, view, where)
         told = cache_trouble() if where.url is None else None
         if where.url is None:
             _mention_strangers(out, view.device)
@@ -97,7 +97,8 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
         view = connection.client.search(search_id)
         out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
         if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
-            out.print(f"[yellow]No worker is connected. kernel-evo search --resume {search_id} goes on with it.[/]\n")
+            way_out = f"kernel-evo search --resume {search_id}{where.options} goes on with it."
+            out.print(Text(f"No worker is connected. {way_out}\n", "yellow"))
         with screen(out) as shown:
             view = follow(connection, search_id, shown, Interrupts())
         if as_json:
@@ -115,7 +116,7 @@ def exit_code(view: SearchView, interruptions: int) -> Exit:
 
 
 def progress(as_json: bool) -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True) if as_json else console()
+    return console(stderr=as_json)
 
 
 def _report(out: Console, connection: Connection, view: SearchView, where: Where, family: str) -> None:
@@ -160,16 +161,15 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _mention_others(out: Console, connection: Connection, mine: SearchView) -> None:
+def _mention_others(out: Console, connection: Connection, mine: SearchView, where: Where) -> None:
     """Other running searches may keep the device until they end: the user may not remember them."""
     running = connection.client.searches(state="running").items
     others = [view for view in running if view.id != mine.id]
     if others:
         told = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
-        out.print(
-            f"[yellow]Also running: search {told}; on the same device the oldest goes first. "
-            f"To end it: kernel-evo cancel {others[0].id}[/]\n"
-        )
+        end = f"kernel-evo cancel {others[0].id}{where.options}"
+        order = "on the same device the oldest goes first"
+        out.print(Text(f"Also running: search {told}; {order}. To end it: {end}\n", "yellow"))
 
 
 def _mention_strangers(out: Console, device: Device) -> None:

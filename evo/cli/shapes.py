@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from evo.cli import session
 from evo.cli.connection import Connection
 from evo.cli.exits import Exit
@@ -25,7 +23,7 @@ def run(
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []
-    out = Console(stderr=True) if as_json else console()
+    out = console(stderr=as_json)
     try:
         with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
             for request in requests:  # each attaches to the service that is held here

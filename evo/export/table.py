@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from evo.visible import visible
+
 _CODE = re.compile(r"(`[^`\n]+`)")
 _MARKUP = re.compile(r"([<\[])")
 
@@ -15,7 +17,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def plain(text: str) -> str:
     """Text that nobody meant as HTML or as a link, which shows as it is; what stands between backticks does anyhow."""
-    parts = _CODE.split(text)
+    parts = _CODE.split(visible(text))
     return "".join(part if place % 2 else _MARKUP.sub(r"\\\1", part) for place, part in enumerate(parts))
 
 

@@ -2,6 +2,7 @@
 
 from evo.export.table import plain, table
 from evo.report.document import Block, Code, Document, Listed, Picture, Text
+from evo.visible import visible
 
 
 def to_markdown(document: Document) -> str:
@@ -9,7 +10,7 @@ def to_markdown(document: Document) -> str:
     parts = [f"# {document.title}"]
     for section in document.sections:
         parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]
-    return "\n\n".join(parts) + "\n"
+    return visible("\n\n".join(parts) + "\n")
 
 
 def _block(block: Block) -> str:

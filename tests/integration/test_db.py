@@ -147,8 +147,11 @@ def played(path: Path) -> Iterator[tuple[int, int]]:
         stage.database.close()
 
 
-def test_opening_again_keeps_everything(tmp_path: Path) -> None:
-    path = tmp_path / "a folder with spaces and 100%" / "evo.db"
+@pytest.mark.parametrize(
+    "name", ["evo.db", "a b.db", "run?1.db", "run#1.db", "r%20s.db", "a&b=c.db", ":memory:", "ü'\".db", "file:x.db"]
+)
+def test_opening_again_keeps_everything_in_the_file_that_was_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a folder with spaces and 100%" / name
     first = Database.open(path)
     with first.write() as session:
         session.add(worker("w1"))
@@ -157,6 +160,7 @@ def test_opening_again_keeps_everything(tmp_path: Path) -> None:
     with second.read() as session:
         assert session.get(WorkerRow, "w1") is not None
     second.close()
+    assert {each.name for each in path.parent.iterdir()} <= {name, f"{name}-wal", f"{name}-shm"}
 
 
 def test_sqlite_is_set_up_for_a_service(file: Database) -> None:

@@ -1,0 +1,34 @@
+"""Text of others that a terminal or a log shows: its characters that do something are shown as escapes instead.
+
+A terminal obeys escape sequences wherever they come from (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of
+writing direction let a line read otherwise than it is (CVE-2021-42574, "Trojan Source").
+"""
+
+import re
+
+_ACTIVE = re.compile(
+    "["
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # C0 without tab and newline, DEL, C1
+    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069"  # writing direction
+    "\\u2028\\u2029\\u200b\\u2060\\ufeff"  # lines and blanks that do not look like any
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f"  # half characters, and tags, which nothing shows
+    "]"
+)
+
+
+def visible(text: str) -> str:
+    """The same text with ``\\x1b`` in place of an escape, ``\\u202e`` in place of a right-to-left override, and so on.
+
+    Tabs and newlines stay; what is visible already does not change.
+    """
+    return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def visible_json(text: str) -> str:
+    """A JSON document that means the same, with those characters as JSON escapes."""
+    return _ACTIVE.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

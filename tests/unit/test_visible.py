@@ -1,0 +1,116 @@
+"""Text of others in terminals and logs: what acts is shown as an escape."""
+
+import io
+import json
+import sys
+
+import pytest
+import structlog
+from rich.text import Text as RichText
+
+from api.logs import configure
+from evo.cli.main import complain
+from evo.cli.output import console, facts, print_json, table
+from evo.report.document import Code, Document, Listed, Section, Text
+from evo.report.markdown import to_markdown
+from evo.visible import visible, visible_json
+
+ACTIVE = [
+    "\x1b]0;title\x07",
+    "\x1b[31m",
+    "\x9b31m",
+    "\r",
+    "\x08",
+    "\x7f",
+    "\u202e",
+    "\u2066",
+    "\u200f",
+    "\u2028",
+    "\ufeff",
+    "\ud800",
+    "\U000e0041",
+]
+SAFE = "tab\tline\nµs × ü 日本語 👩‍💻 [bold] \\x1b"
+
+
+def _acts(text: str) -> list[str]:
+    return [f"{letter!r}" for letter in text if letter not in "\n\t" and visible(letter) != letter]
+
+
+@pytest.mark.parametrize("text", ACTIVE)
+def test_active_characters_become_escapes(text: str) -> None:
+    shown = visible(f"a{text}b")
+    assert shown.startswith("a\\") and shown.endswith("b")
+    assert not _acts(shown)
+    assert visible(shown) == shown
+
+
+def test_harmless_text_stays_as_it_is() -> None:
+    assert visible(SAFE) == SAFE
+
+
+@pytest.mark.parametrize("text", ACTIVE)
+def test_json_keeps_its_meaning(text: str) -> None:
+    written = visible_json(json.dumps({"a": text}, ensure_ascii=False))
+    assert not _acts(written)
+    assert json.loads(written) == {"a": text}
+
+
+@pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
+def test_everything_printed_on_a_console_is_visible(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, grid = table("name", title=f"title {text}"), facts()
+    rows.add_row(f"cell {text}")
+    rows.add_row(RichText(f"rich {text}", "bold"))
+    grid.add_row(f"fact {text}", RichText(f"value {text}"))
+    out = console()
+    out.print(rows, grid)
+    out.print(f"line {text}")
+    console(stderr=True).print(f"line {text}")
+    complain(f"error {text}")
+    print_json({"name": text})
+    said = capsys.readouterr()
+    assert not _acts(said.out + said.err)
+    assert "cell \\" in said.out and "fact \\" in said.out and "error \\" in said.err
+
+
+def test_colours_of_our_own_still_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    console().print(RichText("name \x1b[32m", "red"))
+    assert "\x1b[31m" in terminal.getvalue()
+    assert "\x1b[32m" not in terminal.getvalue()
+
+
+def test_square_brackets_in_cells_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, grid = table("name"), facts()
+    rows.add_row("[/red] [link=http://example.org]x[/link]")
+    grid.add_row("name", "[/red]")
+    console().print(rows, grid)
+    assert "[/red] [link=http://example.org]x[/link]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ACTIVE)
+def test_reports_are_visible(text: str) -> None:
+    blocks = (Text(text), Listed(head=("a", text), rows=((text, "b"),)), Code(text))
+    assert not _acts(to_markdown(Document(title=text, sections=(Section(title=text, blocks=blocks),))))
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+@pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
+def test_logs_are_visible(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    try:
+        configure(form, "info")  # type: ignore[arg-type]
+        try:
+            raise ValueError(f"error {text}")
+        except ValueError:
+            structlog.get_logger().exception(f"event {text}", name=text, several=[text])
+    finally:
+        structlog.configure(**before)
+    assert not _acts(capsys.readouterr().err)
