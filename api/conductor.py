@@ -4,7 +4,9 @@ A conductor remembers each search it works on and writes every step to the datab
 killed service goes on where it stopped. Conductors of several processes take turns (`api.turn`) at each search.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import structlog
@@ -21,7 +23,7 @@ from api.orders import Orders
 from api.roster import Roster
 from api.schemas import LeaseReply, Receipt
 from db.archive import UNFINISHED, Archive
-from db.fleet import Fleet
+from db.fleet import Fleet, Superseded, check_incarnation
 from db.leases import Leases
 from db.models import AttemptState
 from db.session import Database
@@ -89,12 +91,20 @@ class Conductor:
     # Workers
 
     def register_worker(
-        self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], token_id: str | None = None
+        self,
+        worker_id: str,
+        *,
+        name: str,
+        host: str,
+        devices: Sequence[Device],
+        token_id: str | None = None,
+        incarnation: str | None = None,
     ) -> None:
-        """Note a worker and its devices. Whatever it held before it was started again is lost, and queued at once.
+        """Register a worker and its devices. What an earlier process of it held is lost, and queued at once.
 
         Args:
             token_id: of a token that speaks for this worker alone from now on.
+            incarnation: names the process that registers; None where a client has no such name.
 
         Raises:
             Conflict: the worker has another token; nothing was done.
@@ -103,29 +113,55 @@ class Conductor:
         with self.database.write() as session:
             if token_id is not None:
                 Tokens(session).bind(token_id, worker_id, now)
-            Fleet(session).register(worker_id, name=name, host=host, devices=devices, now=now)
-            held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
+            fleet = Fleet(session)
+            earlier = fleet.find(worker_id)
+            same = earlier is not None and incarnation is not None and earlier.incarnation == incarnation
+            alive = fleet.is_connected(worker_id, self.connected_since()) and not same
+            # Of nameless processes that may both be alive nobody is given what the other one may hold.
+            speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
+            fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
+            leases = [] if same else Leases(session).held_by(worker_id)
+            held = [(attempt.id, attempt.job.search_id) for attempt in leases]
+        if alive:
+            log.warning("worker registered while it was alive: a restart, or two of one identity", worker=worker_id)
         for attempt_id, search_id in held:
             self._lose(attempt_id, search_id, "abandoned")
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
-    def leave(self, worker_id: str) -> None:
-        """A worker ends in order: its devices are gone, and what it still holds waits for the next one."""
-        with self.database.write() as session:
-            Fleet(session).leave(worker_id, self.clock())
+    def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
+        """End a worker in order: its devices are gone, and what it still holds waits for the next one.
+
+        Raises:
+            NotFound: it is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
+        """
+        with self._noting_contest(worker_id), self.database.write() as session:
+            Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
             held = [(attempt.id, attempt.token) for attempt in Leases(session).held_by(worker_id)]
         for attempt_id, token in held:
             self.release(attempt_id, token, reason="the worker left")
         log.info("worker left", worker=worker_id, released=len(held))
 
     def heartbeat(
-        self, worker_id: str, attempts: Sequence[int], *, slots: Sequence[SlotReport] = (), note: str | None = None
+        self,
+        worker_id: str,
+        attempts: Sequence[int],
+        *,
+        slots: Sequence[SlotReport] = (),
+        note: str | None = None,
+        incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew a worker's leases, note what it says of itself, and tell it what the service wants it to know."""
+        """Renew a worker's leases, note what it says of itself, and tell it what the service wants it to know.
+
+        Raises:
+            NotFound: it is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
+        """
         now = self.clock()
-        with self.database.write() as session:
+        with self._noting_contest(worker_id), self.database.write() as session:
             fleet = Fleet(session)
             worker = fleet.worker(worker_id)
+            check_incarnation(worker_id, worker.host, worker.incarnation, incarnation)
             worker.seen_at, worker.note = now, note
             standing = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
             return HeartbeatReply(
@@ -143,6 +179,8 @@ class Conductor:
         count: int = 1,
         holding: Collection[int] | None = None,
         unable: Collection[int] = (),
+        *,
+        incarnation: str | None = None,
     ) -> LeaseReply:
         """Up to `count` jobs for one device of a worker, of the oldest search it can work for.
 
@@ -152,8 +190,10 @@ class Conductor:
 
         Raises:
             NotFound: the worker, or this device of it, is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
         """
-        return self._dispatch.claim(worker_id, device_uuid, count, holding, unable)
+        with self._noting_contest(worker_id):
+            return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
         """Take in the result of an attempt: once, the same answer when it is repeated.
@@ -194,6 +234,17 @@ class Conductor:
         return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
     # Inside
+
+    @contextmanager
+    def _noting_contest(self, worker_id: str) -> Iterator[None]:
+        """Record, where people look, that two living processes speak as one worker."""
+        try:
+            yield
+        except Superseded as error:
+            log.warning("two workers of one identity", worker=worker_id, reason=str(error))
+            with self.database.write() as session:
+                Fleet(session).contest(worker_id, self.clock())
+            raise
 
     def _patience(self) -> tuple[datetime, datetime]:
         """Confirmations queued within these moments have waited long enough for another unit."""

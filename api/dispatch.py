@@ -41,14 +41,22 @@ class Dispatch:
         self._connected_since = connected_since
 
     def claim(
-        self, worker_id: str, device_uuid: str, count: int, holding: Collection[int] | None, unable: Collection[int]
+        self,
+        worker_id: str,
+        device_uuid: str,
+        count: int,
+        holding: Collection[int] | None,
+        unable: Collection[int],
+        *,
+        incarnation: str | None,
     ) -> LeaseReply:
         """See `api.conductor.Conductor.claim`."""
         with self._database.look() as session:
-            standing = Fleet(session).slot(worker_id, device_uuid)
+            standing = Fleet(session).slot(worker_id, device_uuid, incarnation)
             if standing.drain or standing.quarantined:
                 return LeaseReply(leases=[], drain=standing.drain)
-            unheard = [] if holding is None else Leases(session).unheard(worker_id, device_uuid, holding)
+            same = standing.incarnation in (None, incarnation)  # else another process may hold them
+            unheard = Leases(session).unheard(worker_id, device_uuid, holding) if same and holding is not None else []
             searches = Archive(session).at_work()
         slot = Slot(
             worker_id=worker_id, device=standing.device, lease_s=self._lease_s, connected_since=self._connected_since()

@@ -101,12 +101,20 @@ class FamilyBody(Body):
     location: str | None = Field(default=None, min_length=1, max_length=4096)
 
 
+Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
+"""A random text that a worker's process chooses when it starts, and sends with each request that it makes."""
+
+
 class WorkerBody(Body):
-    """`name` is what people read; by default the name of the worker's token, or else its host."""
+    """`name` is what people read; by default the name of the worker's token, or else its host.
+
+    `incarnation` names the process: requests of an earlier one are refused (409) from then on.
+    """
 
     name: Name | None = None
     host: Name
     devices: tuple[Device, ...]
+    incarnation: Incarnation | None = None
 
 
 class WarmStart(Body):
@@ -167,6 +175,7 @@ class LeaseRequest(Body):
     wait_s: float = Field(default=0.0, ge=0, le=30)
     holding: list[AnyId] | None = Field(default=None, max_length=1000)
     unable: list[AnyId] = Field(default_factory=list, max_length=1000)
+    incarnation: Incarnation | None = None
 
 
 class LeaseReply(BaseModel):
@@ -183,6 +192,7 @@ class Heartbeat(Body):
     attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
     note: str | None = Field(default=None, max_length=2000)
+    incarnation: Incarnation | None = None
 
 
 class Reason(Body):

@@ -11,13 +11,16 @@ from db.events import Events
 from db.leases import Leases
 from db.models import DeviceRow, WorkerRow, table
 from evo.device import Device
-from evo.errors import NotFound
+from evo.errors import Conflict, NotFound
 from evo.job import SlotReport
 from evo.limits import LARGEST_ID
 
 _WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
 _SLOT = (
-    select(_WORKERS.c.drain, _WORKERS.c.left_at, _DEVICES.c.quarantined_at, _DEVICES.c.device)
+    select(
+        *(_WORKERS.c[name] for name in ("drain", "left_at", "incarnation", "host")),
+        *(_DEVICES.c[name] for name in ("quarantined_at", "device")),
+    )
     .select_from(
         _WORKERS.outerjoin(
             _DEVICES, (_DEVICES.c.worker_id == _WORKERS.c.id) & (_DEVICES.c.uuid == bindparam("device_uuid"))
@@ -30,11 +33,32 @@ _SLOT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A device and whether it gets work."""
+    """A device and whether it gets work; `incarnation` is the process that its worker registered last."""
 
     device: Device
     drain: bool
     quarantined: bool
+    incarnation: str | None
+
+
+class Superseded(Conflict):
+    """Another process registered as the same worker after the one that speaks."""
+
+    def __init__(self, worker_id: str, host: str) -> None:
+        super().__init__(
+            f"another process (on host {host}) registered as worker {worker_id!r} after this one, and has its work: "
+            "two workers must not share an identity; start one of them with a --data folder or an --id of its own"
+        )
+
+
+def check_incarnation(worker_id: str, host: str, own: str | None, given: str | None) -> None:
+    """Refuse a process that is not the one that registered last; one that names no incarnation is not checked.
+
+    Raises:
+        Superseded: another process registered after it.
+    """
+    if given is not None and own is not None and given != own:
+        raise Superseded(worker_id, host)
 
 
 class Fleet:
@@ -43,13 +67,27 @@ class Fleet:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def register(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], now: datetime) -> WorkerRow:
-        """Store a worker with exactly these devices; those that were set aside before still are."""
+    def register(
+        self,
+        worker_id: str,
+        *,
+        name: str,
+        host: str,
+        devices: Sequence[Device],
+        now: datetime,
+        incarnation: str | None = None,
+    ) -> WorkerRow:
+        """Store a worker with exactly these devices; those that were set aside before still are.
+
+        Args:
+            incarnation: names the process that speaks for the worker from now on.
+        """
         row = self.session.get(WorkerRow, worker_id)
         if row is None:
             row = WorkerRow(id=worker_id, registered_at=now)
             self.session.add(row)
         row.name, row.host, row.seen_at, row.left_at, row.drain, row.note = name, host, now, None, False, None
+        row.incarnation, row.contested_at = incarnation, None
         self.session.flush()
         offered = [device.uuid for device in devices]
         self.session.execute(delete(DeviceRow).where(DeviceRow.worker_id == worker_id, DeviceRow.uuid.not_in(offered)))
@@ -67,6 +105,13 @@ class Fleet:
                 )
         Events(self.session).worker_changed(worker_id)
         return row
+
+    def contest(self, worker_id: str, now: datetime) -> None:
+        """Note that a process spoke as this worker after another one had registered: both are alive."""
+        row = self.worker(worker_id)
+        if row.contested_at is None:
+            Events(self.session).worker_changed(worker_id)
+        row.contested_at = now
 
     def worker(self, worker_id: str) -> WorkerRow:
         """One worker, without its devices."""
@@ -122,20 +167,36 @@ class Fleet:
         )
         return self.session.scalars(query).all()
 
-    def slot(self, worker_id: str, uuid: str) -> "Standing":
-        """What handing out work to a device of a worker depends on."""
+    def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Standing":
+        """Return what handing out work to a device of a worker depends on.
+
+        Raises:
+            NotFound: no such worker, or it has left, or has no such device.
+            Superseded: `incarnation` is not the one that registered last.
+        """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
         if row is None:
             raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         if row.left_at is not None:
             raise NotFound(f"worker {worker_id!r} has left: register it again first (PUT /workers/{worker_id})")
         if row.device is None:
             raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
-        return Standing(drain=row.drain, quarantined=row.quarantined_at is not None, device=row.device)
+        return Standing(
+            drain=row.drain,
+            quarantined=row.quarantined_at is not None,
+            device=row.device,
+            incarnation=row.incarnation,
+        )
 
-    def leave(self, worker_id: str, now: datetime) -> None:
-        """A worker ended in order: its devices are not there any more."""
+    def find(self, worker_id: str) -> WorkerRow | None:
+        """Return a worker without its devices, if it is registered."""
+        return self.session.get(WorkerRow, worker_id)
+
+    def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
+        """Take the devices of a worker that ended in order out of the offer."""
         row = self.worker(worker_id)
+        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
         row.left_at, row.note = now, None
         Events(self.session).worker_changed(worker_id)
         for device in self.devices_of(worker_id):

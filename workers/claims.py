@@ -2,9 +2,10 @@
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -31,6 +32,7 @@ class Office:
 
     Attributes:
         register: tells a service that forgot it who this worker is.
+        incarnation: names this process, which no other one may take for itself.
     """
 
     client: Client
@@ -40,6 +42,7 @@ class Office:
     outbox: Outbox
     held: Held
     stopping: threading.Event
+    incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class Claims:
@@ -94,6 +97,7 @@ class Claims:
                 count=count,
                 wait_s=wait_s,
                 holding=[*known, *office.outbox.waiting],
+                incarnation=office.incarnation,
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:

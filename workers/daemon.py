@@ -16,7 +16,7 @@ import structlog
 
 from evo.client import Client, ServiceUnreachable
 from evo.device import Device, DeviceKind
-from evo.errors import EvoError
+from evo.errors import Conflict, EvoError
 from workers.admission import own_token
 from workers.claims import Office
 from workers.devices import driver
@@ -205,7 +205,11 @@ class Worker:
     def _register(self) -> None:
         host = socket.gethostname()
         self._office.client.register_worker(
-            self._office.worker_id, name=self._settings.name, host=host, devices=self._devices
+            self._office.worker_id,
+            name=self._settings.name,
+            host=host,
+            devices=self._devices,
+            incarnation=self._office.incarnation,
         )
         _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
 
@@ -227,7 +231,7 @@ class Worker:
         """Deliver what is left and say goodbye, which gives back what is held; else the service finds out by itself."""
         try:
             self._office.outbox.flush()
-            self._office.client.leave(self._office.worker_id)
+            self._office.client.leave(self._office.worker_id, incarnation=self._office.incarnation)
         except EvoError as error:
             _LOG.warning("goodbye.failed", reason=str(error))
 
@@ -243,7 +247,17 @@ class Worker:
     def _beat(self) -> None:
         office, said = self._office, [slot.report for slot in self._slots]
         try:
-            reply = office.client.heartbeat(office.worker_id, self._attempts(), slots=said, note=office.outbox.trouble)
+            reply = office.client.heartbeat(
+                office.worker_id,
+                self._attempts(),
+                slots=said,
+                note=office.outbox.trouble,
+                incarnation=office.incarnation,
+            )
+        except Conflict as error:  # another process has this worker's work now
+            self._failure = error
+            office.stopping.set()
+            return
         except EvoError as error:
             _LOG.warning("heartbeat.failed", reason=str(error))
             return

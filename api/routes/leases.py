@@ -29,7 +29,13 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
     while True:
         with service.wakeup.expected() as woken:
             reply = await run_in_threadpool(
-                service.conductor.claim, body.worker_id, body.device_uuid, body.count, body.holding, body.unable
+                service.conductor.claim,
+                body.worker_id,
+                body.device_uuid,
+                body.count,
+                body.holding,
+                body.unable,
+                incarnation=body.incarnation,
             )
             left_s = begun_s + body.wait_s - time.monotonic()
             service.metrics.claimed(len(reply.leases))

@@ -11,7 +11,7 @@ from api.deps import ServiceDep
 from api.figures import check_figures
 from api.paging import SORTED, PageQuery, page_of, place_of
 from api.routing import rest_router
-from api.schemas import Heartbeat, Reason, WorkerBody
+from api.schemas import Heartbeat, Incarnation, Reason, WorkerBody
 from api.views import worker_view
 from db import listing
 from db.events import Events
@@ -36,7 +36,7 @@ class WorkerQuery(PageQuery):
 @router.put("/{worker_id}")
 @allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
-    """Register a worker that starts: leases it held before are lost, and their jobs queued again at once."""
+    """Register a worker that starts: leases that an earlier process of it held are lost, and queued again at once."""
     who = caller()
     check_figures("devices", body.devices)
     service.conductor.register_worker(
@@ -45,6 +45,7 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
         host=body.host,
         devices=body.devices,
         token_id=who.token_id if who.unbound else None,
+        incarnation=body.incarnation,
     )
     return _view(service, worker_id)
 
@@ -68,16 +69,18 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
 
 @router.delete("/{worker_id}", status_code=204)
 @allow("worker", "admin")
-def leave(worker_id: WorkerId, service: ServiceDep) -> None:
+def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
     """A worker ends in order: what it holds is given back without a fault, and its devices are no longer offered."""
-    service.conductor.leave(worker_id)
+    service.conductor.leave(worker_id, incarnation=incarnation)
 
 
 @router.post("/{worker_id}/heartbeat")
 @allow("worker")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
     """Renew leases and tell what the slots do; the answer names the leases to drop and the devices set aside."""
-    return service.conductor.heartbeat(worker_id, body.attempts, slots=body.slots, note=body.note)
+    return service.conductor.heartbeat(
+        worker_id, body.attempts, slots=body.slots, note=body.note, incarnation=body.incarnation
+    )
 
 
 @router.post("/{worker_id}/drain")

@@ -26,8 +26,15 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
         drain=row.drain,
         slots=tuple(_slot_view(each) for each in devices),
         left_at=row.left_at,
-        note=row.note,
+        note=_note(row),
     )
+
+
+def _note(row: WorkerRow) -> str | None:
+    """What troubles a worker: what it says itself, and that its identity is used twice."""
+    contested = row.contested_at
+    twice = contested and f"two processes speak as this worker, the earlier one last at {contested:%Y-%m-%d %H:%M} UTC"
+    return "; ".join(each for each in (twice, row.note) if each) or None
 
 
 def _slot_view(row: DeviceRow) -> SlotView:

@@ -51,12 +51,17 @@ class Work(Calls):
         wait_s: float,
         holding: Sequence[int] | None = None,
         unable: Sequence[int] = (),
+        incarnation: str | None = None,
     ) -> Leases:
         """Ask for up to `count` jobs, waiting up to `wait_s` for the first.
 
         Args:
             holding: attempts held already; one that was granted by an answer which never arrived comes again.
             unable: searches this worker cannot work for.
+            incarnation: as it was registered with.
+
+        Raises:
+            Conflict: another process registered as this worker after `incarnation`.
         """
         body = {
             "worker_id": worker_id,
@@ -65,6 +70,7 @@ class Work(Calls):
             "wait_s": wait_s,
             "holding": None if holding is None else list(holding),
             "unable": list(unable),
+            "incarnation": incarnation,
         }
         return parse(self._send("POST", "/leases", body, repeat=False, timeout_s=wait_s + 30.0), Leases)
 

@@ -13,23 +13,53 @@ from evo.view import Page, WorkerView
 class Workers(Calls):
     """Requests about workers."""
 
-    def register_worker(self, worker_id: str, *, name: str | None, host: str, devices: Sequence[Device]) -> None:
-        body = {"name": name, "host": host, "devices": to_json(list(devices), list[Device])}
+    def register_worker(
+        self,
+        worker_id: str,
+        *,
+        name: str | None,
+        host: str,
+        devices: Sequence[Device],
+        incarnation: str | None = None,
+    ) -> None:
+        """Offer devices; `incarnation` names the process that speaks for the worker from now on."""
+        body = {
+            "name": name,
+            "host": host,
+            "devices": to_json(list(devices), list[Device]),
+            "incarnation": incarnation,
+        }
         self._send("PUT", f"/workers/{worker_id}", body)
 
     def workers(self) -> Page[WorkerView]:
         return self._get("/workers", Page[WorkerView])
 
     def heartbeat(
-        self, worker_id: str, attempts: Sequence[int], *, slots: Sequence[SlotReport] = (), note: str | None = None
+        self,
+        worker_id: str,
+        attempts: Sequence[int],
+        *,
+        slots: Sequence[SlotReport] = (),
+        note: str | None = None,
+        incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew these leases and tell what each slot does; `note` is what troubles the worker."""
-        body = {"attempts": list(attempts), "slots": to_json(list(slots), list[SlotReport]), "note": note}
+        """Renew these leases and tell what each slot does; `note` is what troubles the worker.
+
+        Raises:
+            Conflict: another process registered as this worker after `incarnation`.
+        """
+        body = {
+            "attempts": list(attempts),
+            "slots": to_json(list(slots), list[SlotReport]),
+            "note": note,
+            "incarnation": incarnation,
+        }
         return parse(self._send("POST", f"/workers/{worker_id}/heartbeat", body), HeartbeatReply)
 
-    def leave(self, worker_id: str) -> None:
+    def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
         """Say that a worker ends: what it holds is given back, its devices are no longer offered."""
-        self._send("DELETE", f"/workers/{worker_id}")
+        speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
+        self._send("DELETE", f"/workers/{worker_id}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
         """Let it finish what it has, and give it no more."""

@@ -8,11 +8,13 @@ from sqlalchemy.exc import IntegrityError
 
 from api import claims
 from api.schemas import SearchRequest
+from api.views import worker_view
+from db.fleet import Fleet, Superseded
 from db.leases import StaleLease
 from db.location import Location
 from db.session import StoreUnavailable
 from evo.errors import Conflict, NotFound
-from evo.job import Baseline, Confirm, Evaluate
+from evo.job import Baseline, Confirm, Evaluate, Lease
 from evo.outcome import Abandoned, Measured
 from evo.requirements import GB
 from evo.trial import Config
@@ -277,6 +279,71 @@ def test_a_lease_whose_answer_got_lost_comes_again(stage: Stage) -> None:
     stage.hand_in(again)
     (fresh,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
     assert fresh.job != lost.job
+
+
+# Two processes of one identity
+
+
+def register(stage: Stage, incarnation: str | None, host: str = "here") -> None:
+    stage.conductor.register_worker("w1", name="w1", host=host, devices=[DEVICE], incarnation=incarnation)
+
+
+def ask(stage: Stage, incarnation: str | None, *holding: Lease, count: int = 1) -> list[Lease]:
+    held = [each.attempt_id for each in holding]
+    return list(stage.conductor.claim("w1", DEVICE.uuid, count, holding=held, incarnation=incarnation).leases)
+
+
+def test_an_earlier_process_of_a_worker_is_refused_and_people_are_told(stage: Stage) -> None:
+    stage.submit()
+    register(stage, "first")
+    stage.hand_in(*ask(stage, "first"))
+    (mine,) = ask(stage, "first")
+    register(stage, "second", host="there")
+    (theirs,) = ask(stage, "second")
+    assert theirs.job == mine.job, "what the earlier process held was queued again"
+    for request in (
+        lambda: ask(stage, "first"),
+        lambda: stage.conductor.heartbeat("w1", [mine.attempt_id], incarnation="first"),
+        lambda: stage.conductor.leave("w1", incarnation="first"),
+    ):
+        with pytest.raises(Superseded, match=r"another process \(on host there\) registered as worker 'w1'.*--data"):
+            request()
+    with pytest.raises(StaleLease):
+        stage.hand_in(mine)
+    assert stage.conductor.heartbeat("w1", [theirs.attempt_id], incarnation="second").cancel == ()
+    with stage.database.read() as session:
+        (worker,) = Fleet(session).workers()
+        assert "two processes speak as this worker" in str(worker_view(worker, worker.devices).note)
+        assert worker.left_at is None, "the earlier process ends without taking the later one along"
+    register(stage, "third")
+    with stage.database.read() as session:
+        assert Fleet(session).worker("w1").contested_at is None
+
+
+def test_a_process_that_registers_again_keeps_its_leases(stage: Stage) -> None:
+    stage.submit()
+    register(stage, "first")
+    (held,) = ask(stage, "first")
+    register(stage, "first")
+    stage.hand_in(held)
+
+
+def test_a_process_that_never_heard_of_its_lease_gets_it_again(stage: Stage) -> None:
+    stage.submit()
+    register(stage, "first")
+    assert ask(stage, "first") == ask(stage, "first")
+
+
+def test_nameless_processes_of_one_identity_never_share_a_lease(stage: Stage) -> None:
+    stage.submit()
+    register(stage, None)
+    stage.hand_in(*ask(stage, None))
+    mine = ask(stage, None, count=2)
+    register(stage, None)
+    theirs = ask(stage, None, count=2)
+    others = ask(stage, None, count=2)
+    attempts = [each.attempt_id for each in (*mine, *theirs, *others)]
+    assert len(set(attempts)) == len(attempts)
 
 
 def test_a_worker_gets_no_work_of_searches_it_is_unable_to_serve(stage: Stage) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
-from evo.errors import EvoError, NotFound
+from evo.errors import Conflict, EvoError, NotFound
 from evo.job import EvaluateReport, HeartbeatReply
 from evo.outcome import Cancelled
 from tests.unit.test_pipeline import lease as any_lease
@@ -29,10 +29,15 @@ class Service:
         self.registering: list[EvoError] = []
         self.leasing: EvoError | None = None
         self.leaving: EvoError | None = None
+        self.beating: EvoError | None = None
+        self.incarnations: set[str] = set()
         self.reply = HeartbeatReply()
         self.beaten = threading.Event()
 
-    def register_worker(self, worker_id: str, *, name: str, host: str, devices: Sequence[Device]) -> None:
+    def register_worker(
+        self, worker_id: str, *, name: str, host: str, devices: Sequence[Device], incarnation: str
+    ) -> None:
+        self.incarnations.add(incarnation)
         self.said.append(f"register {worker_id} {name} {[device.uuid for device in devices]}")
         if self.registering:
             raise self.registering.pop(0)
@@ -40,18 +45,23 @@ class Service:
     def family_bundle(self, digest: str) -> bytes:
         raise NotFound(f"nobody uploaded {digest}")
 
-    def lease(self, worker_id: str, device_uuid: str, **_: object) -> Leases:
+    def lease(self, worker_id: str, device_uuid: str, *, incarnation: str, **_: object) -> Leases:
+        self.incarnations.add(incarnation)
         if self.leasing is not None:
             raise self.leasing
         threading.Event().wait(0.01)
         return Leases()
 
-    def heartbeat(self, worker_id: str, attempts: Sequence[int], **_: object) -> HeartbeatReply:
+    def heartbeat(self, worker_id: str, attempts: Sequence[int], *, incarnation: str, **_: object) -> HeartbeatReply:
+        self.incarnations.add(incarnation)
         self.said.append(f"heartbeat {list(attempts)}")
         self.beaten.set()
+        if self.beating is not None:
+            raise self.beating
         return self.reply
 
-    def leave(self, worker_id: str) -> None:
+    def leave(self, worker_id: str, *, incarnation: str) -> None:
+        self.incarnations.add(incarnation)
         self.said.append(f"leave {worker_id}")
         if self.leaving is not None:
             raise self.leaving
@@ -100,12 +110,32 @@ def test_what_it_holds_is_given_back_while_a_slot_is_still_ending(
 ) -> None:
     service, left = Service(), threading.Event()
     this, stopping = worker(tmp_path, service)
-    monkeypatch.setattr(service, "leave", lambda _: left.set())
+    monkeypatch.setattr(service, "leave", lambda *_, **__: left.set())
     monkeypatch.setattr(this._slots[0], "run", lambda: service.said.append(f"ended {left.wait(5)}"))
     stopping.set()
     monkeypatch.setattr(this, "_register_when_there", lambda: None)
     this.run()
     assert service.said == ["ended True"]
+
+
+def test_a_worker_whose_identity_another_process_took_ends_with_the_reason(tmp_path: Path) -> None:
+    service = Service()
+    service.beating = Conflict("another process registered as worker 'w' after this one")
+    this, _ = worker(tmp_path, service)
+    with pytest.raises(Conflict, match="another process"):
+        this.run()
+
+
+def test_every_request_of_a_worker_names_its_process(tmp_path: Path) -> None:
+    service = Service()
+    for _ in range(2):
+        this, stopping = worker(tmp_path, service)
+        thread = threading.Thread(target=this.run)
+        thread.start()
+        assert service.beaten.wait(10)
+        stopping.set()
+        thread.join(10)
+    assert len(service.incarnations) == 2
 
 
 def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:

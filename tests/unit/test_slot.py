@@ -62,6 +62,7 @@ class Service:
         wait_s: float,
         holding: Sequence[int],
         unable: Sequence[int],
+        incarnation: str,
     ) -> Leases:
         if self.answers:
             raise self.answers.pop(0)
