@@ -94,7 +94,7 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
     try:
-        document = tomllib.loads(files[SPEC].decode("utf-8"))
+        document = tomllib.loads(files[SPEC].decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(SPEC, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)

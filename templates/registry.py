@@ -183,7 +183,7 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
 def _read_family(path: Path) -> Family:
     where = str(path / SPEC)
     try:
-        document = tomllib.loads(_bytes(path / SPEC).decode("utf-8"))
+        document = tomllib.loads(_bytes(path / SPEC).decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(where, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)

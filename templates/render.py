@@ -135,7 +135,7 @@ def _line(error: BaseException, package: Package, name: str) -> str:
 
 def _text(package: Package, name: str) -> str:
     try:
-        return package.files[name].decode("utf-8")
+        return package.files[name].decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RenderError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
 

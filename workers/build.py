@@ -20,7 +20,7 @@ from evo.target import aimed_at
 from evo.trial import Config
 from templates.render import RenderError, render
 from workers.cache import Cache
-from workers.compile import Artefact, Compiler, Launch, Unit
+from workers.compile import Artefact, Compiler, Launch
 from workers.compile.cached import compile_cached
 from workers.families import Assignment, Copy
 from workers.gate import gate
@@ -226,22 +226,10 @@ class _Build:
                 raise _Refused(InvalidConfig(reason=str(error))) from None
 
     def _compile(self, candidate: Candidate, source: str) -> Artefact:
-        implementation = self.copy.family.implementation(self.terms.device.kind)
-        unit = Unit(
-            source=source,
-            architecture=candidate.target(self.terms.device.architecture),
-            entry=implementation.entry,
-            flags=implementation.flags,
-        )
+        device = self.terms.device
+        unit = self.copy.unit(device.kind, source, candidate.target(device.architecture))
         with self._clock("compile"):
-            result = compile_cached(
-                self.compiler,
-                self.cache,
-                unit,
-                timeout_s=self.terms.policy.compile_timeout_s,
-                includes=self.copy.include_folders,
-                includes_digest=self.copy.package.digest,
-            )
+            result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
         self.logs.append(result.log)
         if isinstance(result, CompileFailed):
             raise _Refused(result)

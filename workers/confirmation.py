@@ -187,8 +187,7 @@ class Confirmation:
             ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
             yield Subject(
                 kernel=built.kernels[case],
-                source=built.sources[case],
-                flags=self._work.copy.family.implementation(device.kind).flags,
+                unit=self._work.copy.unit(device.kind, built.sources[case], device.architecture),
                 inputs=folder,
                 threads=self._terms.objective.threads,
                 device_uuid=device.uuid,

@@ -1,15 +1,18 @@
 """The families of leases, found on this machine and proven to be the very ones that were meant."""
 
+import codecs
 import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from evo.device import DeviceKind
 from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
 from evo.job import FamilyRef, SearchTerms
 from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.bundles import Fetch, is_bundle, lay_out
+from workers.compile import Unit
 
 
 class FamilyMismatch(EvoError, LookupError):
@@ -35,9 +38,19 @@ class Copy:
     def reference(self) -> Path:
         return self.folder / REFERENCE
 
-    @property
-    def include_folders(self) -> tuple[Path, Path]:
-        return self.folder, self.folder / INCLUDE.name
+    def unit(self, kind: DeviceKind, source: str, architecture: str) -> Unit:
+        """A source that was rendered for one kind of device, with all it takes to compile it."""
+        implementation = self.family.implementation(kind)
+        beside = (self.folder / implementation.file).parent
+        return Unit(
+            source=source,
+            architecture=architecture,
+            entry=implementation.entry,
+            flags=implementation.flags,
+            language=implementation.language,
+            folders=tuple(dict.fromkeys((beside, self.folder, self.folder / INCLUDE.name))),
+            root=self.folder,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,5 +128,5 @@ class Families:
         for name, content in package.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC refuses headers that begin with one
         return Copy(package=package, folder=folder)

@@ -109,7 +109,7 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
     if path.suffix not in (".toml", ".json"):
         return policy_from(name_or_file).name
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -34,7 +34,7 @@ def read_warm_start(given: str) -> dict[str, Any]:
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", errors="replace")
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig", errors="replace")
     except (OSError, EOFError) as error:
         raise InvalidInput(OPTION, f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     recording = parse_recording(text, path.name)

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 from evo.cflags import c_steps
 from evo.encoding import stored
 from evo.family import Candidate, Family, Operand
+from evo.family.language import Language
 from evo.trial import Config
 from evo.view import SearchView
 
@@ -71,7 +72,7 @@ class Compiled:
         """Content by file name; `told` goes into config.json as well."""
         folder = files(__package__) / "loader"
         return {
-            self.form.source: self.source,
+            self.source_name: self.source,
             self.form.binary: self.library,
             **({PTX: self.ptx} if self.ptx else {}),
             **{name: (folder / ours).read_bytes() for name, ours in self._loaders(config).items()},
@@ -86,6 +87,15 @@ class Compiled:
     def form(self) -> Form:
         return FORMS[self.search.device.kind]
 
+    @property
+    def source_name(self) -> str:
+        """The source's file name, whose suffix tells a compiler the language."""
+        return "kernel.cpp" if self.language == "c++" else self.form.source
+
+    @property
+    def language(self) -> Language:
+        return self.family.implementation(self.search.device.kind).language
+
     def candidate_of(self, config: Config) -> Candidate:
         search = self.search
         return self.family.candidate(config, search.problem, search.device, search.objective)
@@ -95,8 +105,9 @@ class Compiled:
         kind, architecture = self.search.device.kind, self.search.device.architecture
         flags = self.family.implementation(kind).flags
         if kind == "cpu":
-            steps = c_steps(architecture, flags, source=self.form.source, library=self.form.binary)
-            return " && ".join(shlex.join(["cc", *step]) for step in steps)
+            steps = c_steps(architecture, flags, source=self.source_name, library=self.form.binary)
+            compiler = "c++" if self.language == "c++" else "cc"
+            return " && ".join(shlex.join([compiler, *step]) for step in steps)
         command = ["nvcc", "-cubin", f"-arch={self.candidate_of(config).target(architecture)}", "--std=c++17", *flags]
         return shlex.join([*command, self.form.source, "-o", self.form.binary])
 

@@ -9,7 +9,9 @@ from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
 from evo.family.argument import IDENTIFIER, Argument, Operand
+from evo.family.flags import check_flags
 from evo.family.geometry import Geometry, Launch, read_geometry
+from evo.family.language import Language, language_of
 from evo.family.note import Note, read_notes
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
 from evo.family.start import Start, read_starts
@@ -31,9 +33,10 @@ class Implementation:
     Attributes:
         mode: ``template``: rendered by Jinja2; ``source``: used as it is, tunables and problem fields become macros.
         file: of the template or source, relative to the family's folder.
+        language: of the source.
         entry: the function to call.
         arguments: of the call, in order.
-        flags: for the compiler, after its own defaults.
+        flags: for the compiler, after its own defaults; relative folders are relative to the family's.
         specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
         requires: what the problem must satisfy, alone or together with limits of the device.
         notes: what is told with times taken on some devices.
@@ -45,6 +48,7 @@ class Implementation:
     kind: DeviceKind
     mode: Literal["template", "source"] = "template"
     file: str = ""
+    language: Language = "c"
     entry: str = ""
     arguments: tuple[Argument, ...] = ()
     flags: tuple[str, ...] = ()
@@ -153,13 +157,15 @@ def read_implementation(
     scope = {**known, **dict.fromkeys(derived, ())}
     asked = {**names, **dict.fromkeys(LIMITS[kind], ())}
     call = _read_call(table, arguments, scope, derived)
+    file = table.text(mode, pattern=FILE, what="the path of a file in the family's folder")
     implementation = Implementation(
         kind=kind,
         mode=mode,
-        file=table.text(mode, pattern=FILE, what="the path of a file in the family's folder"),
+        file=file,
+        language=language_of(kind, file, table.field(mode)),
         entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
         arguments=call,
-        flags=tuple(table.texts("flags")),
+        flags=_read_flags(table, kind),
         requires=_read_constraints(table.tables("requires"), asked, {}),
         notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
@@ -213,6 +219,12 @@ def _tunable(table: Table, name: str, values: tuple[Value, ...], **given: object
         return Tunable(name=name, values=values, **given)  # type: ignore[arg-type]
     except InvalidInput as error:
         raise InvalidInput(table.field(error.field.removeprefix("tunables.")), error.reason) from error
+
+
+def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
+    flags = tuple(table.texts("flags"))
+    check_flags(flags, kind, table.field("flags"))
+    return flags
 
 
 def _read_derived(

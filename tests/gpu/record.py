@@ -81,8 +81,7 @@ class Recorder:
             child.kill()
             yield Subject(
                 kernel=built.kernels[case],
-                source=built.sources[case],
-                flags=(),
+                unit=work.copy.unit("cuda", built.sources[case], self._gpu.architecture),
                 inputs=inputs,
                 threads=1,
                 device_uuid=self._gpu.uuid,

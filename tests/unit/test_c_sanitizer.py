@@ -5,13 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evo.family.language import Language
 from evo.job import Sanitized
+from workers.compile import Unit
 from workers.compile.cc import find_compiler
 from workers.kernel import Argument, KernelFile
 from workers.sanitizers import Subject
 from workers.sanitizers.c import CSanitizer
 
 N = 8
+LANGUAGES: tuple[Language, ...] = ("c", "c++")
 ARGUMENTS = (
     Argument(name="x", role="input", dtype="float32", shape=(N,)),
     Argument(name="scale", role="scalar", dtype="float32", value=2.0),
@@ -21,6 +24,9 @@ SOURCE = """
 #include <pthread.h>
 static int total;
 static void *count(void *unused) { for (int i = 0; i < 1000; i++) total++; return unused; }
+#ifdef __cplusplus
+extern "C"
+#endif
 void scaled(const float *x, float scale, float *y) {
     for (int i = 0; i < 8; i++) y[i] = scale * x[i];
     if (y[7] != 14.0f) __builtin_trap();
@@ -30,12 +36,20 @@ void scaled(const float *x, float scale, float *y) {
 RACE = "pthread_t t; pthread_create(&t, 0, count, 0); count(0); pthread_join(t, 0);"
 
 
-def examined(folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str, ...] = ()) -> tuple[Sanitized, ...]:
+def examined(
+    folder: Path, fault: str, *, threads: int = 1, compiler: tuple[str, ...] = (), language: Language = "c"
+) -> tuple[Sanitized, ...]:
     (folder / "x.bin").write_bytes(np.arange(N, dtype=np.float32).tobytes())
     subject = Subject(
-        source=SOURCE.replace("FAULT", fault),
+        unit=Unit(
+            source=SOURCE.replace("FAULT", fault),
+            architecture="native",
+            entry="scaled",
+            flags=("-pthread",),
+            language=language,
+            folders=(folder,),
+        ),
         kernel=KernelFile(path="unused", entry="scaled", arguments=ARGUMENTS),
-        flags=("-pthread",),
         inputs=folder,
         threads=threads,
         device_uuid="cpu",
@@ -71,3 +85,10 @@ def test_a_compiler_without_sanitizers_is_told(tmp_path: Path) -> None:
     memory, _ = examined(tmp_path, "", compiler=("false",))
     assert memory.findings == ()
     assert str(memory.skipped).startswith("the compiler cannot build with it here")
+
+
+def test_cpp_kernels_and_headers_of_the_family_are_examined(tmp_path: Path) -> None:
+    (tmp_path / "fault.h").write_text("#define OUTSIDE y[8] = 1.0f\n")
+    for language in LANGUAGES:
+        memory, _ = examined(tmp_path, "\n#include <fault.h>\nOUTSIDE;", language=language)
+        assert any("heap-buffer-overflow" in finding for finding in memory.findings), memory

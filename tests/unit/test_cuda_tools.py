@@ -8,7 +8,7 @@ import pytest
 
 from evo.figure import FIGURES
 from evo.job import Profiled, Sanitized
-from workers.compile import Launch
+from workers.compile import Launch, Unit
 from workers.cuda_tools import find_tool
 from workers.kernel import Argument, KernelFile
 from workers.profilers import ncu
@@ -139,8 +139,7 @@ def subject(tmp_path: Path) -> Subject:
     launch = Launch(grid=(1, 1, 1), block=(4, 1, 1))
     return Subject(
         kernel=KernelFile(path=str(tmp_path / "no.cubin"), entry="f", arguments=(x,), launch=launch),
-        source="",
-        flags=(),
+        unit=Unit(source="", architecture="sm_90", entry="f", language="cuda"),
         inputs=tmp_path,
         threads=1,
         device_uuid="GPU-0",

@@ -144,7 +144,7 @@ def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_pat
     source = 'extern "C" __global__ void f(int* x) {\n    int unused = 3;\n    *x = 1;\n}'
     unit, cache = Unit(source=source, architecture="sm_80", entry="f"), Cache(tmp_path)
     for _ in ("fresh", "from the cache"):
-        made = compile_cached(compiler, cache, unit, timeout_s=60, includes=(), includes_digest="")
+        made = compile_cached(compiler, cache, unit, timeout_s=60)
         assert isinstance(made, Artefact)
         assert "kernel.cu(2): warning" in made.log
 

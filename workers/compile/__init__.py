@@ -4,10 +4,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 from evo.device import Device
 from evo.family import TensorMap
+from evo.family.flags import anchored
+from evo.family.language import Language
 from evo.outcome import CompileFailed, OverResources
 
 
@@ -31,18 +34,30 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One source to compile; two equal units give the same binary.
+    """One source to compile.
 
     Attributes:
         architecture: the target, as in `Device.architecture`.
         entry: the exported function.
-        flags: those of the family, after the compiler's own defaults.
+        flags: those of the family, after the compiler's own defaults; relative paths start at the family's folder.
+        language: of the source.
+        folders: searched for headers before those of the flags. Their contents do not change while the process lives,
+            and where they lie does not matter to the binary.
+        root: the family's folder.
     """
 
     source: str
     architecture: str
     entry: str
     flags: tuple[str, ...] = ()
+    language: Language = "c"
+    folders: tuple[Path, ...] = ()
+    root: Path | None = None
+
+    @property
+    def placed_flags(self) -> tuple[str, ...]:
+        """The flags with relative paths made absolute."""
+        return self.flags if self.root is None else anchored(self.flags, str(self.root))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +89,14 @@ class Artefact:
         log: everything the compiler said, warnings included.
         figures: what the log says of resources, independent of the launch; the compiler's own names.
         ptx: of a CUDA kernel, what drivers compile for GPUs that the binary does not run on.
+        reads: absolute paths of the files that the compiler read besides the source; None where it does not say.
     """
 
     binary: bytes
     log: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     ptx: bytes = b""
+    reads: tuple[str, ...] | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -90,8 +107,8 @@ class Artefact:
 class Compiler(Protocol):
     """Compiles units off the device.
 
-    Contract: `compile` is called from several threads at once, never touches a device, and is a function of the unit
-    and the `version` alone, so its result may be cached under both.
+    Contract: `compile` is called from several threads at once, never touches a device, and is a function of the unit,
+    the `version` and the contents of the files it read, so its result may be cached under them.
     """
 
     @property

@@ -1,36 +1,78 @@
-"""Compiling each unit once on this machine: the artefact cache in front of a compiler."""
+"""The artefact cache: every unit is compiled once on this machine.
+
+What a compilation reads is known only after it. So an entry has two parts, as in ccache's direct mode
+(https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read, under the unit
+itself, and the artefact, under the unit and the contents of these files.
+"""
 
 import json
+import os
+import time
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
+from evo.family.flags import header_folders
 from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Artefact, Compiler, Unit
+from workers.compile.contents import digest_of_names, digests_of_files, new_since
 
 
-def compile_cached(
-    compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float, includes: Sequence[Path], includes_digest: str
-) -> Artefact | CompileFailed:
-    """The artefact of a unit, from the cache or fresh; failures are not kept, since a time-out may be the machine's.
+def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+    """Return the artefact of a unit from the cache, or compile it.
 
-    Args:
-        includes: folders with what the source includes.
-        includes_digest: of their content; it counts only for a source that includes something of its own.
+    Failures are not cached, since a time-out may be the machine's. Neither are units whose compiler does not say what
+    it read, that read a file which changed during the compilation, or that take in files by ``.incbin``.
     """
-    own = '#include "' in unit.source
-    digest = includes_digest if own else ""
-    key = cache_key("binary", compiler.version, unit.architecture, unit.entry, *unit.flags, digest, unit.source)
-    kept = cache.get(key)
-    if kept is not None:
-        return _unpack(kept)
-    if own:  # after the key is made: the folders' names say nothing
-        unit = replace(unit, flags=(*unit.flags, *(f"-I{folder}" for folder in includes)))
+    question = _question(compiler, unit)
+    names = None if question is None else cache.get(question)
+    if question is not None and names is not None:
+        key = _key(question, json.loads(names), unit)
+        kept = None if key is None else cache.get(key)
+        if kept is not None:
+            return _unpack(kept)
+    begun = time.time()
     result = compiler.compile(unit, timeout_s=timeout_s)
-    if isinstance(result, Artefact):
+    if question is None or not isinstance(result, Artefact) or result.reads is None or "incbin" in unit.source:
+        return result
+    if new_since(begun, [name for name in result.reads if _within(name, unit) is None]):
+        return result
+    portable = _portable(result.reads, unit)
+    key = _key(question, portable, unit)
+    if key is not None:
+        cache.put(question, json.dumps(portable).encode())
         cache.put(key, _pack(result))
     return result
+
+
+def _question(compiler: Compiler, unit: Unit) -> str | None:
+    """The key of the names: the unit, and which headers its folders offer; None where the folders hold too much."""
+    offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
+    offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
+    if None in offered:
+        return None
+    parts = (compiler.version, unit.architecture, unit.language, unit.entry, *unit.flags, "", *map(str, offered))
+    return cache_key("unit", *parts, unit.source)
+
+
+def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
+    """The key of the artefact: the contents of all files that were read; None where they cannot be known."""
+    folders = {str(place): str(folder) for place, folder in enumerate(unit.folders)}
+    digests = digests_of_files([f"{folders[place]}/{name}" if place else name for place, name in portable])
+    return None if digests is None else cache_key("binary", question, *digests)
+
+
+def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
+    """Each file as (place of its folder in the unit, name below it); the place is empty elsewhere."""
+    return sorted({_within(name, unit) or ("", os.path.normpath(name)) for name in names})
+
+
+def _within(name: str, unit: Unit) -> tuple[str, str] | None:
+    path = os.path.normpath(name)
+    for place, folder in enumerate(unit.folders):
+        for root in {str(folder), os.path.realpath(folder)}:
+            if path.startswith(f"{root}{os.sep}"):
+                return str(place), path[len(root) + 1 :]
+    return None
 
 
 def _pack(artefact: Artefact) -> bytes:

@@ -1,9 +1,10 @@
-"""C sources to shared libraries with whatever C compiler this machine has."""
+"""C and C++ sources to shared libraries, with the C compiler of this machine."""
 
 import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,14 +12,26 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 from evo.cflags import c_steps, native_flag
 from evo.device import Device
 from evo.errors import EvoError
+from evo.family.flags import linked_files
+from evo.family.language import Language
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.compile.process import run
 from workers.scratch import scratch
+
+SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
+"""Of source files, by which every C compiler chooses the language."""
+
+_SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+"""Environment variables that change what a compiler finds."""
+
+_NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
+"""A file name in Make's syntax, with its escapes."""
 
 
 class NoCompilerError(EvoError, FileNotFoundError):
@@ -72,21 +85,26 @@ class CCompiler:
     def version(self) -> str:
         target = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()[:16]
         steps = c_steps(platform.machine(), (), source="kernel.c", library="kernel.so")
-        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}"
+        surroundings = "".join(f" {name}={os.environ[name]}" for name in _SURROUNDINGS if name in os.environ)
+        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}{surroundings}"
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
-            (folder / "kernel.c").write_text(unit.source)
-            said, deadline = "", time.monotonic() + timeout_s
             # relative names, so that no path gets into the binary
-            for step in c_steps(platform.machine(), unit.flags, source="kernel.c", library="kernel.so"):
+            source, library, reads = f"kernel{SUFFIXES[unit.language]}", "kernel.so", "kernel.d"
+            (folder / source).write_text(unit.source, encoding="utf-8")
+            machine, system = platform.machine(), platform.system()
+            steps = c_steps(machine, searched_flags(unit), source=source, library=library, system=system)
+            steps[0].extend(("-MD", "-MF", reads))
+            said, deadline = "", time.monotonic() + timeout_s
+            for step in steps:
                 status, log = run([*self.command, *step], folder, max(0.0, deadline - time.monotonic()))
                 said = f"{said}\n{log}".strip()
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
                 if status != 0:
                     return CompileFailed(log=said or f"the compiler ended with status {status} and said nothing")
-            return Artefact(binary=(folder / "kernel.so").read_bytes(), log=said)
+            return Artefact(binary=(folder / library).read_bytes(), log=said, reads=_read_files(folder / reads, unit))
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
@@ -102,3 +120,21 @@ class CCompiler:
             said = getattr(error, "stderr", None) or error
             raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None
         return answer.stdout
+
+
+def searched_flags(unit: Unit) -> tuple[str, ...]:
+    """The unit's flags, behind the folders that its headers are looked for in."""
+    return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
+
+
+def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
+    """What a dependency file in Make's syntax lists besides the source, and the libraries that the flags name."""
+    try:
+        text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    listed = text.replace("\\\n", " ").partition(":")[2]
+    names = (re.sub(r"\\([ #\\])", r"\1", name).replace("$$", "$") for name in _NAME.findall(listed))
+    headers = [str(dependencies.parent / name) for name in names]
+    own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
+    return tuple(name for name in (*headers, *linked_files(unit.placed_flags)) if name != own)

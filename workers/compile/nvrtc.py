@@ -15,8 +15,10 @@ from typing import IO, cast
 
 from evo.device import Device
 from evo.errors import EvoError
+from evo.family.flags import header_folders
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
+from workers.compile.contents import files_below
 from workers.compile.nvrtc_library import Nvrtc, NvrtcMissingError, include_folders
 from workers.compile.occupancy import occupancy, registers_of_block
 from workers.obituary import ended
@@ -40,6 +42,9 @@ _FIGURES: Mapping[str, str] = {
     "barriers": r"used (\d+) barriers",
 }
 
+
+_INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
+"""What a source that reads any other file must contain."""
 
 _SILENT = (
     'ptxas names no kernel `{entry}`, so nothing can be said of its resources: is it `extern "C" __global__`, and '
@@ -82,8 +87,11 @@ class NvrtcCompiler:
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         self._check(unit.architecture)
-        includes = [f"--include-path={folder}" for folder in include_folders()]
-        options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit), *includes, *unit.flags]
+        own, cuda = (
+            [f"--include-path={folder}" for folder in folders] for folders in (unit.folders, include_folders())
+        )
+        options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit)]
+        options += [*own, *unit.placed_flags, *cuda]
         answer = self._answer({"source": unit.source, "options": options}, timeout_s)
         if isinstance(answer, CompileFailed):
             return answer
@@ -94,7 +102,7 @@ class NvrtcCompiler:
         told = figures(log, unit.entry)
         if "registers" not in told:
             return CompileFailed(log=_SILENT.format(entry=unit.entry, log=log).rstrip())
-        return Artefact(binary=binary, log=log, figures=told, ptx=ptx)
+        return Artefact(binary=binary, log=log, figures=told, ptx=ptx, reads=_reads(answer["headers"], unit))
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         found = {name: int(value) for name, value in artefact.figures.items()}
@@ -234,6 +242,14 @@ def figures(log: str, entry: str) -> dict[str, float]:
     after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
+
+
+def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
+    """The files a compilation read; of a version that does not say, all that it may have read of the family's."""
+    if isinstance(headers, list):
+        return tuple(headers)
+    folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())
+    return files_below(folders) if _INCLUDES.search(unit.source) else ()
 
 
 def _threads(launch: Launch | None) -> int:

@@ -4,18 +4,29 @@ It needs neither a GPU nor a driver. It runs in processes of its own because a c
 a lock of its library, and may take its process along.
 """
 
+import contextlib
 import ctypes
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workers.scratch import scratch
+
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+_TRACES_HEADERS_SINCE = (13, 0)
+"""The first CUDA version whose ``--fdevice-time-trace`` has an event for each header."""
+
+_HEADER_EVENT = "Processing Header File"
+_BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
 
 
 class NvrtcMissingError(OSError):
@@ -24,11 +35,17 @@ class NvrtcMissingError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """What came of one source; `binary` is None when the compiler refused it."""
+    """The result of one compilation.
+
+    Attributes:
+        binary: None when the compiler refused the source.
+        headers: that were read, as the compiler names them; None where this version does not say.
+    """
 
     binary: bytes | None
     log: str
     ptx: str = ""
+    headers: tuple[str, ...] | None = None
 
 
 class Nvrtc:
@@ -57,6 +74,14 @@ class Nvrtc:
         return tuple(values)
 
     def compile(self, source: str, options: list[str]) -> Compilation:
+        """Compile one source. Headers in quotes are looked for in the working directory first."""
+        if self.version < _TRACES_HEADERS_SINCE:
+            return self._compile(source, options)
+        with scratch() as folder:
+            done = self._compile(source, [*options, f"--fdevice-time-trace={folder / 'trace'}"])
+            return replace(done, headers=_traced_headers(folder / "trace.json"))
+
+    def _compile(self, source: str, options: list[str]) -> Compilation:
         program = ctypes.c_void_p()
         text = source.encode()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
@@ -87,13 +112,37 @@ class Nvrtc:
         return f"NVRTC: {self._library.nvrtcGetErrorString(status).decode()}"
 
 
+def _traced_headers(trace: Path) -> tuple[str, ...] | None:
+    """The headers in a time trace, in the format of Chrome's trace events."""
+    try:
+        events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
+    except (OSError, ValueError, KeyError):
+        return None
+    named = (event["args"]["detail"] for event in events if event.get("name") == _HEADER_EVENT)
+    return tuple(dict.fromkeys(name for name in named if name != _BUILT_IN_HEADER))
+
+
 def _load() -> Any:
-    for path in (*_in_wheels("lib", "libnvrtc.so.*"), *_NAMES):
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError:
-            continue
+    paths: tuple[Path | str, ...] = (*_in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
+    for path in paths:
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(str(path))
+            _load_builtins(library, Path(path).parent)
+            return library
     raise NvrtcMissingError("NVRTC is not installed")
+
+
+def _load_builtins(library: Any, folder: Path) -> None:
+    """Load the library of built-in functions that belongs to this NVRTC, where it lies beside it.
+
+    NVRTC opens it by its bare name with the first compilation. Some packages (13.0, which PyTorch depends on) do not
+    say where it lies, so the system finds none, or that of another version. One that is loaded already is taken.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0:
+        with contextlib.suppress(OSError):
+            name = f"libnvrtc-builtins.so.{major.value}.{minor.value}"
+            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
 
 
 def installed() -> bool:
@@ -128,15 +177,19 @@ def include_folders() -> tuple[str, ...]:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, options}`` by one of ``{binary, log, ptx}``, the binary in hexadecimal."""
+    """Answer each line of JSON ``{source, options}`` by ``{binary, log, ptx, headers}``; the binary is hexadecimal."""
     nvrtc = Nvrtc()
-    for line in sys.stdin:
-        asked = json.loads(line)
-        done = nvrtc.compile(asked["source"], asked["options"])
-        answer = {"binary": done.binary.hex() if done.binary is not None else None, "log": _without_times(done.log)}
-        answer["ptx"] = done.ptx
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+    with scratch() as folder:
+        os.chdir(folder)  # no header of the caller's working directory is taken for one of the family
+        for line in sys.stdin:
+            sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
+            sys.stdout.flush()
+
+
+def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
+    done = nvrtc.compile(asked["source"], asked["options"])
+    binary = done.binary.hex() if done.binary is not None else None
+    return {"binary": binary, "log": _without_times(done.log), "ptx": done.ptx, "headers": done.headers}
 
 
 def _without_times(log: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evo.job import Sanitized
+from workers.compile import Unit
 from workers.interruption import Interruption
 from workers.kernel import KernelFile
 
@@ -15,8 +16,7 @@ class Subject:
     """One case of a candidate, ready to be called, or to be built anew and called.
 
     Attributes:
-        source: rendered for this case's problem.
-        flags: those of the family.
+        unit: the source rendered for this case's problem, with all it takes to compile it.
         inputs: a folder with the bytes of each input, ``NAME.bin``.
         threads: what the kernel may use.
         device_uuid: of the device it was timed on.
@@ -24,8 +24,7 @@ class Subject:
     """
 
     kernel: KernelFile
-    source: str
-    flags: tuple[str, ...]
+    unit: Unit
     inputs: Path
     threads: int
     device_uuid: str

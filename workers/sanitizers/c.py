@@ -1,4 +1,4 @@
-"""C kernels under the compiler's own sanitizers, in a program of their own that only loads inputs and calls them."""
+"""C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them."""
 
 import os
 import platform
@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evo.cflags import native_flag
+from evo.cflags import native_flag, without_libraries
 from evo.job import Sanitized
+from workers.compile.cc import SUFFIXES, searched_flags
 from workers.compile.process import run
 from workers.kernel import Argument
 from workers.sanitizers import Subject
 from workers.scratch import scratch
 
 MAX_FINDINGS = 10
-_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast", "-std=gnu11")
+_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast")
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
 """As in `workers.devices.memory`: a kernel may rely on what it is given when it is timed."""
@@ -38,7 +39,7 @@ class Tool:
         """Why this tool has nothing to say about a kernel."""
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
-        if self.threaded and "-fopenmp" in subject.flags:
+        if self.threaded and "-fopenmp" in subject.unit.flags:
             return "it does not understand OpenMP's own locks"
         return None
 
@@ -63,8 +64,9 @@ class CSanitizer:
         if (reason := tool.unfit(subject)) is not None:
             return Sanitized(tool=tool.name, skipped=reason)
         with scratch() as folder:
-            (folder / "kernel.c").write_text(subject.source)
-            (folder / "main.c").write_text(program(subject.kernel.entry, subject.kernel.arguments))
+            suffix = SUFFIXES[subject.unit.language]
+            (folder / f"kernel{suffix}").write_text(subject.unit.source, encoding="utf-8")
+            (folder / f"main{suffix}").write_text(program(subject.kernel.entry, subject.kernel.arguments))
             stop = subject.interruption
             status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s, interruption=stop)
             if status != 0:
@@ -81,9 +83,12 @@ class CSanitizer:
 
 
 def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
-    yield from (*_FLAGS, native_flag(platform.machine()))
+    unit = subject.unit
+    suffix, standard = SUFFIXES[unit.language], "-std=gnu++17" if unit.language == "c++" else "-std=gnu11"
+    yield from (*_FLAGS, standard, native_flag(platform.machine()))
     yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all")
-    yield from (*subject.flags, "kernel.c", "main.c", "-o", "main", "-lm")
+    own, behind = without_libraries(searched_flags(unit), unit.language, platform.system())
+    yield from (*own, f"kernel{suffix}", f"main{suffix}", "-o", "main", *behind)
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
@@ -108,6 +113,9 @@ _PROGRAM = f"""\
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C"
+#endif
 void %(entry)s(%(parameters)s);
 
 static void *buffer(size_t size, const char *folder, const char *name) {{

@@ -1,0 +1,237 @@
+"""The compiler flags of a family: which ones are refused, and which files and folders they name.
+
+A flag that decides what the product itself decides (the output, the language, the target, how far a compilation goes)
+would make a result that is not what its record says. Such flags are refused when the document is read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from evo.device import DeviceKind
+from evo.errors import InvalidInput
+
+_FOLDERS = (
+    "--include-directory-after",
+    "--include-directory",
+    "--include-path",
+    "--library-directory",
+    "--library-path",
+    "-idirafter",
+    "-isystem",
+    "-iquote",
+    "-I",
+    "-L",
+)
+"""Options whose value is a folder, longest first; the value follows directly, after ``=``, or as the next flag."""
+
+_HEADERS = frozenset(_FOLDERS) - {"--library-directory", "--library-path", "-L"}
+_VALUED = (
+    *_FOLDERS,
+    *("-include", "-imacros", "--include", "--imacros", "--pre-include"),
+    *("-D", "-U", "--define-macro", "--undefine-macro", "-l", "--library", "-u", "-z", "-e", "-T", "-F"),
+    *("-Xlinker", "-Xpreprocessor", "-Xassembler", "-Xclang", "-Xptxas", "-mllvm", "--param", "-framework"),
+    *("-std", "--std", "--ptxas-options", "--maxrregcount", "-maxrregcount", "--diag-suppress", "-diag-suppress"),
+    *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-default-device", "-split-compile"),
+    *("--split-compile", "-ftz", "--ftz", "-prec-sqrt", "--prec-sqrt", "-prec-div", "--prec-div", "-fmad", "--fmad"),
+)
+"""Options whose value may be the next flag, which is then no option and no file to compile."""
+
+_OUTPUT = "the output is kernel-evo's to name"
+_STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
+_LANGUAGE = "the language follows from the file's name: `.c` is C, `.cpp`, `.cc` and `.cxx` are C++"
+_PARTS = "this replaces parts of the compiler that a measurement's record names"
+_SAYS = "this makes the compiler print something instead of compiling"
+_SHARED = "kernels are linked as shared libraries that Python loads"
+_MACHINE = "a CPU kernel is compiled for the machine that runs it"
+_HIDDEN = "flags in a file are not recorded with the family: write them here"
+_TARGET = (
+    "the target is chosen by --target or by the GPU at hand; for instructions of one architecture alone "
+    "(sm_90a) write `architecture_specific = true` under [cuda]"
+)
+_NO_CUBIN = "kernel-evo needs a linked cubin, and this makes something else"
+_RECORD = "kernel-evo keeps track of what the compiler reads by itself, and precompiled headers hide it"
+
+_REFUSED: Mapping[DeviceKind, Sequence[tuple[str, str]]] = {
+    "cpu": (
+        (r"-o.*|--output.*|-Fe.*|-Fo.*", _OUTPUT),
+        (r"-(c|S|E|r|###)|--(compile|assemble|preprocess|relocatable)|-fsyntax-only|--?analyze.*|-emit-.*", _STAGE),
+        (r"-M.*|--(user-|write-(user-)?)?dependencies.*|--print-missing-file-dependencies", _RECORD),
+        (r"-x.*|--language.*|-ObjC.*", _LANGUAGE),
+        (r"-static|--static|-static-pie|-pie|--pie|-no-shared|-bundle|-dynamiclib|-nostartfiles", _SHARED),
+        (r"-m(16|32|x32)|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
+        (r"-specs.*|--specs.*|-fplugin.*|-wrapper|-B.*|--prefix.*|-ccc-.*|-cc1.*|-fuse-cxa.*", _PARTS),
+        (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help|-save-temps.*|--save-temps.*", _SAYS),
+        (r"@.*|--config.*", _HIDDEN),
+    ),
+    "cuda": (
+        (r"-arch.*|--gpu-arch.*|-code.*|--gpu-code.*|-gencode.*|--generate-code.*|--gpu-name.*", _TARGET),
+        (r"-o(=.*)?|--output-file.*", _OUTPUT),
+        (
+            r"-(dc|dw|c|E|M+D?|ptx|cubin|fatbin|lib|link|dlink)|--(ptx|cubin|fatbin|lib|link|compile|preprocess)",
+            _NO_CUBIN,
+        ),
+        (r"-rdc(=true)?|--relocatable-device-code(=true)?|--device-(c|w|link)", _NO_CUBIN),
+        (
+            r"-dlto|-?-dlink-time-opt|-lto.*|--lto.*|-?-gen-opt-lto|-?-optix-ir|--emit-.*|--?f?device-syntax-only",
+            _NO_CUBIN,
+        ),
+        (r"-x.*|--x", "a CUDA source is compiled as CUDA"),
+        (r"--?time(=.*)?|--?f?device-time-trace.*|--?(create-|use-)?pch(-.*)?(=.*)?", _RECORD),
+        (r"@.*|-optf.*|--options-file.*", _HIDDEN),
+    ),
+}
+_INNER: Mapping[str, Mapping[str, str]] = {
+    "linker": {r"-o.*|--output.*": _OUTPUT, r"-r|-i|--relocatable|-static|-pie|-m.+|-V|--version|--help": _SHARED},
+    "preprocessor": {r"-M.*": _RECORD, r"-o.*": _OUTPUT},
+    "assembler": {r"-o.*": _OUTPUT, r"--32|--x32": _MACHINE},
+    "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
+}
+"""Patterns of options handed on to a later stage, and why they are refused."""
+
+_STAGES: Mapping[str, str] = {
+    "-Wl,": "linker",
+    "-Wp,": "preprocessor",
+    "-Wa,": "assembler",
+    "-Xlinker": "linker",
+    "-Xpreprocessor": "preprocessor",
+    "-Xassembler": "assembler",
+    "--for-linker": "linker",
+    "--for-assembler": "assembler",
+    "--ptxas-options": "ptxas",
+    "-Xptxas": "ptxas",
+}
+_JOINED_WITH_BLANK = re.compile(r"(-{1,2}[A-Za-z][A-Za-z-]*)\s+(\S.*)")
+_OBJECT = re.compile(r".*\.(o|a|so(\.\d+)*|dylib)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option of a command line.
+
+    Attributes:
+        name: e.g. ``-I``; empty for a bare file name.
+        value: what follows it, joined or as the next flag; empty where it takes none.
+        place: of its first flag.
+        flags: the option spelled with another value.
+    """
+
+    name: str
+    value: str
+    place: int
+    flags: tuple[str, ...]
+
+    def with_value(self, value: str) -> tuple[str, ...]:
+        """The same option with another value, in the same spelling."""
+        if len(self.flags) == 2:
+            return self.flags[0], value
+        return (self.flags[0].removesuffix(self.value) + value,)
+
+
+def options(flags: Sequence[str]) -> Iterator[Option]:
+    """The flags as options with their values."""
+    place = 0
+    while place < len(flags):
+        flag = flags[place]
+        name = next(
+            (each for each in _VALUED if flag == each or _joins(flag, each)), flag if flag[:1] == "-" != flag else ""
+        )
+        separate = flag == name and name in _VALUED and place + 1 < len(flags)
+        value = flags[place + 1] if separate else flag.removeprefix(name).removeprefix("=" if name else "")
+        count = 2 if separate else 1
+        yield Option(name=name, value=value, place=place, flags=tuple(flags[place : place + count]))
+        place += count
+
+
+def _joins(flag: str, option: str) -> bool:
+    """Whether a flag is this option with its value behind it: ``-Idir``, ``--include-path=dir``."""
+    if not flag.startswith(option):
+        return False
+    return flag[len(option)] == "=" or option in ("-I", "-L", "-l", "-D", "-U", "-include", "-imacros", *_FOLDERS)
+
+
+def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
+    """Refuse flags that decide what the product decides.
+
+    Args:
+        where: the key of the document, e.g. ``family.toml: cpu.flags``.
+
+    Raises:
+        InvalidInput: names the flag, and why it cannot be one of a family.
+    """
+    for option in options(flags):
+        field = f"{where}[{option.place}]"
+        flag = option.flags[0]
+        _check_blank(flag, field)
+        _check_file(option, kind, field)
+        for pattern, reason in _REFUSED.get(kind, ()):
+            if re.fullmatch(pattern, flag) and option.name not in ("-D", "-U"):
+                raise InvalidInput(field, f"`{' '.join(option.flags)}` cannot be a flag of a family: {reason}")
+        _check_later_stages(option, field)
+
+
+def _check_blank(flag: str, field: str) -> None:
+    if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
+        both = f'"{match[1]}", "{match[2]}"'
+        raise InvalidInput(field, f"`{flag}` reaches the compiler as one word: write two flags, {both}")
+
+
+def _check_file(option: Option, kind: DeviceKind, field: str) -> None:
+    if option.name or (kind == "cpu" and _OBJECT.fullmatch(option.value)):
+        return
+    if option.flags[0].startswith("@"):
+        return
+    raise InvalidInput(
+        field,
+        f"`{option.value}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other files "
+        "in it" + (", or name objects and libraries (.o, .a, .so)" if kind == "cpu" else ""),
+    )
+
+
+def _check_later_stages(option: Option, field: str) -> None:
+    flag = option.flags[0]
+    for prefix, stage in _STAGES.items():
+        if flag.startswith(prefix):
+            handed = option.value or flag.removeprefix(prefix).removeprefix("=")
+            words = [handed] if stage == "ptxas" else handed.split(",")
+            for word in words:
+                for pattern, reason in _INNER[stage].items():
+                    if re.fullmatch(pattern, word):
+                        text = " ".join(option.flags)
+                        raise InvalidInput(field, f"`{text}` cannot be a flag of a family: {reason}")
+
+
+@lru_cache(maxsize=64)
+def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    """The flags with relative folders and object files made absolute, as the family's folder has them."""
+    found: list[str] = []
+    for option in options(flags):
+        relative = not Path(option.value).is_absolute() and (option.name in _FOLDERS or not option.name)
+        found += option.with_value(f"{folder}/{option.value}") if relative else option.flags
+    return tuple(found)
+
+
+def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
+    """The folders that the flags have the compiler look for headers in."""
+    return tuple(option.value for option in options(flags) if option.name in _HEADERS)
+
+
+def linked_files(flags: Sequence[str]) -> tuple[str, ...]:
+    """Every file that the linker or optimiser may take in because of the flags; some of them may not exist."""
+    found, folders, libraries = [], [], []
+    for option in options(flags):
+        if not option.name:
+            found.append(option.value)
+        elif option.name in ("-L", "--library-directory", "--library-path"):
+            folders.append(option.value)
+        elif option.name in ("-l", "--library"):
+            libraries.append(option.value)
+        elif option.name in ("-T", "-Xlinker") or "=" in option.flags[0] or option.flags[0].startswith("-Wl,"):
+            found += [part for part in re.split(r"[=,]", option.flags[-1]) if Path(part).is_absolute()]
+    for folder in folders:
+        for library in libraries:
+            names = [library[1:]] if library.startswith(":") else [f"lib{library}.so", f"lib{library}.a"]
+            found += [f"{folder}/{name}" for name in names]
+    return tuple(found)

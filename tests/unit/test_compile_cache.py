@@ -1,0 +1,204 @@
+"""The artefact cache rests on what the compiler read, however the source and the flags name it."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from evo.outcome import CompileFailed
+from workers.cache import Cache
+from workers.compile import Artefact, Compiler, Unit
+from workers.compile.cached import compile_cached
+from workers.compile.cc import CCompiler, find_compiler
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+
+SPELLINGS = [
+    '#include "factor.h"',
+    '#include"factor.h"',
+    '#include  "factor.h"',
+    '#include\t"factor.h"',
+    ' #  include "factor.h"',
+    "#include <factor.h>",
+    "#include<factor.h>",
+    '#/* a comment */include "factor.h"',
+    '%:include "factor.h"',
+    '#inc\\\nlude "factor.h"',
+    '#define HEADER "factor.h"\n#include HEADER',
+    "#define NAME factor.h\n#define QUOTED(x) <x>\n#include QUOTED(NAME)",
+    '#include "between.h"',
+    '#if __has_include("factor.h")\n#include "factor.h"\n#endif',
+]
+
+
+class Counting:
+    """A compiler that counts what it really compiles."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self.compiler, self.count = compiler, 0
+        self.version, self.suffix = compiler.version, compiler.suffix
+        self.resources, self.refusal = compiler.resources, compiler.refusal
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        self.count += 1
+        return self.compiler.compile(unit, timeout_s=timeout_s)
+
+
+@pytest.fixture(scope="module", params=["c", "c++", "cuda"])
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def plain(language: str) -> Compiler:
+    if language != "cuda":
+        return CCompiler(find_compiler())
+    try:
+        return NvrtcCompiler()
+    except NoNvrtcError:
+        pytest.skip("NVRTC is not installed")
+
+
+@pytest.fixture
+def compiler(plain: Compiler) -> Counting:
+    return Counting(plain)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def unit(language: str, head: str, *flags: str, folders: tuple[Path, ...] = (), root: Path | None = None) -> Unit:
+    bodies = {
+        "c": "int f(void) { return FACTOR; }",
+        "c++": 'extern "C" int f() { return FACTOR; }',
+        "cuda": 'extern "C" __global__ void f(int *x) { *x = FACTOR; }',
+    }
+    return Unit(
+        source=f"{head}\n{bodies[language]}\n",
+        architecture="sm_89" if language == "cuda" else "native",
+        entry="f",
+        flags=flags,
+        language=language,  # type: ignore[arg-type]
+        folders=folders,
+        root=root,
+    )
+
+
+def header(folder: Path, factor: int, name: str = "factor.h") -> Path:
+    """A header written long enough ago to be certain that no compilation saw another one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#define FACTOR {factor}\n")
+    then = time.time() - 10
+    os.utime(path, (then, then))
+    time.sleep(0.02)  # the time of its last change of state cannot be set
+    return path
+
+
+def compiled(compiler: Compiler, cache: Cache, unit: Unit) -> Artefact:
+    made = compile_cached(compiler, cache, unit, timeout_s=120)
+    assert isinstance(made, Artefact), made
+    return made
+
+
+@pytest.mark.parametrize("head", SPELLINGS)
+def test_a_header_counts_in_every_spelling(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str, head: str
+) -> None:
+    folder = tmp_path / "common"
+    header(folder, 2)
+    (folder / "between.h").write_text('#include "factor.h"\n')
+    time.sleep(0.02)
+    asked = unit(language, head, f"-I{folder}")
+    two = compiled(compiler, cache, asked)
+    assert compiled(compiler, cache, asked).binary == two.binary
+    assert compiler.count == 1
+    header(folder, 3)
+    three = compiled(compiler, cache, asked)
+    assert three.binary != two.binary
+    header(folder, 2)
+    assert compiled(compiler, cache, asked).binary == two.binary
+    assert compiler.count == 2
+
+
+def test_a_header_of_the_family_counts_and_its_place_does_not(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
+    for name, factor in (("one", 2), ("two", 2), ("three", 3)):
+        header(tmp_path / name, factor)
+    made = [
+        compiled(compiler, cache, unit(language, '#include"factor.h"', folders=(tmp_path / name,)))
+        for name in ("one", "two", "three")
+    ]
+    assert made[0].binary == made[1].binary != made[2].binary
+    assert compiler.count == 2
+
+
+def test_a_new_header_that_comes_first_counts(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    header(second, 2)
+    asked = unit(language, "#include <factor.h>", f"-I{first}", f"-I{second}")
+    two = compiled(compiler, cache, asked)
+    header(first, 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_a_header_that_a_flag_includes_counts(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+    path = header(tmp_path / "common", 2)
+    asked = unit(language, "", "-include", str(path))
+    two = compiled(compiler, cache, asked)
+    header(tmp_path / "common", 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_relative_folders_of_the_flags_lie_in_the_family(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
+    header(tmp_path / "include", 2)
+    compiled(compiler, cache, unit(language, "#include <factor.h>", "-Iinclude", folders=(tmp_path,), root=tmp_path))
+
+
+def test_the_caller_s_working_directory_is_not_searched(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header(tmp_path, 2)
+    monkeypatch.chdir(tmp_path)
+    made = compile_cached(compiler, cache, unit(language, '#include "factor.h"'), timeout_s=120)
+    assert isinstance(made, CompileFailed)
+    assert "factor.h" in made.log
+
+
+def test_an_edited_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", "int factor(void);\n#define FACTOR factor()", f"-L{tmp_path}", "-lfactor")
+
+    def library(factor: int) -> None:
+        made = compiler.compiler.compile(
+            Unit(source=f"int factor(void) {{ return {factor}; }}", architecture="native", entry="factor"), timeout_s=60
+        )
+        assert isinstance(made, Artefact)
+        (tmp_path / "libfactor.so").write_bytes(made.binary)
+        time.sleep(0.02)
+
+    library(2)
+    compiled(compiler, cache, asked)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 1
+    library(3)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 2
+
+
+def test_a_file_taken_in_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path) -> None:
+    data = tmp_path / "data.bin"
+    data.write_bytes(b"\2\0\0\0")
+    head = f'__asm__(".data\\nvalue: .incbin \\"{data}\\"\\n.text");\n'
+    head += 'extern int value __attribute__((visibility("hidden")));\n#define FACTOR value'
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", head)
+    two = compiled(compiler, cache, asked)
+    data.write_bytes(b"\3\0\0\0")
+    assert compiled(compiler, cache, asked).binary != two.binary

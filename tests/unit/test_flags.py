@@ -1,0 +1,81 @@
+"""Flags of a family: what decides the product's own business is refused, in every spelling; the rest passes."""
+
+import pytest
+
+from evo.device import DeviceKind
+from evo.errors import InvalidInput
+from evo.family.flags import anchored, check_flags, header_folders, linked_files
+
+TAKING_OVER: dict[DeviceKind, list[list[str]]] = {
+    "cpu": [
+        *(["-o", "kernel.so"], ["-oelsewhere.so"], ["--output=x"], ["-openmp"], ["-Wl,-o,x"], ["-Xlinker", "-o"]),
+        *(["-c"], ["--compile"], ["-S"], ["--assemble"], ["-E"], ["--preprocess"], ["-fsyntax-only"], ["-r"]),
+        *(["-x", "c++"], ["-xc"], ["--language=c++"], ["-static"], ["-m32"], ["--target=arm-linux"], ["-target", "x"]),
+        *(["-M"], ["-MD"], ["-MFdeps"], ["-Wp,-MD,deps"], ["--dependencies"], ["@more"], ["-specs=mine"]),
+        *(["-fplugin=mine.so"], ["-B/opt/bin"], ["-save-temps"], ["-dM"], ["--help"], ["-###"], ["-Wa,-o,x"]),
+        *(["other.c"], ["-"], ["-O2", "more.cpp"]),
+    ],
+    "cuda": [
+        *(["-arch=sm_80"], ["-arch", "sm_80"], ["--gpu-architecture=sm_80"], ["--gpu-architecture", "compute_80"]),
+        *(["-code=sm_80"], ["-gencode=arch=compute_80,code=sm_80"], ["--generate-code", "arch=compute_80"]),
+        *(["-Xptxas", "-arch=sm_80"], ["-Xptxas=-arch=sm_80"], ["--ptxas-options=--gpu-name=sm_80"]),
+        *(["--ptxas-options", "-arch=sm_80"], ["-dc"], ["--device-c"], ["-rdc=true"], ["-dlto"], ["-ptx"], ["-c"]),
+        *(["--relocatable-device-code=true"], ["--fdevice-syntax-only"], ["-fdevice-syntax-only"], ["-optix-ir"]),
+        *(["-o", "x"], ["-pch"], ["--create-pch=x"], ["--use-pch=x"], ["-time=x"], ["--fdevice-time-trace=x"]),
+        *(["other.cu"], ["@more"], ["-x", "cu"]),
+    ],
+}
+HARMLESS: dict[DeviceKind, list[list[str]]] = {
+    "cpu": [
+        *(
+            ["-ffast-math"],
+            ["-O2"],
+            ["-fopenmp"],
+            ["-march=x86-64-v3"],
+            ["-std=gnu17"],
+            ["-I", "include"],
+            ["-Iinclude"],
+        ),
+        *(["-DX=1"], ["-D", "X"], ["-DM"], ["-D-c"], ["-lm"], ["-l", "m"], ["-L.", "-lthing"], ["-include", "x.h"]),
+        *(["thing.o"], ["libthing.a"], ["-Wl,-z,now"], ["-funroll-loops"], ["-Wall"], ["-mavx2"], ["-pthread"]),
+    ],
+    "cuda": [
+        *(["-use_fast_math"], ["--maxrregcount=64"], ["-maxrregcount", "64"], ["-lineinfo"], ["-G"], ["-std=c++20"]),
+        *(["-Xptxas", "-O1"], ["--ptxas-options=-v"], ["-rdc=false"], ["-I", "include"], ["--include-path=include"]),
+        *(["-DX=1"], ["-D", "X"], ["-ftz=true"], ["--pre-include=x.h"], ["-include", "x.h"], ["-w"], ["-minimal"]),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in TAKING_OVER for flags in TAKING_OVER[kind]])
+def test_flags_that_take_over_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
+    with pytest.raises(InvalidInput, match=r"`.+` .*(cannot be a flag|is a file and not a flag)") as refused:
+        check_flags(flags, kind, "family.toml: k.flags")
+    assert refused.value.field.startswith("family.toml: k.flags[")
+
+
+@pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])
+def test_other_flags_pass(kind: DeviceKind, flags: list[str]) -> None:
+    check_flags(flags, kind, "family.toml: k.flags")
+
+
+def test_an_option_with_its_value_in_one_text_is_refused_with_the_two_flags() -> None:
+    with pytest.raises(InvalidInput, match='write two flags, "-I", "include"'):
+        check_flags(["-I include"], "cpu", "flags")
+    check_flags(['-DTEXT="a b"'], "cpu", "flags")
+
+
+def test_relative_folders_and_objects_lie_in_the_family() -> None:
+    flags = ("-Iinclude", "-I", "more", "-I/abs", "--include-path=inc", "-Llib", "-lthing", "own.a", "-DX=include")
+    assert anchored(flags, "/family") == (
+        *("-I/family/include", "-I", "/family/more", "-I/abs", "--include-path=/family/inc"),
+        *("-L/family/lib", "-lthing", "/family/own.a", "-DX=include"),
+    )
+
+
+def test_folders_of_headers_and_files_for_the_linker_are_known() -> None:
+    assert header_folders(("-Ia", "-isystem", "b", "-iquote=c", "-Ld", "-idiraftere", "--include-path=f")) == (
+        *("a", "b", "c", "e", "f"),
+    )
+    files = linked_files(("-L/lib", "-lone", "-l:two.a", "/x/three.o", "-fprofile-use=/x/four", "-Wl,-T,/x/five"))
+    assert {"/lib/libone.a", "/lib/libone.so", "/lib/two.a", "/x/three.o", "/x/four", "/x/five"} <= set(files)

@@ -1,0 +1,37 @@
+"""The language of a source follows from its file's name."""
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family.language import language_of
+
+
+@pytest.mark.parametrize("file", ["k.cpp", "k.cc", "k.cxx", "k.C", "src/k.c++", "k.cpp.j2", "k.hpp"])
+def test_cpp_is_known_by_its_suffixes(file: str) -> None:
+    assert language_of("cpu", file, "cpu.source") == "c++"
+
+
+@pytest.mark.parametrize("file", ["k.c", "k.c.j2", "k.h", "k", "k.tmpl", "k.cpp.c"])
+def test_everything_else_is_c(file: str) -> None:
+    assert language_of("cpu", file, "cpu.source") == "c"
+
+
+@pytest.mark.parametrize(
+    ("file", "language"),
+    [
+        ("k.cu", "CUDA"),
+        ("k.cuh.j2", "CUDA"),
+        ("k.f90", "Fortran"),
+        ("k.rs", "Rust"),
+        ("k.s", "assembly"),
+        ("k.o", "code"),
+    ],
+)
+def test_other_languages_are_refused_by_name(file: str, language: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"{language}.*C \(\.c\) and C\+\+ \(\.cpp") as refused:
+        language_of("cpu", file, "family.toml: cpu.source")
+    assert refused.value.field == "family.toml: cpu.source"
+
+
+def test_cuda_takes_any_name() -> None:
+    assert language_of("cuda", "k.cpp", "cuda.source") == "cuda"

@@ -1,0 +1,95 @@
+"""Digests of the files that compilations read, kept in memory as long as the files stay as they are."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+MAX_NAMES = 20_000
+"""Files below a folder of headers; beyond this a compilation costs less than looking through them."""
+
+_SETTLED_S = 2.0
+"""How old a change must be for the times of a file to tell the next one: clocks of file systems are coarse."""
+
+_ABSENT = "absent"
+_known: dict[str, tuple[tuple[int, ...], str | None]] = {}
+"""By path: the file's state (times, size, inode) and its digest; None: it takes in other files unseen."""
+
+
+def digests_of_files(paths: Sequence[str]) -> list[str] | None:
+    """The SHA-256 of each file's content, in order; None where a file takes in others by ``.incbin``."""
+    found: list[str] = []
+    for path in paths:
+        digest = _digest(path)
+        if digest is None:
+            return None
+        found.append(digest)
+    return found
+
+
+def new_since(time_s: float, paths: Iterable[str]) -> bool:
+    """True if a file changed at or after this time, so that what was read of it is uncertain."""
+    for path in paths:
+        try:
+            status = Path(path).stat()
+        except OSError:
+            continue
+        if max(status.st_mtime, status.st_ctime) >= time_s - 0.01:
+            return True
+    return False
+
+
+def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
+    """A digest of the names of all files below a folder; None where there are too many.
+
+    A new file may take the place of a header found elsewhere, so it matters before any compiler has read it.
+
+    Args:
+        lasting: the folder does not change while the process lives.
+    """
+    return _lasting(folder) if lasting else _names(folder)
+
+
+@lru_cache(maxsize=256)
+def _lasting(folder: str) -> str | None:
+    return _names(folder)
+
+
+def files_below(folders: Iterable[str]) -> tuple[str, ...] | None:
+    """The paths of all files below some folders; None where there are too many."""
+    found: list[str] = []
+    for folder in folders:
+        for place, _, files in os.walk(folder, followlinks=True):
+            found += [f"{place}/{name}" for name in files]
+            if len(found) > MAX_NAMES:
+                return None
+    return tuple(sorted(found))
+
+
+def _names(folder: str) -> str | None:
+    paths = files_below([folder])
+    if paths is None:
+        return None
+    names = "\0".join(path[len(folder) :] for path in paths)
+    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
+
+
+def _digest(path: str) -> str | None:
+    try:
+        status = Path(path).stat()
+        state = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
+        if path in _known and _known[path][0] == state:
+            return _known[path][1]
+        content = Path(path).read_bytes()
+    except OSError:
+        return _ABSENT
+    digest = None if b".incbin" in content and not path.endswith((".a", ".so", ".o")) else _hashed(content)
+    if time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED_S:
+        _known[path] = (state, digest)
+    return digest
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
