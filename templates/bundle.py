@@ -16,7 +16,17 @@ from pathlib import PurePosixPath
 
 from evo.errors import InvalidInput
 from evo.family import Family
-from templates.registry import MAX_FILES, MAX_FOLDER_BYTES, REFERENCE, SPEC, Package, files_digest, own_files
+from templates.registry import (
+    MAX_FILES,
+    MAX_FOLDER_BYTES,
+    REFERENCE,
+    SPEC,
+    Package,
+    files_digest,
+    own_files,
+    package_of,
+)
+from templates.render import RenderError, check_source
 
 SCHEME = "bundle:"
 """A location that begins so names an artefact of the service, by its digest, instead of a path."""
@@ -102,6 +112,20 @@ def family_of(files: Mapping[str, bytes]) -> Family:
         if implementation.file not in files:
             raise InvalidInput(f"{SPEC}: {kind}", f"the file {implementation.file} is missing in the bundle")
     return family
+
+
+def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
+    """Refuse plain sources that do not use what their document declares; templates fail config by config.
+
+    Raises:
+        InvalidInput: names the file and the name that is at fault.
+    """
+    package = package_of(family, files)
+    for kind in family.implementations:
+        try:
+            check_source(package, kind)
+        except RenderError as error:
+            raise InvalidInput(f"{SPEC}: {kind}", str(error)) from error
 
 
 def _check_entries(entries: list[zipfile.ZipInfo]) -> None:

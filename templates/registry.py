@@ -112,6 +112,12 @@ def files_digest(files: Mapping[str, bytes]) -> str:
     return _digest({f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files))
 
 
+def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
+    """The package that a folder with these files would be here; it lies nowhere."""
+    whole = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
+    return Package(path=Path(family.name), family=family, digest=_digest(whole), files=whole, location=None)
+
+
 def is_path(text: str) -> bool:
     return "/" in text or "\\" in text or text in (".", "..", "~") or text.endswith(RECORDING_SUFFIXES)
 

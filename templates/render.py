@@ -1,8 +1,8 @@
 """From a config to source text: a template rendered in a sandbox, or a plain source with macros in front."""
 
-import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from math import gcd
 
@@ -16,9 +16,9 @@ from evo.problem import Problem
 from evo.suggestion import unknown
 from evo.trial import Config, Value
 from templates.registry import Package
+from templates.source import Fate, all_read, fates, near_miss, words_of
 
 MAX_SOURCE_CHARACTERS = 8 << 20
-WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RenderError(EvoError, ValueError):
@@ -37,24 +37,28 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
     implementation = package.family.implementation(kind)
     variables = {**problem, **config, **derived}
     if implementation.mode == "source":
-        return _with_macros(_text(package, implementation.file), implementation.file, variables)
+        macros = {name: value for name, value in variables.items() if implementation.becomes_macro(name)}
+        return _with_macros(_text(package, implementation.file), implementation.file, macros)
     return _rendered(package, implementation.file, variables)
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Nothing, for a template that uses what its document declares, and all tunables of it (or for a recording).
+    """Refuse a template or source that does not use what its document declares; recordings have none.
 
     Raises:
-        RenderError: a name that nothing declares (a template only: a source may use any word), or a tunable that
-            changes nothing, which would make the space larger and no kernel different.
+        RenderError: a name that nothing declares (a template only: a source may use any word); a tunable that changes
+            nothing, which would make the space larger and no kernel different; or a macro that the source redefines.
     """
     implementation = package.family.implementation(kind)
     if kind == "replay":
         return
     tunables = [tunable.name for tunable in implementation.tunables]
+    if implementation.mode == "source":
+        _check_source(package, implementation, tunables)
+        return
     declared = {*tunables, *implementation.derived, *(field.name for field in package.family.fields)}
     used = used_names(package, kind)
-    for name in sorted(used - declared) if implementation.mode == "template" else ():
+    for name in sorted(used - declared):
         raise RenderError(f"{implementation.file}: {unknown(name, declared, 'variables')}")
     for name in tunables:
         if name not in used | implementation.reach(used):
@@ -62,12 +66,63 @@ def check(package: Package, kind: DeviceKind) -> None:
             raise RenderError(f"{implementation.file}: the tunable {name} changes nothing: {way_out}")
 
 
+def check_source(package: Package, kind: DeviceKind) -> None:
+    """`check` for a plain source. A template fails config by config, and may work for some.
+
+    Raises:
+        RenderError: see `check`.
+    """
+    if package.family.implementation(kind).mode == "source":
+        check(package, kind)
+
+
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """The variables a template (with all it includes) takes from outside, or the words of a source."""
+    """The variables that a template takes from outside, or the words of a source; with all that it includes."""
     implementation = package.family.implementation(kind)
     if implementation.mode == "source":
-        return frozenset(WORD.findall(_text(package, implementation.file)))
+        _text(package, implementation.file)
+        return words_of(_texts(package), implementation)
     return _undeclared(package, implementation)
+
+
+def _check_source(package: Package, implementation: Implementation, tunables: Sequence[str]) -> None:
+    _text(package, implementation.file)
+    texts = _texts(package)
+    kinds = {field.name: "problem field" for field in package.family.fields}
+    kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
+    macros = [name for name in kinds if implementation.becomes_macro(name)]
+    found = fates(texts, implementation, macros)
+    for name, fate in found.items():
+        if fate.state == "redefined":
+            raise RenderError(
+                f"{fate.place}: `{fate.text}` overrides the {kinds[name]} {name}, so its value has no effect on the "
+                f"kernel: write `#ifndef {name}` in the line before and `#endif` in the line after it"
+            )
+    used = {name for name, fate in found.items() if fate.state == "used"}
+    for name in tunables:
+        if name not in used | implementation.reach(used) and all_read(texts, implementation):
+            raise RenderError(_unused(name, found.get(name), texts, implementation))
+
+
+def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementation: Implementation) -> str:
+    where = f"{implementation.file}: the tunable {name} has no effect: "
+    if fate is None:
+        return f"{where}it is not among the `macros` of family.toml: add it there, or remove the tunable"
+    if fate.state == "tested":
+        return f"{where}it is always defined, and the source only tests whether it is: use its value, or remove it"
+    meant = near_miss(name, texts, implementation)
+    hint = f", did you mean `{meant}`?" if meant else ":"
+    return f"{where}it does not appear in the source or its headers{hint} Use it there or in the launch, or remove it"
+
+
+def _texts(package: Package) -> dict[str, str]:
+    """The package's files that are text."""
+    texts: dict[str, str] = {}
+    for name, content in package.files.items():
+        if b"\0" not in content[:8192]:
+            with suppress(UnicodeDecodeError):
+                texts[name] = content.decode("utf-8-sig")
+    return texts
 
 
 class _Files(BaseLoader):

@@ -21,6 +21,7 @@ from evo.trial import Config
 from templates.render import RenderError, render
 from workers.cache import Cache
 from workers.compile import Artefact, Compiler, Launch
+from workers.compile.advice import Macros, advised
 from workers.compile.cached import compile_cached
 from workers.families import Assignment, Copy
 from workers.gate import gate
@@ -232,8 +233,24 @@ class _Build:
             result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
         self.logs.append(result.log)
         if isinstance(result, CompileFailed):
-            raise _Refused(result)
+            raise _Refused(CompileFailed(log=advised(result.log, unit, self._macros())))
         return result
+
+    def _macros(self) -> Macros | None:
+        """The macros in front of a plain source; None for a template."""
+        kind, family = self.terms.device.kind, self.copy.family
+        implementation = family.implementation(kind)
+        if implementation.mode != "source":
+            return None
+        kinds = {each.name: "problem field" for each in family.fields}
+        kinds |= {each.name: "tunable" for each in implementation.tunables}
+        kinds |= dict.fromkeys(implementation.derived, "derived value")
+        return Macros(
+            kinds={name: what for name, what in kinds.items() if implementation.becomes_macro(name)},
+            table=kind,
+            file=implementation.file,
+            text=self.copy.package.files[implementation.file].decode("utf-8-sig", errors="replace"),
+        )
 
     def _launch(self, candidate: Candidate) -> Launch | None:
         if candidate.launch is None:

@@ -72,6 +72,7 @@ async def upload_family(digest: Digest, request: Request, service: ServiceDep) -
 def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     files = bundle.unpack(content)
     family = bundle.family_of(files)
+    bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
         reason = f"these files have digest {actual} here: send them there, from the same version of kernel-evo"
         raise InvalidInput("digest", reason)

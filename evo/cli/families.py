@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from evo.device import DeviceKind
     from evo.family import Case, Implementation
     from evo.problem import Field
     from evo.space import Tunable
@@ -93,6 +94,7 @@ def _describe(package: "Package") -> None:
         _print_cases(out, family.cases)
     for implementation in family.implementations.values():
         _print_implementation(out, implementation)
+        _print_fault(out, package, implementation.kind)
 
 
 def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
@@ -149,6 +151,16 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
         for note in implementation.notes:
             notes.add_row(_bold(note.expression.text), note.text)
         out.print(notes, "")
+
+
+def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
+    """What would stop a search of this implementation before its first trial."""
+    from templates.render import RenderError, check
+
+    try:
+        check(package, kind)
+    except RenderError as error:
+        out.print(f"[red]It cannot be searched on {kind} as it is.[/] {_escape(str(error))}\n")
 
 
 def _bold(text: str) -> "Text":

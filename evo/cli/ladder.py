@@ -138,12 +138,14 @@ def resolve(
     """A config with all that follows from it, on a device of this machine, or on one that is only known of.
 
     Raises:
-        NotFound, InvalidInput: names what was mistyped, or the constraint the config breaks.
+        NotFound, InvalidInput: names what was mistyped, the constraint the config breaks, or what a plain source does
+            not use of the document.
     """
     from evo.cli.config import parse_config
     from evo.cli.devices import choose, local_devices
     from evo.target import known
     from templates import registry
+    from templates.render import RenderError, check_source
 
     package = registry.find(family)
     if target is not None and device != "auto":
@@ -151,6 +153,10 @@ def resolve(
     chosen = choose(local_devices(), device, package.family) if target is None else known(target)
     _refuse_several(problem)
     _refuse_threads(objective, chosen)
+    try:
+        check_source(package, chosen.kind)
+    except RenderError as error:
+        raise InvalidInput("FAMILY", str(error)) from None
     instance = package.family.problem(problem, chosen.kind)
     package.family.check_device(instance, chosen)
     space = package.family.space(instance, chosen, objective)

@@ -18,6 +18,7 @@ from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.problem import Field, Problem, problem_key
 from evo.space import Constraint, Tunable
+from evo.suggestion import unknown
 from evo.trial import Config, Value
 
 FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")
@@ -37,6 +38,7 @@ class Implementation:
         entry: the function to call.
         arguments: of the call, in order.
         flags: for the compiler, after its own defaults; relative folders are relative to the family's.
+        macros: of a source, the fields, tunables and derived values that become macros; None: all of them.
         specific: true where the kernel is for one architecture alone (sm_90a, not sm_90); None: never.
         requires: what the problem must satisfy, alone or together with limits of the device.
         notes: what is told with times taken on some devices.
@@ -52,6 +54,7 @@ class Implementation:
     entry: str = ""
     arguments: tuple[Argument, ...] = ()
     flags: tuple[str, ...] = ()
+    macros: tuple[str, ...] | None = None
     specific: Expression | None = None
     requires: tuple[Constraint, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -117,6 +120,10 @@ class Implementation:
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
+    def becomes_macro(self, name: str) -> bool:
+        """True if a source sees this field, tunable or derived value as a macro."""
+        return self.macros is None or name in self.macros
+
     def is_specific(self, scope: Mapping[str, Value]) -> bool:
         return self.specific is not None and self.specific.truth(scope)
 
@@ -166,6 +173,7 @@ def read_implementation(
         entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
         arguments=call,
         flags=_read_flags(table, kind),
+        macros=_read_macros(table, mode, [*declared, *derived]),
         requires=_read_constraints(table.tables("requires"), asked, {}),
         notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
@@ -225,6 +233,19 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
     flags = tuple(table.texts("flags"))
     check_flags(flags, kind, table.field("flags"))
     return flags
+
+
+def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str, ...] | None:
+    if "macros" not in table:
+        return None
+    if mode != "source":
+        raise InvalidInput(table.field("macros"), "is for `source`: a template's variables are no macros; remove it")
+    names = table.texts("macros")
+    for place, name in enumerate(names):
+        if name not in declared:
+            known = "fields, tunables and derived values"
+            raise InvalidInput(table.field(f"macros[{place}]"), unknown(name, declared, known))
+    return tuple(names)
 
 
 def _read_derived(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evo.errors import EvoError
+from evo.errors import EvoError, InvalidInput
 from templates.registry import Package, find
 from templates.render import RenderError, check, render, used_names
 from tests.unit.family_document import SPEC, TEMPLATES, write_family
@@ -141,7 +141,7 @@ def test_a_tunable_may_matter_through_a_derived_value(tmp_path: Path, template: 
 def test_a_tunable_may_matter_through_the_launch_and_a_source_by_its_words(tmp_path: Path) -> None:
     check(package(tmp_path), "cuda")  # BLOCK occurs in the launch only
     check(package(tmp_path / "b", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDER"), "cpu")
-    with pytest.raises(RenderError, match="ORDER changes nothing"):
+    with pytest.raises(RenderError, match=r"ORDER has no effect.*did you mean `ORDERED`"):
         check(package(tmp_path / "c", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDERED"), "cpu")
 
 
@@ -149,3 +149,31 @@ def test_rendering_is_a_function_of_its_arguments(tmp_path: Path) -> None:
     found = package(tmp_path, "{% set n = namespace(x=0) %}{% set n.x = n.x + TILE %}{{ n.x }}")
     values: list[dict[str, Any]] = [{**CONFIG, "TILE": tile} for tile in (1, 2, 1)]
     assert [render(found, "cpu", value, PROBLEM, DERIVED) for value in values] == ["1", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("#define TILE 4\nTILE UNROLL ORDER", "kernel.c:1: `#define TILE` overrides the tunable TILE"),
+        ("TILE UNROLL ORDER\n#undef ROWS\nROWS", "kernel.c:2: `#undef ROWS` overrides the problem field ROWS"),
+        ("#ifdef UNROLL\n#endif\nTILE ORDER", "the tunable UNROLL has no effect: it is always defined"),
+    ],
+)
+def test_check_finds_macros_that_a_source_overrides(tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(RenderError) as raised:
+        check(package(tmp_path, spec=SOURCE_SPEC, kernel__c=source), "cpu")
+    assert message in str(raised.value)
+
+
+def test_only_the_listed_macros_are_defined(tmp_path: Path) -> None:
+    spec = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacros = ["TILE", "UNROLL", "ORDER"]')
+    made = package(tmp_path, spec=spec, kernel__c="int f(int ROWS) { return ROWS * TILE * UNROLL * ORDER; }")
+    check(made, "cpu")
+    source = render(made, "cpu", CONFIG, PROBLEM, DERIVED)
+    assert "#define TILE 4\n" in source
+    assert "#define ROWS" not in source
+    unknown = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacros = ["TILES"]')
+    with pytest.raises(InvalidInput, match="did you mean `TILE`"):
+        package(tmp_path / "b", spec=unknown, kernel__c="")
+    with pytest.raises(InvalidInput, match="is for `source`"):
+        package(tmp_path / "c", spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacros = []'))

@@ -104,7 +104,10 @@ class CCompiler:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
                 if status != 0:
                     return CompileFailed(log=said or f"the compiler ended with status {status} and said nothing")
-            return Artefact(binary=(folder / library).read_bytes(), log=said, reads=_read_files(folder / reads, unit))
+            binary = (folder / library).read_bytes()
+            if not _exports(binary, unit.entry):
+                return CompileFailed(log=f"{_unexported(unit)}\n{said}".strip())
+            return Artefact(binary=binary, log=said, reads=_read_files(folder / reads, unit))
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
@@ -125,6 +128,18 @@ class CCompiler:
 def searched_flags(unit: Unit) -> tuple[str, ...]:
     """The unit's flags, behind the folders that its headers are looked for in."""
     return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
+
+
+def _exports(binary: bytes, name: str) -> bool:
+    """True if the library has a symbol of this very name; Apple's have an underscore in front."""
+    return any(b"\0" + mark + name.encode() + b"\0" in binary for mark in (b"", b"_"))
+
+
+def _unexported(unit: Unit) -> str:
+    way_out = "give it that name and no `static`"
+    if unit.language == "c++":
+        way_out = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
+    return f"the source exports no function `{unit.entry}`, which is the `entry` of family.toml: {way_out}"
 
 
 def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:

@@ -1,0 +1,200 @@
+"""What a plain source does with the macros put in front of it, without compiling it.
+
+A light preprocessor: comments are removed, included files of the family are read in place, and conditions are followed
+only as far as they are about a single name. It errs on the side of "used".
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal
+
+from evo.family import Implementation
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_COMMENTS_AND_TEXTS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""", re.DOTALL
+)
+_DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
+_INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
+_TESTED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
+_UNLESS = re.compile(r"\s*!\s*defined\s*\(?\s*(\w+)\s*\)?\s*")
+_HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A logical line of the source or of a header, without comments; `place` is ``file:line``."""
+
+    text: str
+    place: str
+
+
+@dataclass(kw_only=True)
+class Fate:
+    """What becomes of one macro.
+
+    Attributes:
+        state: ``used`` somewhere; ``redefined`` before any use; ``tested`` by ``#ifdef`` or ``#ifndef`` alone; or
+            ``unused``.
+        place: of the redefinition.
+        text: of the directive that redefines it.
+    """
+
+    state: Literal["used", "redefined", "unused", "tested"] = "unused"
+    place: str = ""
+    text: str = ""
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """A walk over the lines; `conditions` holds the name each open condition is the absence of, or None."""
+
+    fates: dict[str, Fate]
+    conditions: list[str | None] = field(default_factory=list)
+
+    def take(self, line: Line) -> None:
+        directive = _DIRECTIVE.fullmatch(line.text)
+        if directive is None:
+            self._use(line.text)
+            return
+        kind, rest = directive[1], directive[2]
+        if kind in ("if", "ifdef", "ifndef"):
+            self._open(kind, rest)
+        elif kind == "endif":
+            del self.conditions[-1:]
+        elif kind in ("elif", "else", "elifdef", "elifndef"):
+            self.conditions[-1:] = [None]
+            self._test(kind, rest)
+        elif kind in ("define", "undef"):
+            self._define(kind, rest, line)
+        else:
+            self._use(rest)
+
+    def _open(self, kind: str, rest: str) -> None:
+        absent = _UNLESS.fullmatch(rest) if kind == "if" else None
+        name = absent[1] if absent else rest.strip() if kind == "ifndef" else None
+        self.conditions.append(name)
+        self._test(kind, rest)
+
+    def _test(self, kind: str, rest: str) -> None:
+        tested = _WORD.findall(rest) if kind.endswith("def") else _TESTED.findall(rest)
+        for name in tested:
+            if name in self.fates and self.fates[name].state == "unused":
+                self.fates[name].state = "tested"
+        if not kind.endswith("def"):
+            self._use(_TESTED.sub(" ", rest))
+
+    def _define(self, kind: str, rest: str, line: Line) -> None:
+        match = _WORD.match(rest.strip())
+        if match is None:
+            return
+        name, body = match[0], rest.strip()[match.end() :]
+        if name in self.conditions:
+            if name not in self.fates:  # the guard of a header against being included twice
+                self.conditions[self.conditions.index(name)] = ""
+        elif name in self.fates and self.fates[name].state in ("unused", "tested"):
+            fate = self.fates[name]
+            fate.place, fate.text = line.place, f"#{kind} {name}"
+            certain = all(condition == "" for condition in self.conditions)
+            fate.state = "redefined" if certain else "used"
+        if kind == "define":
+            self._use(body)
+
+    def _use(self, text: str) -> None:
+        for name in _WORD.findall(text):
+            if name in self.fates and self.fates[name].state in ("unused", "tested"):
+                self.fates[name].state = "used"
+
+
+def fates(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, Fate]:
+    """What becomes of each macro in a source and the headers of its family.
+
+    Args:
+        files: the family's texts by their names; binary files may be left out.
+    """
+    reading = _Reading(fates={name: Fate() for name in names})
+    for line in lines_of(files, implementation):
+        reading.take(line)
+    return reading.fates
+
+
+def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterator[Line]:
+    """The logical lines of a source with the family's headers in place, each header once."""
+    seen: set[str] = set()
+    for header in _headers_of_flags(implementation.flags):
+        yield from _read(files, _find(files, header, ""), seen)
+    yield from _read(files, implementation.file, seen)
+
+
+def words_of(files: Mapping[str, str], implementation: Implementation) -> frozenset[str]:
+    """All words of a source and of the family's headers it includes, comments and texts left out."""
+    return frozenset(word for line in lines_of(files, implementation) for word in _WORD.findall(line.text))
+
+
+def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
+    """True unless words may come from elsewhere: from headers outside the family's folder, or pasted together."""
+    outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
+    return not outside and not any("##" in line.text for line in lines_of(files, implementation))
+
+
+def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
+    """The word of the source that a tunable's name was probably meant to be."""
+    found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
+    return found[0] if found else None
+
+
+def _headers_of_flags(flags: Sequence[str]) -> Iterator[str]:
+    for place, flag in enumerate(flags):
+        if flag in _HEADER_FLAGS and place + 1 < len(flags):
+            yield flags[place + 1]
+
+
+def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterator[Line]:
+    if name is None or name not in files or name in seen:
+        return
+    seen.add(name)
+    for line in _logical_lines(files[name], name):
+        directive = _DIRECTIVE.fullmatch(line.text)
+        if directive is None or directive[1] not in ("include", "include_next", "import"):
+            yield line
+        elif (included := _INCLUDED.match(directive[2])) is not None:
+            yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
+        else:  # by a macro: it may be any header of the family
+            for each in sorted(files):
+                if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
+                    yield from _read(files, each, seen)
+
+
+def _find(files: Mapping[str, str], name: str, beside: str) -> str | None:
+    for folder in dict.fromkeys((beside, "", "include")):
+        path = posixpath.normpath(posixpath.join(folder, name))
+        if path in files:
+            return path
+    return next((each for each in files if each.endswith(f"/{name}")), None)
+
+
+def _logical_lines(text: str, name: str) -> Iterator[Line]:
+    kept = _COMMENTS_AND_TEXTS.sub(_blank, text)
+    number, waiting, first = 0, "", 1
+    for line in kept.split("\n"):
+        number += 1
+        first = first if waiting else number
+        whole = waiting + line.rstrip("\r")
+        if whole.endswith("\\"):
+            waiting = whole[:-1]
+            continue
+        yield Line(text=whole, place=f"{name}:{first}")
+        waiting = ""
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Comments become blanks with as many lines; the text of an ``#include`` stays, other texts become empty."""
+    found = match[0]
+    if found.startswith("/"):
+        return " " + "\n" * found.count("\n")
+    before = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
+    directive = _DIRECTIVE.fullmatch(before)
+    return found if directive is not None and directive[1] in ("include", "include_next", "import") else '""'

@@ -1,0 +1,189 @@
+"""What stops a source from compiling is named with a way out that works when it is followed."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.outcome import CompileFailed
+from workers.compile import Artefact, Compiler, Unit
+from workers.compile.advice import Macros, advised
+from workers.compile.cc import CCompiler, find_compiler
+from workers.compile.headers import counterpart
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> NvrtcCompiler:
+    try:
+        return NvrtcCompiler()
+    except NoNvrtcError:
+        pytest.skip("NVRTC is not installed")
+
+
+@pytest.fixture(scope="module")
+def cc() -> CCompiler:
+    return CCompiler(find_compiler())
+
+
+def macros(text: str, **kinds: str) -> Macros:
+    return Macros(kinds=kinds, table="cpu", file="source.c", text=text)
+
+
+def with_macros(text: str, defined: dict[str, str], base: Unit) -> Unit:
+    head = "".join(f"#define {name} {value}\n" for name, value in defined.items())
+    return replace(base, source=f'{head}#line 1 "source.c"\n{text}')
+
+
+def failure(compiler: Compiler, unit: Unit, given: Macros | None) -> str:
+    made = compiler.compile(unit, timeout_s=120)
+    assert isinstance(made, CompileFailed), made
+    return advised(made.log, unit, given)
+
+
+C = Unit(source="", architecture="native", entry="f")
+CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("H", "int f(int W, int H) { return W * H; }"),
+        ("x", "float f(const float *restrict x) { return x[0]; }"),
+        ("i", "int f(void) { int s = 0; for (int i = 0; i < 4; ++i) s += i; return s; }"),
+        ("step", "struct S { int step; };\nint f(struct S *s) { return s->step; }"),
+    ],
+)
+def test_a_macro_that_takes_a_name_of_the_source_is_named_with_the_key_that_leaves_it_out(
+    cc: CCompiler, name: str, text: str
+) -> None:
+    unit = with_macros(text, {name: "128", "TILE": "4"}, C)
+    said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
+    first = said.splitlines()[0]
+    assert first.startswith(f"The problem field {name} is a macro in front of the source (`#define {name} 128`)")
+    assert 'write `macros = ["TILE"]` under [cpu]' in first
+    assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
+
+
+def test_all_names_that_collide_leave_together(cc: CCompiler) -> None:
+    text = "int f(int W, int H) { return W * H; }"
+    unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
+    said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
+    assert '`macros = ["TILE"]`' in said
+    assert '"W"' not in said and '"H"' not in said
+
+
+def test_a_macro_that_the_source_uses_as_such_stays_in_the_list(cc: CCompiler) -> None:
+    text = "#define SIZE COLS\nint f(int ROWS) {\n    int r = 2;\n    return r * COLS + ROWS > TILE;\n}"
+    unit = with_macros(text, {"ROWS": "1", "COLS": "2", "TILE": "4"}, C)
+    said = failure(cc, unit, macros(text, ROWS="problem field", COLS="problem field", TILE="tunable"))
+    assert '`macros = ["COLS", "TILE"]`' in said
+
+
+@pytest.mark.parametrize("name", ["T", "N"])
+def test_a_template_parameter_of_a_cuda_source(nvrtc: NvrtcCompiler, name: str) -> None:
+    text = f"template <typename {name}> __device__ int g({name} a) {{ return a; }}\n"
+    text += 'extern "C" __global__ void f(int *x) { *x = g(1); }'
+    said = failure(nvrtc, with_macros(text, {name: "3"}, CUDA), macros(text, **{name: "problem field"}))
+    assert f"The problem field {name} is a macro" in said.splitlines()[0]
+
+
+def test_a_header_s_own_name_wants_another_name_of_the_field(nvrtc: NvrtcCompiler) -> None:
+    text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
+    said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
+    assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said
+    assert "macros =" not in said
+
+
+def test_errors_of_another_kind_blame_no_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+    text = "int f(void) { return N + missing; }"
+    assert "macro in front" not in failure(cc, with_macros(text, {"N": "3"}, C), macros(text, N="problem field"))
+    text = 'extern "C" __global__ void f(int *x) { *x = N + missing; }'
+    assert "macro in front" not in failure(nvrtc, with_macros(text, {"N": "3"}, CUDA), macros(text, N="problem field"))
+
+
+STANDARD = (
+    *("cstdint", "stdint.h", "cstddef", "stddef.h", "cassert", "assert.h", "cfloat", "float.h", "climits", "limits.h"),
+    *("cmath", "math.h", "cstdio", "stdio.h", "cstring", "string.h", "cstdlib", "stdlib.h", "type_traits", "limits"),
+    *(
+        "utility",
+        "tuple",
+        "array",
+        "algorithm",
+        "vector",
+        "string",
+        "iostream",
+        "memory",
+        "atomic",
+        "chrono",
+        "complex",
+    ),
+    *("numeric", "functional", "iterator", "initializer_list", "optional", "variant", "span", "bit", "cinttypes"),
+    *("inttypes.h", "thread"),
+)
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_the_way_out_for_each_standard_header_compiles(nvrtc: NvrtcCompiler, name: str) -> None:
+    body = 'extern "C" __global__ void f(int *x) { *x = 1; }'
+    unit = replace(CUDA, source=f"#include <{name}>\n{body}")
+    made = nvrtc.compile(unit, timeout_s=120)
+    if isinstance(made, Artefact):
+        return  # this version brings the header
+    said = advised(made.log, unit, None).splitlines()[0]
+    assert said.startswith(f"NVRTC has no standard library, so no <{name}>: ")
+    instead = re.search(r"write `(#include <[^>]+>)`", said)
+    guarded = f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
+    assert instead or "three lines" in said
+    head = instead[1] if instead else guarded
+    done = nvrtc.compile(replace(CUDA, source=f"{head}\n{body}"), timeout_s=120)
+    assert isinstance(done, Artefact), done
+
+
+def test_types_of_stdint_come_with_its_counterpart(nvrtc: NvrtcCompiler) -> None:
+    assert counterpart("stdint.h") == counterpart("cstdint") == "cuda/std/cstdint"
+    source = '#include <cuda/std/cstdint>\nextern "C" __global__ void f(int32_t *x, uint8_t *y) { *x = *y; }'
+    assert isinstance(nvrtc.compile(replace(CUDA, source=source), timeout_s=120), Artefact)
+
+
+def test_other_headers_that_are_missing(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+    own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
+    assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
+    own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
+    assert own.startswith("mine.h is neither beside the source") and "under [cuda]" in own
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["#include <vector>\nint f;", "#include <cstdint>\nint f;", "template <class T> T g(T x) { return x; }\nint f;"],
+)
+def test_cpp_in_a_c_file_wants_another_name(cc: CCompiler, source: str) -> None:
+    assert ".cpp, .cc or .cxx" in failure(cc, replace(C, source=source), None).splitlines()[0]
+
+
+def test_marks_of_other_encodings(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+    unit = replace(CUDA, source='#include "marked.h"\nextern "C" __global__ void f() {}', flags=(f"-I{tmp_path}",))
+    (tmp_path / "marked.h").write_bytes(b"\xef\xbb\xbf#define A 1\n")
+    assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
+    (tmp_path / "marked.h").write_text("#define A 1\n", encoding="utf-16")
+    assert "marked.h is UTF-16" in failure(nvrtc, unit, None)
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "way_out"),
+    [
+        ("c++", "int f() { return 1; }", 'write `extern "C"`'),
+        ("c", "static int f(void) { return 1; }\nint g(void) { return f(); }", "no `static`"),
+        ("c", "int other(void) { return 1; }", "give it that name"),
+    ],
+)
+def test_an_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, way_out: str) -> None:
+    failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]
+    assert isinstance(failed, CompileFailed)
+    assert failed.log.startswith("the source exports no function `f`") and way_out in failed.log
+
+
+def test_cpp_compiles_with_its_library(cc: CCompiler) -> None:
+    source = '#include <vector>\n#include <string>\nextern "C" int f() { return int(std::vector<int>(3).size()); }'
+    assert isinstance(cc.compile(replace(C, source=source, language="c++"), timeout_s=60), Artefact)

@@ -1,0 +1,104 @@
+"""A source's use of its macros: used, redefined before any use, only tested, or absent."""
+
+from dataclasses import replace
+
+import pytest
+
+from evo.family import Family
+from evo.family.implementation import Implementation
+from templates.source import all_read, fates, near_miss, words_of
+from tests.unit.family_document import document
+
+FILE = "kernel.c"
+
+
+def implementation(*flags: str) -> Implementation:
+    return replace(Family.from_document(document(), "family.toml").implementation("cpu"), file=FILE, flags=flags)
+
+
+def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
+    files = {FILE: source, **{name.replace("__", "."): text for name, text in headers.items()}}
+    found = fates(files, implementation(*flags), ["TILE"])["TILE"]
+    return found.state, found.place
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "int x = TILE;",
+        "#ifndef TILE\n#define TILE 16\n#endif\nint x = TILE;",
+        "#if !defined(TILE)\n#define TILE 16\n#endif\nint x = TILE;",
+        "#if TILE > 4\nint x;\n#endif",
+        "#if defined(TILE) && TILE > 4\nint x;\n#endif",
+        "#define SIZE (2 * TILE)\nint x = SIZE;",
+        "#pragma unroll TILE\n",
+        "int x = TI\\\nLE;",
+        "int x = TILE;\n#undef TILE\n#define TILE 4",
+        "#ifdef DEBUG\n#define TILE 4\n#endif\n",
+        '#include "size.h"',
+        "#include <size.h>",
+        '#define HEADER "size.h"\n#include HEADER',
+        "char c = '\"'; int x = TILE; char d = '\"';",
+        "int big = 1'000'000 * TILE;",
+    ],
+)
+def test_used(source: str) -> None:
+    assert fate(source, size__h="#define SIZE TILE\n")[0] == "used"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("#define TILE 16\nint x = TILE;", 1),
+        ("// a comment\n\n# define TILE 16\nint x = TILE;", 3),
+        ("#undef TILE\n#define TILE 16\nint x = TILE;", 1),
+        ("#ifdef TILE\n#endif\n#define TILE(x) x\n", 3),
+        ("#ifndef GUARD_H\n#define GUARD_H\n#define TILE 16\n#endif", 3),
+        ("/* #ifndef TILE */\n#define TILE 16", 2),
+    ],
+)
+def test_redefined_before_any_use(source: str, line: int) -> None:
+    assert fate(source) == ("redefined", f"{FILE}:{line}")
+
+
+def test_a_header_in_a_subfolder_counts() -> None:
+    files = {FILE: '#include "deep/size.h"', "deep/size.h": '#include "more.h"', "deep/more.h": "int x = TILE;"}
+    assert fates(files, implementation(), ["TILE"])["TILE"].state == "used"
+
+
+def test_a_header_may_redefine_it() -> None:
+    assert fate('#include "size.h"\nint x = TILE;', size__h="#pragma once\n#define TILE 4") == ("redefined", "size.h:2")
+    assert fate("int x = TILE;", "-include", "size.h", size__h="#define TILE 4") == ("redefined", "size.h:1")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "int x = TILES;",
+        "// TILE\n/* TILE\n TILE */ int x;",
+        'const char *text = "TILE";',
+        "int x = 'TILE';",
+        "int OTHER_TILE;",
+    ],
+)
+def test_absent(source: str) -> None:
+    assert fate(source)[0] == "unused"
+
+
+@pytest.mark.parametrize(
+    "source", ["#ifdef TILE\nint x;\n#endif", "#ifndef TILE\n#define TILE 1\n#endif", "#if defined TILE\n#endif"]
+)
+def test_only_tested(source: str) -> None:
+    assert fate(source)[0] == "tested"
+
+
+def test_near_misses_and_words_leave_comments_out() -> None:
+    files = {FILE: "// TILE_W\nint x = TILE_H + y;"}
+    assert near_miss("TILE_HH", files, implementation()) == "TILE_H"
+    assert words_of(files, implementation()) == {"int", "x", "TILE_H", "y"}
+
+
+def test_headers_elsewhere_and_pasted_words_leave_it_open() -> None:
+    assert all_read({FILE: "int x;"}, implementation("-O2"))
+    assert not all_read({FILE: "int x;"}, implementation("-I/opt/common"))
+    assert not all_read({FILE: "#define GLUE(a, b) a##b"}, implementation())
