@@ -50,7 +50,7 @@ from api.web import pages
 from db.artefacts import Artefacts
 from db.key import ensure_key
 from db.ownership import Ownership
-from db.session import Database
+from db.session import Database, StoreUnavailable
 from evo.errors import EvoError
 
 log = structlog.get_logger("service")
@@ -60,6 +60,7 @@ SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
 MESSAGES_S = 2.0
 COLLECT_S = 600.0
+TOKENS_S = 10.0
 
 REST = (
     health,
@@ -117,6 +118,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OwnOrigin, host=settings.host)
     app.add_middleware(CarefulHeaders)
+    app.add_middleware(errors.Explained)
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
     errors.install(app)
@@ -187,11 +189,14 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
             Chore(name="sweep", every_s=sweep_s, work=conductor.sweep),
             Chore(name="messages", every_s=MESSAGES_S, work=courier.run),
             Chore(name="collect", every_s=COLLECT_S, work=collector.run),
+            Chore(name="tokens", every_s=TOKENS_S, work=gate.note_used),
         ]
         async with regularly(chores, metrics.chore_done):
             yield
     finally:
         service.end_waits()
+        with contextlib.suppress(StoreUnavailable):
+            await run_in_threadpool(gate.note_used)
         database.close()
         if ownership is not None:
             ownership.release()

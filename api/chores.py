@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,12 +15,15 @@ from starlette.concurrency import run_in_threadpool
 from api.active import Clock
 from db.artefacts import Artefacts
 from db.retention import collect_artefacts, collect_log, collect_searches
-from db.session import Database
+from db.session import Database, StoreUnavailable
 from evo.view import Collected
 
 log = structlog.get_logger("chores")
 
 SEARCHES_AT_ONCE = 20
+
+Done: TypeAlias = Callable[[str, float, bool], None]
+"""Is told the name of a chore, the seconds it took, and whether it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +36,8 @@ class Chore:
 
 
 @contextlib.asynccontextmanager
-async def regularly(chores: list[Chore], done: Callable[[str, float], None]) -> AsyncIterator[None]:
-    """Do chores as long as the block lasts.
-
-    Args:
-        done: told the name and the seconds of each time one was done.
-    """
+async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
+    """Do chores as long as the block lasts; `done` counts them."""
     tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
     try:
         yield
@@ -47,15 +47,18 @@ async def regularly(chores: list[Chore], done: Callable[[str, float], None]) -> 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _repeat(chore: Chore, done: Callable[[str, float], None]) -> None:
+async def _repeat(chore: Chore, done: Done) -> None:
     while True:
         await asyncio.sleep(chore.every_s)
-        began = time.perf_counter()
+        began, failed = time.perf_counter(), True
         try:
             await run_in_threadpool(chore.work)
+            failed = False
+        except StoreUnavailable as error:
+            log.warning("a chore waits for the database", chore=chore.name, reason=str(error))
         except Exception:
             log.exception("a chore failed, it is tried again", chore=chore.name)
-        done(chore.name, time.perf_counter() - began)
+        done(chore.name, time.perf_counter() - began, failed)
 
 
 class _Undone(Exception):

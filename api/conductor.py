@@ -5,7 +5,7 @@ killed service goes on where it stopped. Conductors of several processes take tu
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -17,18 +17,19 @@ from api.catalogue import Catalogue
 from api.claims import OTHER_UNIT_S
 from api.desk import Desk, Taken
 from api.dispatch import Dispatch
+from api.failures import Failures
 from api.intake import Intake, answer
 from api.losses import Losses
 from api.orders import Orders
-from api.roster import Roster
+from api.roster import Roster, stuck
 from api.schemas import LeaseReply, Receipt
-from db.archive import UNFINISHED, Archive
 from db.fleet import Fleet, Superseded, check_incarnation
 from db.leases import Leases
 from db.models import AttemptState
 from db.session import Database
 from db.signals import WORK
 from db.tokens import Tokens
+from db.turns import Turns
 from evo.condition import SILENT_S
 from evo.device import Device
 from evo.errors import EvoError
@@ -65,8 +66,15 @@ class Conductor:
         self.orders = Orders(database, self.catalogue, self.roster, clock, connected_since=self.connected_since)
         self._losses = Losses(self.roster, clock)
         self._intake = Intake(database, desk)
+        self._failures = Failures("search", lambda search_id, reason: self.roster.fail(search_id, stuck(reason)))
         self._dispatch = Dispatch(
-            database, self.roster, desk, clock, lease_s=lease_s, connected_since=self.connected_since
+            database,
+            self.roster,
+            desk,
+            clock,
+            lease_s=lease_s,
+            connected_since=self.connected_since,
+            failures=self._failures,
         )
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
@@ -77,14 +85,9 @@ class Conductor:
         """
         now = self.clock()
         with self.database.write() as session:
-            archive, alone = Archive(session), self.database.alone(session)
-            if alone:
-                Leases(session).extend(now + timedelta(seconds=self.lease_s))
-            for row in archive.searches(states=UNFINISHED) if alone else ():
-                if row.active_since is not None:
-                    last_seen = archive.last_event(row.id) or row.active_since
-                    row.active_s += max(0.0, (last_seen - row.active_since).total_seconds())
-                    row.active_since = now
+            if self.database.alone(session):
+                Leases(session).restart(now + timedelta(seconds=self.lease_s))
+                Turns(session).restart_clocks(now)
         self.database.listen()
         self._advance_all()
 
@@ -124,8 +127,7 @@ class Conductor:
             held = [(attempt.id, attempt.job.search_id) for attempt in leases]
         if alive:
             log.warning("worker registered while it was alive: a restart, or two of one identity", worker=worker_id)
-        for attempt_id, search_id in held:
-            self._lose(attempt_id, search_id, "abandoned")
+        self._lose_all(held, "abandoned")
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
@@ -137,9 +139,10 @@ class Conductor:
         """
         with self._noting_contest(worker_id), self.database.write() as session:
             Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
-            held = [(attempt.id, attempt.token) for attempt in Leases(session).held_by(worker_id)]
-        for attempt_id, token in held:
-            self.release(attempt_id, token, reason="the worker left")
+            held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
+        self._failures.each(
+            held, lambda each: self._losses.release(*each, reason="the worker left"), key=lambda each: each[1]
+        )
         log.info("worker left", worker=worker_id, released=len(held))
 
     def heartbeat(
@@ -223,8 +226,7 @@ class Conductor:
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
             patient = Leases(session).waiting_confirmations(*self._patience())
-        for attempt_id, search_id in expired:
-            self._lose(attempt_id, search_id, "expired")
+        self._lose_all(expired, "expired")
         if patient:
             self.database.signals.tell(WORK)
         self._advance_all()
@@ -253,21 +255,25 @@ class Conductor:
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
         taken, told = self._intake.take(deliveries)
-        for search_id in told:
-            self._advance_one(search_id)
+        self._failures.each(told, self._advance_one, key=lambda search_id: search_id)
         return taken
 
-    def _lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
-        self._losses.lose(attempt_id, search_id, how)
-        self._advance_one(search_id)
+    def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
+        """Give up on leases, each named by its attempt and its search."""
+
+        def lose(lease: tuple[int, int]) -> None:
+            attempt_id, search_id = lease
+            self._losses.lose(attempt_id, search_id, how)
+            self._advance_one(search_id)
+
+        self._failures.each(leases, lose, key=lambda lease: lease[1])
 
     def _advance_all(self) -> None:
-        for search_id, revision in self.roster.revisions().items():
-            try:
-                if self.roster.is_due(search_id, revision):
-                    self._advance_one(search_id)
-            except Exception:  # one search must not keep the others from going on
-                log.exception("search could not be moved on", search=search_id)
+        def advance(search: tuple[int, int]) -> None:
+            if self.roster.is_due(*search):
+                self._advance_one(search[0])
+
+        self._failures.each(self.roster.revisions().items(), advance, key=lambda search: search[0])
 
     def _advance_one(self, search_id: int) -> None:
         with self.roster.turn(search_id) as turn:

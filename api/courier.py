@@ -9,18 +9,20 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 import httpx
 import structlog
+from sqlalchemy.orm import Session
 
 from api.active import Clock
 from api.outbound import Target, post, target_of
 from api.schemas import Webhook as WebhookRequest
 from api.summaries import search_summaries
 from db.columns import adapter
-from db.deliveries import Deliveries
+from db.deliveries import Deliveries, Unannounced
 from db.models import DeliveryRow, Webhook
 from db.session import Database
 from evo.errors import InvalidInput
@@ -29,6 +31,9 @@ from evo.event import SearchEvent
 log = structlog.get_logger("courier")
 
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
+AT_ONCE = 8
+"""Messages under way at once: a receiver that is slow holds up no other."""
+
 PREFIX = "whsec_"
 """Before a secret that is written in base 64."""
 
@@ -73,16 +78,29 @@ class Courier:
         if not anything:
             return
         with self._database.write() as session:
-            deliveries = Deliveries(session)
-            for row in deliveries.unannounced():
-                deliveries.note(row, _message(search_summaries(session, [row.id], now)[0], now), now)
+            for ended in Deliveries(session).unannounced():
+                self._note(session, ended, now)
         with self._database.write() as session:
-            due = Deliveries(session).due(now)
-        for delivery in due:
-            self._deliver(delivery)
+            due = Deliveries(session).due(now, AT_ONCE)
+        with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as threads:
+            list(threads.map(self._deliver, due))
+
+    def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
+        """Have a message delivered; one that cannot be written is given up, and its search says why."""
+        deliveries = Deliveries(session)
+        try:
+            text, error = _message(search_summaries(session, [ended.search_id], now)[0], now), None
+        except Exception as failure:
+            log.exception("webhook message cannot be written", search=ended.search_id)
+            text, error = "", f"the message could not be written: {type(failure).__name__}: {failure}"
+        deliveries.note(ended, text, now, error=error)
 
     def _deliver(self, delivery: DeliveryRow) -> None:
-        error = self._tried(delivery)
+        try:
+            error = self._tried(delivery)
+        except Exception as failure:  # a fault of ours; the other messages are still to be delivered
+            log.exception("webhook failed", search=delivery.search_id)
+            error = f"{type(failure).__name__}: {failure}"
         now = self._clock()
         with self._database.write() as session:
             if error is None:
@@ -103,8 +121,8 @@ class Courier:
             status = self._send(target, body, signed(delivery.secret, delivery.message_id, self._clock(), body))
         except InvalidInput as refused:
             return refused.reason
-        except httpx.HTTPError as failure:
-            return f"{type(failure).__name__}: {failure}"
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as failure:
+            return f"{type(failure).__name__}: {str(failure) or 'the exchange took too long'}"
         return None if 200 <= status < 300 else f"it answered {status}"
 
 

@@ -7,6 +7,7 @@ from api import claims
 from api.active import Clock
 from api.claims import Slot
 from api.desk import Desk, Want
+from api.failures import Failures
 from api.roster import Roster
 from api.schemas import LeaseReply
 from db.archive import Archive
@@ -21,6 +22,7 @@ class Dispatch:
 
     Args:
         connected_since: workers heard of since then count as there.
+        failures: counts those of each search.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class Dispatch:
         *,
         lease_s: float,
         connected_since: Callable[[], datetime],
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._database = database
         self._roster = roster
         self._desk = desk
@@ -61,12 +65,16 @@ class Dispatch:
         slot = Slot(
             worker_id=worker_id, device=standing.device, lease_s=self._lease_s, connected_since=self._connected_since()
         )
-        leases = [
-            lease for attempt_id, search_id in unheard[:count] for lease in self._again(search_id, slot, attempt_id)
-        ]
-        for search_id in searches:
+        leases: list[Lease] = []
+        self._failures.each(
+            unheard[:count], lambda each: leases.extend(self._again(each[1], slot, each[0])), key=lambda each: each[1]
+        )
+
+        def add(search_id: int) -> None:
             if len(leases) < count and search_id not in unable and self._roster.fits(search_id, slot.device):
-                leases += self._desk.claim(search_id, Want(slot=slot, count=count - len(leases)))
+                leases.extend(self._desk.claim(search_id, Want(slot=slot, count=count - len(leases))))
+
+        self._failures.each(searches, add, key=lambda search_id: search_id)
         return LeaseReply(leases=leases, drain=False)
 
     def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:

@@ -9,7 +9,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.caller import caller
 from api.etag import Outdated
 from db.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
@@ -90,6 +92,31 @@ def answer(request: Request, status: int, detail: str, **extra: Any) -> Response
     return cast(Response, page(request, status, detail, extra.get("roles", ())))
 
 
+class Explained:
+    """Answers for errors of middleware, which the application's handlers never see."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except EvoError as error:
+            if begun:
+                raise
+            await refusal(Request(scope, receive), error)(scope, receive, send)
+
+
 async def _on_evo_error(request: Request, error: Exception) -> Response:
     return refusal(request, cast(EvoError, error))
 
@@ -100,7 +127,15 @@ def refusal(request: Request, error: EvoError) -> Response:
     if status >= 500:
         log.error("request failed", path=request.url.path, status=status, reason=str(error))
     extra = {"field": error.field} if isinstance(error, InvalidInput) else {}
+    if isinstance(error, StoreUnavailable) and not may_see_places(request):
+        return answer(request, status, error.public)
     return answer(request, status, str(error), **extra)
+
+
+def may_see_places(request: Request) -> bool:
+    """True for callers who may know hosts, paths and users of the installation: administrators, and anybody on this
+    machine while no token is needed there."""
+    return caller().can("admin") or bool(request.app.state.service.gate.was_open)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

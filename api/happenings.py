@@ -1,10 +1,11 @@
 """From the log of events to what is sent of them: each trial by itself, searches and workers as they stand by then."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import TypeVar, cast
 
+import structlog
 from sqlalchemy.orm import Session
 
 from api.summaries import search_summaries
@@ -13,9 +14,15 @@ from db.columns import adapter
 from db.events import Events, Place, place_of
 from db.fleet import Fleet
 from db.models import EventRow, TrialRow, WorkerRow
+from db.session import StoreUnavailable
 from evo.event import SearchEvent, TrialEvent, WorkerEvent
 from evo.explain import detail_text, first_lines
 from evo.outcome import Measured
+
+log = structlog.get_logger("feed")
+
+Id = TypeVar("Id", int, str)
+Found = TypeVar("Found")
 
 BATCH = 500
 """Events read at once."""
@@ -52,26 +59,50 @@ def read_batch(
     return [
         *_trials(session, rows),
         *search_happenings(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
-        *(_worker(worker, end) for worker in Fleet(session).some(list(workers))),
+        *_readable(list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)])[0],
     ]
 
 
 def search_happenings(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[Happening]:
     """How these searches stand now."""
-    standing = {event.id: event for event in search_summaries(session, search_ids, now)}
+    read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
+    standing = {event.id: event for event in read}
     return [
         Happening(place=place, name="search", data=_json(SearchEvent, standing[search_id]), search_id=search_id)
         if search_id in standing
         else Happening(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
         for search_id in search_ids
+        if search_id not in unreadable
     ]
+
+
+def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]) -> tuple[list[Found], set[Id]]:
+    """Read these together, or each alone where one cannot be read; return what was found, and the ids of the others.
+
+    A row that cannot be read must not end every stream for ever.
+    """
+    try:
+        return list(read(ids)), set()
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        if len(ids) == 1:
+            log.exception("an event cannot be told", id=ids[0], reason=str(error))
+            return [], set(ids)
+    parts = [_readable([each], read) for each in ids]
+    return [one for found, _ in parts for one in found], {each for _, failed in parts for each in failed}
 
 
 def _trials(session: Session, rows: Sequence[EventRow]) -> list[Happening]:
     ended = [row for row in rows if row.trial_id is not None]
-    trials = Archive(session).trials_of([cast(int, row.trial_id) for row in ended])
+    archive = Archive(session)
+    told, _ = _readable(
+        [cast(int, row.trial_id) for row in ended],
+        lambda ids: [(trial_id, _trial(row)) for trial_id, row in archive.trials_of(ids).items()],
+    )
+    trials = dict(told)
     return [
-        Happening(place=place_of(row), name="trial", data=_trial(trials[row.trial_id]), search_id=row.search_id)
+        Happening(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
         for row in ended
         if row.trial_id in trials
     ]

@@ -1,12 +1,13 @@
 """``Idempotency-Key``: a POST that is sent again, because its answer got lost, is carried out once.
 
-The answer to a request that did something is kept for 24 hours, and given again. One that was refused (4xx) did nothing
-and may be sent again. Where the service failed or was killed in the middle nobody knows what it did: the same key is
-refused from then on.
+The answer to a request that did something is kept for 24 hours, and given again. One that was refused (4xx), or failed
+before it committed anything (a locked database), may be sent again. Where the service was killed, or failed after a
+commit, nobody knows what it did: the same key is refused from then on.
 """
 
 import hashlib
 
+import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +16,10 @@ from api.access.caller import caller
 from api.deps import Service
 from api.errors import problem
 from db.answers import Answer, Answers
+from db.session import StoreUnavailable, committing
+from evo.errors import EvoError
+
+log = structlog.get_logger("http")
 
 API = "/api/v1/"
 SECRETS = ("/api/v1/tokens", "/api/v1/join")
@@ -75,22 +80,41 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: Answers, key: str) -> None:
-        """The answer is stored before it is sent: whoever has it may rely on its being given again."""
+        """Store the answer, then send it: a caller who has it may rely on its being given again.
+
+        Where it cannot be stored it is sent all the same, since the request was carried out.
+        """
         held: list[Message] = []
+        failed: EvoError | None = None
 
         async def hold(message: Message) -> None:
             held.append(message)
 
-        try:
-            await self.app(scope, receive, hold)
-        finally:
-            answer = _answer(held) if held else None
-            if answer is not None and 400 <= answer.status < 500:
-                await run_in_threadpool(answers.forget, key)
-            elif answer is not None and answer.status < 400 and not scope["path"].startswith(SECRETS):
-                await run_in_threadpool(answers.end, key, answer)
-            for message in held:
-                await send(message)
+        with committing() as commits:
+            try:
+                await self.app(scope, receive, hold)
+            except EvoError as error:
+                failed = error
+            finally:
+                answer = _answer(held) if held else None
+                try:
+                    await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
+                except StoreUnavailable as error:
+                    log.warning("an answer cannot be kept for a repeated request", reason=str(error))
+                for message in held:
+                    await send(message)
+        if failed is not None:
+            raise failed
+
+
+def _note(answers: Answers, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
+    """Keep an answer, or forget a request that did nothing: it may be sent again."""
+    refused = answer is not None and 400 <= answer.status < 500
+    failed = answer is None or answer.status >= 500
+    if refused or (failed and undone):
+        answers.forget(key)
+    elif answer is not None and answer.status < 400 and not path.startswith(SECRETS):
+        answers.end(key, answer)
 
 
 async def _whole_body(receive: Receive) -> bytes | None:

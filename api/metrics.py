@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -12,10 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.active import Clock
 from db.census import Census, census
-from db.session import Database
+from db.session import Database, StoreUnavailable
+
+log = structlog.get_logger("metrics")
 
 KEPT_S = 5.0
 """Counting everything takes a while in a large database: scrapes closer together get the same figures."""
+
+_UP = "Whether the database could be read for this answer."
 
 SEEN = timedelta(minutes=3)
 """A worker heard of within that time counts as there."""
@@ -36,6 +41,9 @@ class Metrics:
         self._claims = Counter("kernel_evo_claims", "Jobs handed out.", registry=self.registry)
         self._reports = Counter("kernel_evo_reports", "Results handed in.", ("answer",), registry=self.registry)
         self._chores = Histogram("kernel_evo_chore_seconds", "Regular work.", ("chore",), registry=self.registry)
+        self._chore_failures = Counter(
+            "kernel_evo_chore_failures", "Regular work that failed.", ("chore",), registry=self.registry
+        )
         self.registry.register(_Standing(database, clock))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -47,8 +55,9 @@ class Metrics:
     def reported(self, answer: str) -> None:
         self._reports.labels(answer).inc()
 
-    def chore_done(self, chore: str, seconds: float) -> None:
+    def chore_done(self, chore: str, seconds: float, failed: bool) -> None:
         self._chores.labels(chore).observe(seconds)
+        self._chore_failures.labels(chore).inc(failed)
 
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""
@@ -67,7 +76,14 @@ class _Standing(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        standing = self._standing()
+        """The process's own figures are there also while the database is away."""
+        try:
+            standing = self._standing()
+        except StoreUnavailable as error:
+            log.warning("the database cannot be counted", reason=str(error))
+            yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=0)
+            return
+        yield GaugeMetricFamily("kernel_evo_database_up", _UP, value=1)
         yield _gauge("searches", "Searches by state.", "state", standing.searches)
         yield _gauge("trials", "Trials by outcome.", "outcome", standing.trials)
         yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", standing.queued)

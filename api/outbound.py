@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import anyio
 import httpx
 
 from evo.errors import InvalidInput
@@ -18,6 +19,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[Address]]
 
 TIMEOUT_S = 10.0
+"""Of each step of an exchange."""
+LONGEST_S = 20.0
+"""Of an exchange as a whole."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -54,6 +58,7 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         raise InvalidInput("webhook.url", "is not a URL") from None
+    name = None if name is None else _ascii(name)
     if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
         raise InvalidInput("webhook.url", "must be an http:// or https:// URL without a user name")
     try:
@@ -70,7 +75,22 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     literal = f"[{first}]" if first.version == 6 else str(first)
     path = parts.path or "/"
     query = f"?{parts.query}" if parts.query else ""
-    return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=parts.netloc, name=name)
+    host = f"[{name}]" if ":" in name else name
+    told = host if parts.port is None else f"{host}:{parts.port}"
+    return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=told, name=name)
+
+
+def _ascii(name: str) -> str:
+    """Return a host's name as it is sent: in ASCII, other scripts by IDNA.
+
+    Raises:
+        InvalidInput: it is no name that could be sent.
+    """
+    try:
+        return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
+    except (httpx.InvalidURL, UnicodeError):
+        way_out = "write it in ASCII, as the receiver's certificate has it"
+        raise InvalidInput("webhook.url", f"{name!r} is no name of a host: {way_out}") from None
 
 
 def is_public(address: Address) -> bool:
@@ -89,11 +109,17 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
     Raises:
         httpx.HTTPError: nothing came back.
+        TimeoutError: the exchange as a whole took too long, however steadily its bytes came.
     """
+    return anyio.run(_post, target, content, headers)
+
+
+async def _post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
     told = {"Host": target.host, **headers}
     named = {"sni_hostname": target.name}  # the certificate is that of the name, whichever address it was found at
-    with (
-        httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
-        client.stream("POST", target.url, content=content, headers=told, extensions=named) as answer,
-    ):
-        return answer.status_code
+    with anyio.fail_after(LONGEST_S):
+        async with (
+            httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
+            client.stream("POST", target.url, content=content, headers=told, extensions=named) as answer,
+        ):
+            return answer.status_code

@@ -14,12 +14,17 @@ from db.archive import Archive
 from db.events import Events
 from db.leases import StaleLease
 from db.session import Database, StoreUnavailable
-from db.turns import Turns
+from db.turns import Ended, Turns
 from evo.device import Device
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.lifecycle import TERMINAL, transition
 
 log = structlog.get_logger("conductor")
+
+
+def stuck(reason: str) -> str:
+    """Say why a search ended that the service could not move on."""
+    return f"the service could not go on with it: {reason} (its log says more)"
 
 
 class Roster:
@@ -84,13 +89,16 @@ class Roster:
         """End a search that cannot go on."""
         now = self._clock()
         with self._database.write() as session:
-            standing = Turns(session).lock(search_id)
+            turns = Turns(session)
+            standing = turns.lock(search_id)
             if standing is None:
                 return
-            row = Archive(session).search(search_id)
-            if row.state != "ablating":
-                row.reason, row.finished_at = reason, now
-            row.state = transition(row.state, "fail")
+            ended_before = standing.state == "ablating"
+            state = transition(standing.state, "fail")
+            if ended_before:
+                turns.end(search_id, state)
+            else:
+                turns.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=standing.elapsed_s(now)))
             drop_open(session, search_id, now)
             Events(session).search_changed(search_id)
         with self._loading:

@@ -38,7 +38,8 @@ class Artefacts:
             write_whole(self._path(digest), content)
         except OSError as error:
             raise StoreUnavailable(
-                f"artefact folder {self.folder}: {error.strerror or error}: free some space or make it writable"
+                f"artefact folder {self.folder}: {error.strerror or error}: free some space or make it writable",
+                public="the folder of artefacts cannot be written",
             ) from error
         row = ArtefactRow(digest=digest, size=len(content), media_type=media_type, created_at=now)
         return session.merge(row)

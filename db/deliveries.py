@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
-from db.models import DeliveryRow, SearchRow
+from db.models import DeliveryRow, SearchRow, Webhook
 from evo.lifecycle import TERMINAL
 
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 18 * 3600.0)
@@ -17,38 +18,46 @@ UNDER_WAY_S = 60.0
 """How long one attempt is left to the process that began it."""
 
 
+@dataclass(frozen=True)
+class Unannounced:
+    """A search that has ended and whose receiver is to be told."""
+
+    search_id: int
+    webhook: Webhook
+
+
 class Deliveries:
     """Queries over one session; whoever opened the session commits."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def unannounced(self, limit: int = 20) -> Sequence[SearchRow]:
-        """Searches that have ended, somebody wants to be told of, and no message is noted for."""
-        query = select(SearchRow).where(
+    def unannounced(self, limit: int = 20) -> Sequence[Unannounced]:
+        """Return searches that ended with a webhook and without a message, the oldest first."""
+        query = select(SearchRow.id, SearchRow.webhook).where(
             SearchRow.webhook.is_not(None),
             SearchRow.state.in_(TERMINAL),
             ~exists().where(DeliveryRow.search_id == SearchRow.id),
         )
-        return self.session.scalars(query.order_by(SearchRow.id).limit(limit)).all()
+        rows = self.session.execute(query.order_by(SearchRow.id).limit(limit))
+        return [Unannounced(search_id, webhook) for search_id, webhook in rows if webhook is not None]
 
     def pending(self, now: datetime) -> bool:
         """Whether there is anything to note or to deliver."""
         due = select(DeliveryRow.id).where(DeliveryRow.next_at <= now).limit(1)
         return self.session.scalar(due) is not None or bool(self.unannounced(1))
 
-    def note(self, search: SearchRow, message: str, now: datetime) -> None:
-        """Have a message delivered."""
-        assert search.webhook is not None, "only a search with a webhook has somebody to tell"
-        url, secret = search.webhook.url, search.webhook.secret
+    def note(self, ended: Unannounced, message: str, now: datetime, *, error: str | None = None) -> None:
+        """Have a message delivered, or note why there is none to deliver."""
         row = DeliveryRow(
-            search_id=search.id,
+            search_id=ended.search_id,
             message_id=f"msg_{uuid.uuid4().hex}",
-            url=url,
-            secret=secret,
+            url=ended.webhook.url,
+            secret=ended.webhook.secret,
             message=message,
             created_at=now,
-            next_at=now,
+            next_at=now if error is None else None,
+            error=error,
         )
         self.session.add(row)
 

@@ -224,10 +224,10 @@ class Leases:
         self.session.execute(renewed.execution_options(synchronize_session=False))
         return set(self.session.scalars(select(AttemptRow.id).where(*mine)))
 
-    def extend(self, until: datetime) -> None:
-        """Let no live lease end before then."""
-        early = update(AttemptRow).where(AttemptRow.state == "live", AttemptRow.expires_at < until)
-        self.session.execute(early.values(expires_at=until).execution_options(synchronize_session=False))
+    def restart(self, until: datetime) -> None:
+        """Let every live lease end then, also one whose end was written by a clock that was ahead."""
+        live = update(AttemptRow).where(AttemptRow.state == "live")
+        self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
 
     def expired(self, now: datetime) -> Sequence[AttemptRow]:
         """Live attempts past their time, with their jobs."""

@@ -78,14 +78,21 @@ class PostgreSQL:
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         if isinstance(error, TimeoutError):
-            return StoreUnavailable(f"database {self.location}: all its {CONNECTIONS} connections are busy: try again")
+            busy = f"all its {CONNECTIONS} connections are busy: try again"
+            return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
         if isinstance(error, DataError) and "NUL" in str(error.orig):
             return InvalidInput("body", "a text contains a NUL character, which the database cannot hold")
         if not isinstance(error, DBAPIError):
             return None
         way_out = _way_out(error)
         reason = str(error.orig).strip().partition("\n")[0]
-        return None if way_out is None else StoreUnavailable(f"database {self.location}: {way_out} ({reason})")
+        if way_out is None:
+            return None
+        return StoreUnavailable(f"database {self.location}: {way_out} ({reason})", public=way_out)
+
+    def may_have_committed(self, error: BaseException) -> bool:
+        """True where the connection was lost: the server may have committed, and only its answer is missing."""
+        return isinstance(error, DBAPIError) and error.connection_invalidated
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         for topic in topics:
@@ -128,6 +135,9 @@ class Listener:
                     self._listen(connection)
             except psycopg.Error as error:
                 log.warning("database away", reason=str(error).strip().partition("\n")[0])
+                self._stopping.wait(RECONNECT_S)
+            except Exception:  # one message that cannot be read must not end the listening
+                log.exception("listening failed, it begins again")
                 self._stopping.wait(RECONNECT_S)
 
     def _listen(self, connection: "psycopg.Connection[Any]") -> None:

@@ -4,6 +4,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,27 @@ from db.store import Store, store_of
 from db.unavailable import StoreUnavailable
 
 __all__ = ["Database", "StoreUnavailable"]
+
+
+@dataclass
+class Commits:
+    """Whether a transaction was committed, or may have been."""
+
+    any: bool = False
+
+
+_commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
+
+
+@contextmanager
+def committing() -> Iterator[Commits]:
+    """Watch the commits of the block, and of threads and tasks that it starts."""
+    commits = Commits()
+    token = _commits.set(commits)
+    try:
+        yield commits
+    finally:
+        _commits.reset(token)
 
 
 class Database:
@@ -94,7 +117,7 @@ class Database:
     def write(self) -> Iterator[Session]:
         """One transaction: committed when the block ends, undone when it raises."""
         with _explained(self._store), self._writer, self._sessions() as session:
-            with session.begin():
+            with self._watched(), session.begin():
                 if self._store.writes:
                     session.connection(execution_options=self._store.writes)
                 yield session
@@ -104,6 +127,19 @@ class Database:
                     write_events(session, events)
             for topic in announced(session):
                 self.signals.tell(topic)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Note a commit; a failed one counts only where the server may have committed and its answer was lost."""
+        commits = _commits.get()
+        try:
+            yield
+        except BaseException as error:
+            if commits is not None and self._store.may_have_committed(error):
+                commits.any = True
+            raise
+        if commits is not None:
+            commits.any = True
 
     def alone(self, session: Session) -> bool:
         """Whether no other service process runs on this database, as far as the session's transaction goes."""

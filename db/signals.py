@@ -4,7 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+import structlog
 from sqlalchemy.orm import Session
+
+log = structlog.get_logger("database")
 
 Topic: TypeAlias = str
 Hearer: TypeAlias = Callable[[Topic], None]
@@ -42,7 +45,10 @@ class Signals:
         with self._lock:
             hearers = list(self._hearers)
         for hearer in hearers:
-            hearer(topic)
+            try:
+                hearer(topic)
+            except Exception:  # what was committed is; the other hearers are still to be told
+                log.exception("a hearer failed", topic=topic)
 
     def _leave(self, hearer: Hearer) -> None:
         with self._lock:

@@ -73,7 +73,13 @@ class SQLite:
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
         way_out = next((text for sign, text in _WAYS_OUT.items() if sign in reason.lower()), None)
-        return None if way_out is None else StoreUnavailable(f"database {self.path}: {way_out} ({reason})")
+        if way_out is None:
+            return None
+        return StoreUnavailable(f"database {self.path}: {way_out} ({reason})", public=way_out.partition(":")[0])
+
+    def may_have_committed(self, error: BaseException) -> bool:
+        """A commit that fails here is undone."""
+        return False
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         """There is no other process."""

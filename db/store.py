@@ -44,6 +44,9 @@ class Store(Protocol):
     def number_events(self, session: Session) -> None:
         """Keep other transactions from numbering events until the session's transaction ends."""
 
+    def may_have_committed(self, error: BaseException) -> bool:
+        """Whether a transaction that ended with this error may be in effect all the same."""
+
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
         """Tell other processes when the session's transaction is committed."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, bindparam, or_, select, update
+from sqlalchemy import BindParameter, Row, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from db.models import SearchRow, TrialRow, table
@@ -33,6 +33,16 @@ _LOG = select(
 ).where(_TRIALS.search_id == _SEARCH)
 _WHOLE_LOG = _LOG.order_by(_TRIALS.number)
 _NEWS = _LOG.where(or_(_TRIALS.number >= bindparam("asked"), _TRIALS.finished_seq >= bindparam("ended")))
+_RUNNING = (
+    select(
+        *(_SEARCHES[name] for name in ("id", "active_s", "active_since")),
+        func.max(_TRIALS.asked_at).label("asked"),
+        func.max(_TRIALS.finished_at).label("ended"),
+    )
+    .select_from(table(SearchRow).outerjoin(table(TrialRow), _TRIALS.search_id == _SEARCHES.id))
+    .where(_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None))
+    .group_by(*(_SEARCHES[name] for name in ("id", "active_s", "active_since")))
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,20 @@ class Standing:
     active_s: float
     active_since: datetime | None
 
+    def elapsed_s(self, now: datetime) -> float:
+        """Seconds that the search has been running."""
+        running_s = 0.0 if self.active_since is None else (now - self.active_since).total_seconds()
+        return self.active_s + max(0.0, running_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """Why and when a search ended, and the seconds that it ran."""
+
+    reason: str
+    at: datetime
+    active_s: float
+
 
 class Turns:
     """Queries over one session; whoever opened the session commits."""
@@ -63,6 +87,29 @@ class Turns:
         has ended already."""
         row = self.session.execute(_LOCK, {"search": search_id}).first()
         return None if row is None or row.state in TERMINAL else Standing(*row)
+
+    def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
+        """Give a search its last state, without reading its documents: one of them may be why it ends.
+
+        Args:
+            ended: None for a search that had ended before, and whose ablation ends now.
+        """
+        said = {}
+        if ended is not None:
+            said = {"reason": ended.reason, "finished_at": ended.at, "active_s": ended.active_s, "active_since": None}
+        row = update(table(SearchRow)).where(_SEARCHES.id == search_id)
+        self.session.execute(row.values(state=state, **said))
+
+    def restart_clocks(self, now: datetime) -> None:
+        """Let the clocks of unfinished searches run on from now; nobody ran them since their last event.
+
+        It reads no documents: one that cannot be read must not keep the service from starting.
+        """
+        for row in self.session.execute(_RUNNING).all():
+            last = max((each for each in (row.asked, row.ended) if each is not None), default=row.active_since)
+            ran_s = max(0.0, (last - row.active_since).total_seconds())
+            clock = update(table(SearchRow)).where(_SEARCHES.id == row.id)
+            self.session.execute(clock.values(active_s=row.active_s + ran_s, active_since=now))
 
     def mark(self, search_id: int) -> None:
         """Make this revision of a search a milestone."""

@@ -4,4 +4,15 @@ from evo.errors import EvoError
 
 
 class StoreUnavailable(EvoError, OSError):
-    """The database cannot be read or written now; the message names it and the way out."""
+    """The database cannot be read or written now; the message names it and the way out.
+
+    Args:
+        public: what callers who may not know where the database is are answered instead.
+
+    Attributes:
+        public: the same; always without host, user, path and name.
+    """
+
+    def __init__(self, message: str, *, public: str = "try again later") -> None:
+        super().__init__(message)
+        self.public = f"the service cannot use its database now: {public}"

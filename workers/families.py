@@ -89,11 +89,15 @@ class Families:
         """The family with exactly this digest.
 
         Raises:
-            FamilyMismatch: it is absent here, or another version.
+            FamilyMismatch: it is absent here, or another version, or its files cannot be written.
         """
         with self._finding:
             if ref.digest not in self._copies:
-                self._copies[ref.digest] = self._copy(self._find(ref))
+                try:
+                    self._copies[ref.digest] = self._copy(self._find(ref))
+                except OSError as error:
+                    reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
+                    raise FamilyMismatch(reason) from error
             return self._copies[ref.digest]
 
     def add(self, package: Package) -> Copy:

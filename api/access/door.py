@@ -18,8 +18,7 @@ from api.access.gate import Gate
 from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
 from api.access.typed import keep_typed
-from api.errors import answer, refusal, wants_page
-from evo.errors import EvoError
+from api.errors import answer, wants_page
 
 log = structlog.get_logger("access")
 
@@ -54,10 +53,7 @@ class Door:
             await self.app(scope, receive, send)
             return
         request = Request(scope, receive)
-        try:
-            refused = await self._refused(request)
-        except EvoError as error:  # the database cannot be read
-            refused = refusal(request, error)
+        refused = await self._refused(request)
         if refused is None and (request.method, request.url.path) == ("POST", SIGN_IN):
             await self._signing_in(request, receive, send)
         else:

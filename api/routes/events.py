@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
+import structlog
 from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +17,9 @@ from api.routing import rest_router
 from api.schemas import Id
 from db.archive import UNFINISHED, Archive
 from db.events import Events, Place
+from db.session import StoreUnavailable
+
+log = structlog.get_logger("http")
 
 router = rest_router(tag="events")
 
@@ -71,6 +75,15 @@ async def stream_search_events(
 
 
 async def _stream(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+    """Events until the stream is old or the database is away; its reader then comes again and loses none."""
+    try:
+        async for event in _events(service, place, search_id):
+            yield event
+    except StoreUnavailable as error:
+        log.warning("a stream of events ends: its reader comes again", reason=str(error))
+
+
+async def _events(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
     start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
     yield ServerSentEvent(comment="here is what happens", id=str(start), retry=RETRY_MS)
     if lost:

@@ -24,7 +24,8 @@ def get_health() -> Health:
 def get_ready(service: ServiceDep) -> Health:
     """It takes requests: it is not about to end, and the database answers and has the schema that it knows."""
     if service.wakeup.closed:
-        raise StoreUnavailable("this process is about to end: ask another one")
+        ending = "this process is about to end: ask another one"
+        raise StoreUnavailable(ending, public=ending)
     with service.database.read() as session:
         check_schema(session.connection())
     return Health(status="ready", version=version("kernel-evo"))

@@ -68,7 +68,7 @@ class JoinBody(Body):
 def list_tokens(service: ServiceDep) -> Page[TokenView]:
     """Every token, the newest first, also those that are refused by now. Secrets are never shown again."""
     with service.database.read() as session:
-        return Page(items=tuple(map(token_view, Tokens(session).all())))
+        return Page(items=tuple(token_view(row, service.gate.used_at(row)) for row in Tokens(session).all()))
 
 
 @router.post("/tokens", status_code=201)
@@ -172,7 +172,7 @@ def _expiry(now: datetime, in_s: float | None) -> datetime | None:
     return None if in_s is None else now + timedelta(seconds=in_s)
 
 
-def token_view(row: TokenRow) -> TokenView:
+def token_view(row: TokenRow, last_used_at: datetime | None = None) -> TokenView:
     return TokenView(
         id=row.id,
         name=row.name,
@@ -182,6 +182,6 @@ def token_view(row: TokenRow) -> TokenView:
         created_at=row.created_at,
         created_by=row.created_by,
         expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
+        last_used_at=last_used_at or row.last_used_at,
         revoked_at=row.revoked_at,
     )

@@ -1,0 +1,209 @@
+"""One item of a loop that fails: the others go on, and it is given up where people look."""
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from api import failures, outbound
+from api.courier import Courier
+from api.happenings import read_batch
+from api.outbound import Target, post, target_of
+from api.schemas import SearchRequest
+from db.archive import Archive
+from db.events import Place
+from db.models import Webhook
+from evo.errors import InvalidInput
+from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage
+
+
+def poison(stage: Stage, search: int, column: str = "policy") -> None:
+    """Make a search's document one that cannot be read, and let the service forget what it remembers."""
+    with stage.database.write() as session:
+        session.execute(text(f"UPDATE searches SET {column} = '[7]' WHERE id = {search}"))
+    stage.restart()
+
+
+# Searches
+
+
+def test_a_search_that_cannot_be_read_is_given_up_and_the_others_are_served(stage: Stage) -> None:
+    poisoned, sound = stage.submit(priority=5), stage.submit(seed=1, budget={"trials": 4})
+    stage.hand_in(stage.one())
+    poison(stage, poisoned)
+    list(stage.play())
+    assert len(stage.trials(sound)) == 4
+    for _ in range(failures.MOST):
+        stage.conductor.sweep()
+    assert state(stage, poisoned)[0] == "failed"
+    assert "the service could not go on with it" in str(state(stage, poisoned)[1])
+    assert state(stage, sound) == ("finished", "trials")
+
+
+def state(stage: Stage, search: int) -> tuple[str, str | None]:
+    with stage.database.read() as session:
+        row = session.execute(text(f"SELECT state, reason FROM searches WHERE id = {search}")).one()
+        return row.state, row.reason
+
+
+@pytest.mark.parametrize("loss", ["sweep", "register", "leave"])
+def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(stage: Stage, loss: str) -> None:
+    poisoned, sound = stage.submit(priority=5), stage.submit(seed=1)
+    assert stage.one().terms.search_id == poisoned
+    assert len(stage.conductor.claim("w1", DEVICE.uuid, unable=[poisoned]).leases) == 1
+    poison(stage, poisoned)
+    if loss == "sweep":
+        stage.wait(61)
+        stage.conductor.sweep()
+    elif loss == "register":
+        stage.register_worker()
+    else:
+        stage.conductor.leave("w1")
+        stage.register_worker()
+    (again,) = stage.claim()
+    assert (again.terms.search_id, again.job.kind) == (sound, "baseline")
+
+
+def test_a_hearer_that_fails_keeps_no_other_from_hearing(stage: Stage) -> None:
+    heard: list[str] = []
+
+    def fail(_: str) -> None:
+        raise RuntimeError
+
+    stage.database.signals.subscribe(fail)
+    stage.database.signals.subscribe(heard.append)
+    stage.submit()
+    assert "work" in heard
+
+
+def test_an_event_that_cannot_be_told_keeps_no_other_from_being_told(stage: Stage) -> None:
+    poisoned, sound = stage.submit(priority=5, budget={"trials": 3}), stage.submit(seed=1, budget={"trials": 3})
+    list(stage.play())
+    with stage.database.write() as session:
+        session.execute(text(f"UPDATE trials SET proposal = '[7]' WHERE search_id = {poisoned} AND number = 1"))
+        session.execute(text(f"UPDATE searches SET policy = '[7]' WHERE id = {poisoned}"))
+    with stage.database.read() as session:
+        told = read_batch(session, Place(), stage.now)
+        last = Archive(session).trials(sound)[-1].id
+    trials = [one for one in told if one.name == "trial"]
+    assert len(trials) == 5
+    assert {one.search_id for one in told if one.name == "search"} == {sound}
+    assert f'"id":{last},' in trials[-1].data
+
+
+# Messages
+
+
+def submit_with_hook(stage: Stage, url: str) -> int:
+    stage.register_family()
+    stage.register_worker()
+    request = SearchRequest.model_validate({"family_digest": DIGEST, "strategy": "random", "policy": QUICK})
+    search = stage.conductor.orders.submit(request, Webhook(url=url, secret="s" * 16))
+    stage.conductor.orders.command(search, "cancel")
+    return search
+
+
+def courier(stage: Stage, send: Callable[..., int]) -> Courier:
+    return Courier(stage.database, clock=lambda: stage.now, secret=None, private=False, send=send)
+
+
+FAILURES = (UnicodeEncodeError("ascii", "ｌ", 0, 1, "no"), httpx.InvalidURL("no"), KeyError(1))
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_message_that_fails_in_any_way_keeps_no_other_from_leaving(stage: Stage, failure: Exception) -> None:
+    told: list[str] = []
+
+    def send(target: Target, *_: Any) -> int:
+        told.append(target.url)
+        if "bad" in target.url:
+            raise failure
+        return 200
+
+    bad, good = submit_with_hook(stage, "http://8.8.8.8/bad"), submit_with_hook(stage, "http://8.8.8.8/good")
+    courier(stage, send).run()
+    assert sorted(told) == ["http://8.8.8.8:80/bad", "http://8.8.8.8:80/good"]
+    failed, delivered = stage.view(bad).webhook, stage.view(good).webhook
+    assert failed is not None and delivered is not None
+    assert (type(failure).__name__ in str(failed.error), failed.attempts) == (True, 1)
+    assert delivered.delivered_at is not None
+
+
+def test_a_message_that_cannot_be_written_is_given_up_and_the_others_leave(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = submit_with_hook(stage, "http://8.8.8.8/"), submit_with_hook(stage, "http://8.8.8.8/")
+    with stage.database.write() as session:
+        session.execute(text(f"UPDATE searches SET policy = '[7]' WHERE id = {bad}"))
+    sent: list[bytes] = []
+    courier(stage, lambda _, content, __: sent.append(content) or 200).run()
+    assert len(sent) == 1
+    with stage.database.read() as session:
+        rows = {row.search_id: row for row in session.execute(text("SELECT * FROM deliveries"))}
+    assert rows[bad].next_at is None and "could not be written" in rows[bad].error
+    assert rows[good].delivered_at is not None
+
+
+def test_a_slow_receiver_holds_up_no_other(stage: Stage) -> None:
+    fast = threading.Event()
+
+    def send(target: Target, *_: Any) -> int:
+        if "slow" in target.url:
+            assert fast.wait(20), "the other message waits for this one"
+        else:
+            fast.set()
+        return 200
+
+    submit_with_hook(stage, "http://8.8.8.8/slow")
+    submit_with_hook(stage, "http://8.8.8.8/fast")
+    courier(stage, send).run()
+    assert fast.is_set()
+
+
+def test_a_receiver_that_answers_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the answer never does."""
+    monkeypatch.setattr(outbound, "LONGEST_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for byte in b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200:
+                    try:
+                        connection.sendall(bytes([byte]))
+                    except OSError:
+                        return
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        begun_s = time.monotonic()
+        with pytest.raises(TimeoutError):
+            post(Target(url=url, host="x", name="x"), b"{}", {})
+        assert time.monotonic() - begun_s < 5
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://münchen.example/x", "xn--mnchen-3ya.example"),
+        ("http://example.org:8080/x", "example.org:8080"),
+        ("http://[2606:4700::1111]:80/x", "[2606:4700::1111]:80"),
+        ("http://ｌｏｃａｌｈｏｓｔ/x", None),
+        ("http://a\u200bb.example/x", None),
+    ],
+)
+def test_a_name_beyond_ascii_is_sent_encoded_or_refused_when_it_is_given(url: str, host: str | None) -> None:
+
+    address = ipaddress.ip_address("8.8.8.8")
+    if host is None:
+        with pytest.raises(InvalidInput, match=r"webhook\.url"):
+            target_of(url, private=False, resolve=lambda *_: [address])
+    else:
+        assert target_of(url, private=False, resolve=lambda *_: [address]).host == host

@@ -1,0 +1,63 @@
+"""Loops over items of which some fail."""
+
+import pytest
+
+from api import failures
+from api.failures import Failures
+from db.session import StoreUnavailable
+
+
+def test_a_failing_item_holds_up_no_other_and_is_given_up_in_the_end() -> None:
+    given_up: list[tuple[int, str]] = []
+    loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
+    done: list[int] = []
+    for turn in range(1, failures.MOST + 1):
+        assert given_up == []
+        loop.each([1, 2, 3], lambda item: done.append(item) if item != 2 else 1 // 0, key=int)
+        assert done == [1, 3] * turn
+    assert given_up == [(2, "ZeroDivisionError: integer division or modulo by zero")]
+
+
+def test_failures_count_in_a_row_only() -> None:
+    given_up: list[int] = []
+    loop = Failures("number", lambda key, _: given_up.append(key))
+    for turn in range(3 * failures.MOST):
+        loop.each([1], lambda _, turn=turn: None if turn % failures.MOST == 0 else 1 // 0, key=int)
+    assert given_up == []
+
+
+def test_an_item_that_cannot_be_given_up_holds_up_no_other() -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError
+
+    loop, done = Failures("number", refuse), list[int]()
+    for _ in range(failures.MOST):
+        loop.each([1, 2], lambda item: done.append(item) if item == 2 else 1 // 0, key=int)
+    assert done == [2] * failures.MOST
+
+
+def test_a_database_that_is_away_ends_the_loop_and_gives_up_nothing() -> None:
+    asked: list[int] = []
+
+    def away(item: int) -> None:
+        asked.append(item)
+        raise StoreUnavailable("away")
+
+    loop = Failures("number", lambda *_: pytest.fail("nothing is given up"))
+    for _ in range(2 * failures.MOST):
+        asked.clear()
+        with pytest.raises(StoreUnavailable):
+            loop.each(range(100), away, key=int)
+        assert len(asked) == failures.MOST_AWAY
+
+
+def test_one_item_that_waits_for_the_database_holds_up_no_other() -> None:
+    done: list[int] = []
+
+    def work(item: int) -> None:
+        if item % 2:
+            raise StoreUnavailable("its row is locked")
+        done.append(item)
+
+    Failures("number", lambda *_: None).each(range(10), work, key=int)
+    assert done == [0, 2, 4, 6, 8]
