@@ -58,6 +58,7 @@ TrialState: TypeAlias = Literal[
     "timed_out",
     "crashed",
     "impossible",
+    "invalid_measurement",
     "abandoned",
     "cancelled",
 ]

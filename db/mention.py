@@ -31,6 +31,7 @@ TOLD: Mapping[str, tuple[str, ...]] = {
     "invalid_config": ("reason",),
     "launch_failed": ("reason",),
     "wrong_answer": ("reason",),
+    "invalid_measurement": ("reason",),
     "over_resources": ("resource",),
     "timed_out": ("stage",),
     "crashed": ("stage", "reason"),

@@ -11,6 +11,7 @@ from evo.outcome import (
     Estimated,
     Impossible,
     InvalidConfig,
+    InvalidMeasurement,
     LaunchFailed,
     Measured,
     Outcome,
@@ -41,7 +42,7 @@ def detail_text(outcome: Outcome) -> str:
             text = first_lines(outcome.log)
         case OverResources():
             text = f"{outcome.resource}: {significant(outcome.used)} of at most {significant(outcome.limit)}"
-        case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer():
+        case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer() | InvalidMeasurement():
             text = outcome.reason
         case TimedOut():
             text = f"the {outcome.stage} stage ran past {duration_text(outcome.limit_s)}"

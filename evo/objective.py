@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever the way samples are taken changes: figures of different versions are never ranked together."""
 
 

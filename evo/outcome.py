@@ -149,6 +149,14 @@ class Impossible:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InvalidMeasurement:
+    """The times contradict another clock, or each other: `reason` says which."""
+
+    reason: str
+    kind: Literal["invalid_measurement"] = "invalid_measurement"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Abandoned:
     """Lost with its worker as often as the policy allows; says nothing about the config."""
 
@@ -176,6 +184,7 @@ Outcome: TypeAlias = (
     | TimedOut
     | Crashed
     | Impossible
+    | InvalidMeasurement
     | Abandoned
     | Cancelled
 )

@@ -1,10 +1,11 @@
 """A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,16 +15,27 @@ from evo.timing import Bars
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
 from workers.cache import Cache
-from workers.devices import Buffers, DeviceLostError, DeviceUnfitError, Driver, LaunchError, Session, driver
+from workers.contents import HELD_BACK, Contents
+from workers.devices import (
+    Buffers,
+    DeviceLostError,
+    DeviceUnfitError,
+    Driver,
+    LaunchError,
+    Session,
+    TrespassError,
+    driver,
+)
 from workers.golden import Golden
 from workers.kernel import Argument, KernelFile
-from workers.protocol import Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
+from workers.proof import ProofPlan
+from workers.protocol import CasePlan, Compare, Compared, Measure, Open, Prove, Sampled, Save, Saved, Verified, Verify
 from workers.reference import Reference
 from workers.rounds import fitting_rounds
 from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take
-from workers.verify import WrongAnswerError, judge, verify
-from workers.witness import ring_sets, witness
+from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.witness import disagreement, most_disagreement, ring_sets, witness
 
 Mode = Literal["hot", "cold"]
 _KEPT_SETS = 2
@@ -39,8 +51,8 @@ class Candidate:
 
     kernel: Any
     arguments: tuple[Argument, ...]
-    right: Buffers
-    """Holds the answer that was verified."""
+    rights: tuple[Buffers, ...]
+    """For each content of the timed buffers a set that holds the answer that was verified."""
 
 
 @dataclass(kw_only=True)
@@ -53,7 +65,10 @@ class Bench:
     reference: Reference
     golden: Mapping[str, tuple[Golden, ...]]
     candidates: dict[str, Candidate] = field(default_factory=dict)
-    _kept: dict[tuple[str, int], dict[tuple[Argument, ...], list[Buffers]]] = field(default_factory=dict)
+    _processes: int = 0
+    _kept: dict[tuple[str, int], dict[tuple[Argument, ...], Sequence[Buffers]]] = field(default_factory=dict)
+    _held: WeakKeyDictionary[Buffers, int] = field(default_factory=WeakKeyDictionary)
+    _contents_of: WeakKeyDictionary[Buffers, Contents] = field(default_factory=WeakKeyDictionary)
 
     @classmethod
     def open(cls, terms: Open, session: Session) -> "Bench":
@@ -67,6 +82,7 @@ class Bench:
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
         golden = reference.goldens(terms.cases)
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
+        session.limit_memory(terms.memory_limit_bytes)
         return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden)
 
     def verify(self, request: Verify) -> Verified:
@@ -75,7 +91,8 @@ class Bench:
         Raises:
             WrongAnswerError, LaunchError: the candidate's fault.
         """
-        cases = [error for plan in self.terms.cases for error in self._verify_case(plan.name, request)]
+        self.candidates.pop(request.candidate, None)
+        cases = [error for plan in self.terms.cases for error in self._verify_case(plan, request)]
         return Verified(cases=tuple(cases))
 
     def measure(self, request: Measure) -> Sampled:
@@ -83,11 +100,12 @@ class Bench:
         candidate = self.candidates[request.candidate]
         ranking, moment = self.terms.objective.cache, self._beside.now()
         taken, calls = self._take(candidate, ranking, request.samples, request.bars)
-        timing, environment = moment.timing(taken.samples_us, calls), dict(self.session.environment())
+        timing, environment = moment.timing(taken.samples_us, calls), {**self.session.environment(), **self._proofs}
         if taken.pruned:
             return Sampled(timing=timing, pruned=True, environment=environment)
         beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
         other = moment.timing(beside.samples_us, calls)
+        self._judge_once_more(candidate)
         sets = self._sets("cold", candidate.arguments)
         environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
         return Sampled(timing=timing, other=other, environment=environment)
@@ -108,7 +126,7 @@ class Bench:
         def look(name: str) -> None:
             if name in timers:
                 sets = self._sets(mode, chosen[name].arguments)
-                scrutinies[request.series[name]].look(sets[timers[name].last])
+                scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
 
         samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot", after=look)
         self._require_nothing_left("the timed launches")
@@ -117,6 +135,7 @@ class Bench:
         if (name := request.witness) is not None:
             look_on, budget_s = scrutinies[request.series[name]].look, request.budget_s / _WITNESS_SHARE
             found = self._witness(chosen[name], timers[name].calls, look_on, moment, budget_s)
+            self._require_alike(chosen[name], found)
         answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
         for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
             self._judge_once_more(candidate)
@@ -126,7 +145,7 @@ class Bench:
             unavailable=baselines.unavailable,
             witness=found,
             answers=answers,
-            environment=self.session.environment(),
+            environment={**self.session.environment(), **self._proofs},
         )
 
     def save(self, request: Save) -> Saved:
@@ -140,30 +159,61 @@ class Bench:
         return self.golden[self.terms.cases[0].name][0]
 
     @cached_property
+    def _timed_goldens(self) -> tuple[Golden, ...]:
+        """Of what timed buffers hold in turn."""
+        found = self.golden[self.terms.cases[0].name]
+        return found[:-1] or found
+
+    @cached_property
+    def _held_back(self) -> Golden:
+        """What candidates meet only once everything is timed."""
+        return self.golden[self.terms.cases[0].name][-1]
+
+    @cached_property
     def _beside(self) -> Beside:
         return Beside(self.session)
 
-    def _verify_case(self, name: str, request: Verify) -> Iterator[CaseError]:
-        file = request.kernels.get(name)
+    @cached_property
+    def _proofs(self) -> dict[str, str]:
+        """What candidates were put through beyond their cases: recorded with what was measured."""
+        return {}
+
+    def _verify_case(self, plan: CasePlan, request: Verify) -> Iterator[CaseError]:
+        """Every case runs in a process of its own, where the device knows processes; the timed one goes on in it."""
+        file = request.kernels.get(plan.name)
         if file is None:
             return
-        kernel, seeds, accepted = self._load(file), self.golden[name], None
-        for position, golden in enumerate(seeds):
-            held = self._case_buffers(name, position, file.arguments)
-            buffers = held if len(seeds) == 1 else self._keep((f"case {name}", -1), file.arguments, golden, 1)[0]
-            if buffers is not held:
-                buffers.refill(held)  # at the same addresses, by which a kernel may know what it made of them before
-            launches = request.launches if position == 0 else 1
-            deterministic = self.terms.objective.deterministic
-            yield from verify(self.session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
-            if accepted is None and name == self.terms.cases[0].name:
-                accepted = held.sibling()
-                accepted.rewrite(buffers)
-        if accepted is not None:
-            self.candidates[request.candidate] = Candidate(kernel=kernel, arguments=file.arguments, right=accepted)
+        timed = plan is self.terms.cases[0]
+        self._processes += 1
+        proof = ProofPlan.draw(plan.seeds[0], self._processes)
+        kernel = self._load(file, None if timed else proof.core)
+        goldens = self._timed_goldens if timed else self.golden[plan.name]
+        (buffers,), rights = self._hot(plan.name, file.arguments), list[Buffers]()
+        for content, golden in enumerate(goldens):
+            self._put(buffers, plan.name, content, file.arguments)  # at the same addresses, by which it may know them
+            launches = request.launches if content == 0 else 1
+            yield from verify(
+                self.session,
+                kernel,
+                buffers,
+                golden,
+                launches=launches,
+                deterministic=self.terms.objective.deterministic,
+                stale=content > 0,
+            )
+            if timed:
+                rights.append(buffers.sibling())
+                rights[-1].rewrite(buffers)
+        if self.session.places:
+            verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches)
+            self._proofs[f"proof of {plan.name}"] = proof.words
+        if timed:
+            self.candidates[request.candidate] = Candidate(
+                kernel=kernel, arguments=file.arguments, rights=tuple(rights)
+            )
 
-    def _load(self, file: KernelFile) -> Any:
-        return self.session.load(Path(file.path), file.entry, file.arguments, file.launch)
+    def _load(self, file: KernelFile, elsewhere: int | None) -> Any:
+        return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def _take(self, candidate: Candidate, mode: Mode, samples: int, bars: Bars = Bars()) -> tuple[Taken, int]:
         """Samples, each of which was judged, and the calls that each of them averages over."""
@@ -177,14 +227,14 @@ class Bench:
             samples,
             bars=bars,
             before_last=before_last,
-            after=lambda: scrutiny.look(sets[timer.last]),
+            after=lambda: scrutiny.look_and_change(sets[timer.last]),
             warm=mode == "hot",
         )
         self._require_nothing_left("the timed launches")
         if (wrong := refusal(scrutiny.found)) is not None:
             raise WrongAnswerError(wrong.reason)
-        if mode == "hot" and not taken.pruned:
-            self._judge(sets[0], "the last timed launch")
+        for buffers in sets[:1] if mode == "hot" else ():
+            self._require_undamaged(buffers, "the timed launches")
         return taken, timer.calls
 
     def _require_nothing_left(self, where: str) -> None:
@@ -193,52 +243,100 @@ class Bench:
             raise WrongAnswerError(f"{where}: {fault}")
 
     def _scrutiny(self, candidate: Candidate) -> Scrutiny:
-        return Scrutiny(candidate.right, self._nominal, deterministic=self.terms.objective.deterministic)
+        return Scrutiny(
+            candidate.rights,
+            self._timed_goldens,
+            self._contents(candidate.arguments),
+            deterministic=self.terms.objective.deterministic,
+        )
 
     def _witness(
         self, candidate: Candidate, calls: int, look: Callable[[Buffers], None], moment: Moment, budget_s: float
     ) -> Witness:
         """Cold calls go around the sets that they are timed on, hot ones around outputs beside the same inputs."""
-        sets = self._sets(self.terms.objective.cache, candidate.arguments)
-        sources = {"answered": candidate.right, "poisoned": candidate.right.sibling()}
+        sets, contents = (
+            self._sets(self.terms.objective.cache, candidate.arguments),
+            self._contents(candidate.arguments),
+        )
+        content = contents.of(sets[0])
         if self.terms.objective.cache == "hot":
             cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
             wanted = ring_sets(candidate.arguments, calls, cache_bytes)
-            sets = [sets[0].sibling() for _ in range(wanted)]
+            sets = sets[0].siblings(wanted)
+            for buffers in sets:
+                contents.note(buffers, content)
+        for buffers in sets:
+            contents.put(buffers, content)
+        sources = {"answered": candidate.rights[content], "poisoned": sets[0].sibling()}
         turn = self.session.timer(candidate.kernel, sets, once=True)
-        found = witness(turn, sets, sources, look=look, moment=moment, budget_s=budget_s)
+        repeated = None
+        if self.terms.objective.cache == "hot":
+            repeated = self.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
+        found = witness(turn, sets, sources, look=look, moment=moment, budget_s=budget_s, repeated=repeated)
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):
             self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
 
-    def _judge_once_more(self, candidate: Candidate) -> None:
-        (buffers,) = self._sets("hot", candidate.arguments)
-        buffers.poison()
-        self.session.call(candidate.kernel, buffers)
-        self._judge(buffers, "a launch after the timing")
+    def _require_alike(self, candidate: Candidate, found: Witness) -> None:
+        """A kernel that is much faster where the same call is repeated does not do the same work each time."""
+        limit = most_disagreement(candidate.arguments, found.poisoned.calls_per_sample, self.terms.device.limits)
+        if fault := disagreement(found, limit):
+            raise WrongAnswerError(fault)
 
-    def _judge(self, buffers: Buffers, where: str) -> None:
+    def _judge_once_more(self, candidate: Candidate) -> None:
+        """On inputs that nobody saw before, at the addresses of those that were timed."""
+        (buffers,) = self._sets("hot", candidate.arguments)
+        contents = self._contents(candidate.arguments)
+        buffers.renew(self._held_back.inputs)
+        contents.note(buffers, HELD_BACK)
+        where = "a launch on new inputs after the timing"
+        try:
+            self.session.call(candidate.kernel, buffers)
+        except TrespassError as error:
+            raise WrongAnswerError(f"{where}: {error}") from None
         self._require_undamaged(buffers, where)
-        judge(buffers, self._nominal, where)
+        self._require_nothing_left(where)
+        judge(buffers, self._held_back, where)
+        contents.put(buffers, 0)
 
     @staticmethod
     def _require_undamaged(buffers: Buffers, where: str) -> None:
         if fault := buffers.damage():
             raise WrongAnswerError(f"{where}: {fault}")
 
-    def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> list[Buffers]:
-        hot = self._case_buffers(self.terms.cases[0].name, 0, arguments)
+    def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        hot = self._hot(self.terms.cases[0].name, arguments)
         if mode == "hot":
-            return [hot]
-        count = cold_sets(self.session.cold_bytes, hot.bytes_held, self.terms.memory_limit_bytes)
+            return hot
+        count = cold_sets(self.session.cold_bytes, hot[0].bytes_held, self.terms.memory_limit_bytes)
         return self._keep(("cold", 0), arguments, self._nominal, count)
 
-    def _case_buffers(self, case: str, position: int, arguments: tuple[Argument, ...]) -> Buffers:
-        golden = self.golden[case][position]
-        return self._keep((f"case {case}", position), arguments, golden, 1)[0]
+    def _hot(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        """The one set that a case is proven on, and the first case timed on."""
+        return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
-    def _keep(self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int) -> list[Buffers]:
+    def _put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
+        """Fill the set that a case is proven on with another of its contents."""
+        if case == self.terms.cases[0].name:
+            self._contents(arguments).put(buffers, content)
+
+    def _contents(self, arguments: tuple[Argument, ...]) -> Contents:
+        """What the timed buffers of these arguments hold, and may hold."""
+        (hot,) = self._hot(self.terms.cases[0].name, arguments)
+        if hot not in self._contents_of:
+            name = self.terms.cases[0].name
+            sources = [
+                self._keep((f"content {name}", number), arguments, golden, 1)[0]
+                for number, golden in enumerate(self._timed_goldens)
+            ]
+            rng = np.random.default_rng(list(self.terms.cases[0].seeds[0]))
+            self._contents_of[hot] = Contents(sources, rng, self._held)
+        return self._contents_of[hot]
+
+    def _keep(
+        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int
+    ) -> Sequence[Buffers]:
         """Buffers serve the next candidate with the same arguments; a workspace's shape makes the usual difference."""
         shelf = self._kept.setdefault(key, {})
         held = shelf.pop(arguments, None)
@@ -246,7 +344,7 @@ class Bench:
             golden.check(arguments)
             while len(shelf) >= _KEPT_SETS:
                 del shelf[next(iter(shelf))]
-            held = [self.session.allocate(arguments, golden.inputs) for _ in range(count)]
+            held = self.session.allocate_sets(arguments, golden.inputs, count)
         shelf[arguments] = held
         return held
 

@@ -17,6 +17,7 @@ class Argument:
         dtype: ``float32``, ``int32`` …
         shape: elements; empty for a scalar.
         value: of a scalar; None for a buffer.
+        alignment: in bytes, what the kernel may rely on beyond that of the dtype.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Argument:
     dtype: str
     shape: tuple[int, ...] = ()
     value: int | float | None = None
+    alignment: int = 1
 
     @property
     def elements(self) -> int:

@@ -6,6 +6,9 @@ from pathlib import Path
 from workers.families import Assignment
 from workers.protocol import CasePlan, Open
 
+_FEWEST_CONTENTS = 2
+"""Of timed buffers: with one alone there would be nothing to change between samples."""
+
 
 def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
     """The first request to a runner that works on this search.
@@ -27,14 +30,18 @@ def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Every case that exists for this problem. The first, which is also timed, is repeated with several seeds."""
+    """Every case that exists for this problem. The first, which is also timed, is repeated with several seeds.
+
+    The last of its seeds is held back: candidates meet it only once everything is timed.
+    """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []
     for each in work.cases:
         if each.problem is None:
             continue
         name = each.case.name
-        repetitions = 1 if plans or work.timed_only else terms.policy.seeds
+        timed = not plans
+        repetitions = 1 if not timed else 1 + (_FEWEST_CONTENTS if work.timed_only else max(terms.policy.seeds, 2))
         operands = family.operands(each.problem)
         plans.append(
             CasePlan(

@@ -5,12 +5,20 @@ be killed at any moment; nothing of value lives in it.
 """
 
 import os
+from typing import TypeAlias
 
 from evo.errors import EvoError
-from evo.outcome import Crashed, LaunchFailed, Outcome
+from evo.outcome import Crashed, InvalidMeasurement, LaunchFailed, Outcome, WrongAnswer
 from workers import confinement
 from workers.bench import Bench, proven
-from workers.devices import DeviceLostError, DeviceUnfitError, LaunchError, Session
+from workers.devices import (
+    DeviceLostError,
+    DeviceUnfitError,
+    InvalidMeasurementError,
+    LaunchError,
+    Session,
+    TrespassError,
+)
 from workers.protocol import (
     REPLIES,
     REQUESTS,
@@ -42,7 +50,7 @@ class Runner:
         """The reply to one request; whatever goes wrong is a reply as well."""
         try:
             return self._answer(request)
-        except (WrongAnswerError, LaunchError, DeviceLostError) as fault:
+        except (WrongAnswerError, TrespassError, InvalidMeasurementError, LaunchError, DeviceLostError) as fault:
             return Refused(outcome=_outcome(fault, request))
         except DeviceUnfitError as error:
             return Unfit(reason=str(error))
@@ -79,10 +87,17 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare | Save) -> Reply
             return bench.save(request)
 
 
-def _outcome(fault: WrongAnswerError | LaunchError | DeviceLostError, request: Request) -> Outcome:
+Fault: TypeAlias = WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError
+
+
+def _outcome(fault: Fault, request: Request) -> Outcome:
     match fault:
         case WrongAnswerError():
             return fault.outcome
+        case TrespassError():
+            return WrongAnswer(reason=f"{request.kind}: {fault}")
+        case InvalidMeasurementError():
+            return InvalidMeasurement(reason=str(fault))
         case LaunchError():
             return LaunchFailed(reason=str(fault))
         case DeviceLostError():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from evo.job import Answers
 from evo.outcome import WrongAnswer
+from workers.contents import Contents
 from workers.devices import Buffers
 from workers.golden import Golden
 from workers.verify import WrongAnswerError, judge
@@ -13,12 +14,16 @@ class Scrutiny:
     """Looks at outputs between samples, and counts. The same bits are right; others are judged like any answer.
 
     Args:
-        right: holds the answer that was verified.
+        rights: for each content, a set that holds the answer that was verified.
+        goldens: what is right for each content.
+        contents: which of them a set holds.
         deterministic: other bits are wrong even within the tolerance.
     """
 
-    def __init__(self, right: Buffers, golden: Golden, *, deterministic: bool) -> None:
-        self._right, self._golden, self._deterministic = right, golden, deterministic
+    def __init__(
+        self, rights: Sequence[Buffers], goldens: Sequence[Golden], contents: Contents, *, deterministic: bool
+    ) -> None:
+        self._rights, self._goldens, self._contents, self._deterministic = rights, goldens, contents, deterministic
         self._judged = self._wrong = 0
         self._first = ""
 
@@ -29,14 +34,20 @@ class Scrutiny:
     def look(self, outputs: Buffers) -> None:
         """Judge what the last call on these outputs left there."""
         self._judged += 1
-        if not outputs.same_outputs(self._right) and (fault := self._fault(outputs)):
+        content = self._contents.of(outputs)
+        if not outputs.same_outputs(self._rights[content]) and (fault := self._fault(outputs, self._goldens[content])):
             self._wrong += 1
             self._first = self._first or fault
 
-    def _fault(self, outputs: Buffers) -> str | None:
+    def look_and_change(self, outputs: Buffers) -> None:
+        """The same; the inputs are others afterwards, and the outputs hold the answer to those before."""
+        self.look(outputs)
+        self._contents.change(outputs)
+
+    def _fault(self, outputs: Buffers, golden: Golden) -> str | None:
         where = f"call {self._judged} of those judged"
         try:
-            judge(outputs, self._golden, where)
+            judge(outputs, golden, where)
         except WrongAnswerError as error:
             return error.outcome.reason
         return f"{where}: not deterministic: other bits than when it was verified" if self._deterministic else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evo.roofline import MOST_COLD_SETS
 from evo.timing import Bars, Timing
 from workers.devices import Session, Timer
 
@@ -25,7 +26,6 @@ ROUND_US = 5_000.0
 They only ever add time, hence not the median; one lucky sample shall not count, hence not the least. Where more
 programs than cores are awake, single samples spread several times as widely (docs/benchmarks.md)."""
 _MOST_REPEATS = 10
-_MOST_SETS = 4096
 _COLD_SHARE = 4
 _LEAST_SET_BYTES = 1 << 16
 """What even the smallest set takes, with guard bands and alignment of a few arrays."""
@@ -41,7 +41,7 @@ def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
     affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)
-    return max(2, min(wanted, affordable, _MOST_SETS))
+    return max(2, min(wanted, affordable, MOST_COLD_SETS))
 
 
 class Beside:

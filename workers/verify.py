@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from evo.errors import EvoError
 from evo.outcome import CaseError, WrongAnswer
-from workers.devices import Buffers, Session
+from workers.devices import Buffers, Manner, Placement, Session, TrespassError
 from workers.distance import POISON, Distance
 from workers.golden import Golden
+from workers.proof import Launch
 
 _SECOND_POISON = 0xA5
 """Alternates with the first: an integer output left unwritten then differs between launches, whatever is right."""
@@ -30,13 +31,21 @@ class WrongAnswerError(EvoError, ValueError):
 
 
 def verify(
-    session: Session, kernel: Any, buffers: Buffers, golden: Golden, *, launches: int, deterministic: bool
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    golden: Golden,
+    *,
+    launches: int,
+    deterministic: bool,
+    stale: bool = False,
 ) -> tuple[CaseError, ...]:
     """Call a kernel several times on the same inputs and judge every result.
 
     Args:
         buffers: hold the inputs of `golden`.
         deterministic: refuse results whose bits differ between launches.
+        stale: the first launch finds in its outputs what an earlier one on other inputs left there.
 
     Returns:
         How far each output of the first launch is from the reference.
@@ -49,7 +58,9 @@ def verify(
     prints: dict[str, int] = {}
     poisons = [POISON]
     for launch in range(launches):
-        _launch(session, kernel, buffers, golden, poisons[launch % len(poisons)])
+        if launch or not stale:
+            buffers.poison(poisons[launch % len(poisons)])
+        _launch(session, kernel, buffers, golden)
         where = f"case {golden.case}" if launch == 0 else f"case {golden.case}, launch {launch + 1} on the same input"
         if launch == 0:
             far = judge(buffers, golden, where)
@@ -82,9 +93,36 @@ def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
     return far
 
 
-def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, poison: int) -> None:
-    buffers.poison(poison)
-    session.call(kernel, buffers)
+def verify_elsewhere(
+    session: Session, kernel: Any, buffers: Buffers, golden: Golden, launches: Sequence[Launch]
+) -> None:
+    """Call a kernel on the same inputs at other places, and judge every result; the buffers come back to theirs.
+
+    Raises:
+        WrongAnswerError: as `verify` does.
+    """
+    for launch in launches:
+        buffers.place(launch.placement)
+        _launch(session, kernel, buffers, golden, launch.manner)
+        judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
+    buffers.place(Placement())
+
+
+def _where(launch: Launch) -> str:
+    where = {
+        "page": "with buffers on pages",
+        "first": "with buffers directly behind memory that is not there",
+        "last": "with buffers directly before memory that is not there",
+        "adrift": "with buffers that begin on any element",
+    }[launch.placement.where]
+    return where + ", on another thread" * launch.manner.own_thread
+
+
+def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, manner: Manner = Manner()) -> None:
+    try:
+        session.call(kernel, buffers, manner)
+    except TrespassError as error:
+        raise WrongAnswerError(f"case {golden.case}: {error}") from None
     for fault in (buffers.damage(), session.residue()):
         if fault:
             raise WrongAnswerError(f"case {golden.case}: {fault}")

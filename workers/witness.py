@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.job import Witness
 from evo.promotion import straddles
+from evo.statistics import CONFIDENCE, order_interval, rounds_ratio
 from workers.devices import Buffers, Timer
 from workers.kernel import Argument
 from workers.timing import Moment, undisturbed, undisturbed_sample
@@ -22,6 +23,13 @@ CACHE_SHARE = 0.5
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
 """Of 6 rounds the 95 % interval of a median is their range; more than usual are taken while it is too wide to tell."""
 
+MOST_DISAGREEMENT, MOST_DISAGREEMENT_OF_CACHES = 1.25, 4.0
+"""Of the time of a call in the ring by that of a repeated one: in one cache, where honest champions show 0.92 to 1.12;
+and where the ring needs a slower one."""
+
+_WHOLLY, _PARTLY = 0.75, 2.0
+"""Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
+
 PATIENCE = 3
 """So many times as long as usual may be spent on what is too noisy to tell."""
 
@@ -32,6 +40,42 @@ def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> 
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
 
+def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float]) -> float:
+    """How many times as long as a repeated call one in the ring may take.
+
+    Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
+
+    Args:
+        sets: of outputs in the ring, beside one set of inputs.
+        limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
+    """
+    held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
+    written = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    one = sum(held.values())
+    ring = one + (sets - 1) * written
+    caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
+    apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
+    return MOST_DISAGREEMENT_OF_CACHES if apart else MOST_DISAGREEMENT
+
+
+def disagreement(found: Witness, limit: float) -> str | None:
+    """Why a kernel's calls are not alike: each on outputs of its own takes far longer than one repeated; else None.
+
+    Args:
+        limit: how many times as long is allowed; noise is given the benefit of the doubt.
+    """
+    if found.repeated is None:
+        return None
+    slow, fast = found.poisoned, found.repeated
+    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), CONFIDENCE)
+    if ratio.low <= limit:
+        return None
+    return (
+        f"a call takes {slow.median_us:.3g} µs where each has outputs of its own, and {fast.median_us:.3g} µs where "
+        f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
+    )
+
+
 class Filled:
     """A timer of one turn of the ring, whose outputs and workspaces are overwritten before.
 
@@ -39,12 +83,20 @@ class Filled:
         sources: with what: the last one's is what calls find. All of them go through the first set, from which the
             others are filled: what was touched before a sample, and where it lies, then does not differ either.
         look: at what each call left.
+        left: which sets the calls are made on; None: on all of them.
     """
 
     def __init__(
-        self, turn: Timer, sets: Sequence[Buffers], sources: Sequence[Buffers], look: Callable[[Buffers], None]
+        self,
+        turn: Timer,
+        sets: Sequence[Buffers],
+        sources: Sequence[Buffers],
+        look: Callable[[Buffers], None],
+        *,
+        left: Sequence[Buffers] | None = None,
     ) -> None:
         self._turn, self._sets, self._sources, self._look = turn, sets, sources, look
+        self._left = sets if left is None else left
         self.calls, self.last = turn.calls, turn.last
 
     def sample(self) -> float:
@@ -53,7 +105,7 @@ class Filled:
         for each in self._sets[1:]:
             each.rewrite(self._sets[0])
         taken_us = self._turn.sample()
-        for each in self._sets:
+        for each in self._left:
             self._look(each)
         return taken_us
 
@@ -66,6 +118,7 @@ def witness(
     look: Callable[[Buffers], None],
     moment: Moment,
     budget_s: float,
+    repeated: Timer | None = None,
 ) -> Witness:
     """Pairs of samples in turns, until their ratio is known well enough or the time is up.
 
@@ -75,21 +128,25 @@ def witness(
         look: at each of `sets` after each sample.
         budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
             their ratio is not known well enough.
+        repeated: calls the kernel as often on the first of `sets`, which are filled with poison before.
     """
     right, blank = sources["answered"], sources["poisoned"]
     orders = {"answered": [blank, right], "poisoned": [right, blank]}
     timers = {name: Filled(turn, sets, order, look) for name, order in orders.items()}
+    if repeated is not None:
+        timers["repeated"] = Filled(repeated, sets, [right, blank], look, left=sets[:1])
     taken: dict[str, list[float]] = {name: [] for name in timers}
     for timer in timers.values():
         timer.sample()  # first touch
 
     def found() -> Witness:
         series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}
-        return Witness(answered=series["answered"], poisoned=series["poisoned"])
+        return Witness(**series)
 
     with undisturbed():
         for place in _rounds(budget_s, lambda: straddles(found())):
-            for name in sorted(timers, reverse=place % 2 == 1):
+            names = sorted(timers)
+            for name in names[place % len(names) :] + names[: place % len(names)]:
                 taken[name].append(undisturbed_sample(timers[name]))
     return found()
 

@@ -56,10 +56,12 @@ class Witness:
     Attributes:
         answered: all outputs held the right answer, as earlier calls leave it in a timed loop.
         poisoned: they held nothing of use.
+        repeated: as many calls on one set of outputs; None where it was not asked for.
     """
 
     answered: Timing
     poisoned: Timing
+    repeated: Timing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from evo.outcome import (
     CompileFailed,
     Impossible,
     InvalidConfig,
+    InvalidMeasurement,
     Measured,
     Outcome,
     Pruned,
@@ -107,7 +108,7 @@ def _invalidity(outcome: Outcome) -> str:
             return "compile"
         case InvalidConfig():
             return "constraints"
-        case WrongAnswer() | Impossible():
+        case WrongAnswer() | Impossible() | InvalidMeasurement():
             return "correctness"
         case TimedOut():
             return "timeout"

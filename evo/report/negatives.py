@@ -9,7 +9,10 @@ from evo.report.material import Found
 from evo.statistics import Interval, order_interval
 from evo.trial import Config, Value
 
-FAILURES = ("wrong_answer", "compile_failed", "over_resources", "launch_failed", "timed_out", "crashed", "impossible")
+FAILURES = (
+    *("wrong_answer", "invalid_measurement", "impossible"),
+    *("compile_failed", "over_resources", "launch_failed", "timed_out", "crashed"),
+)
 """Outcomes that a config is to blame for."""
 
 FEW = 6

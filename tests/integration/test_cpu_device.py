@@ -3,7 +3,6 @@
 import ctypes
 import os
 import platform
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,23 +120,6 @@ def test_scalars_and_buffers_arrive_in_order(folder: Path, tmp_path: Path) -> No
     session.call(kernel, buffers)
     assert buffers.read("y").tolist() == [0.0, 0.5, 1.0, 1.5]
     assert buffers.damage() is None
-
-
-def test_a_thread_left_behind_is_seen_although_an_older_one_ended(folder: Path) -> None:
-    over, older = threading.Event(), threading.Event()
-    before = threading.Thread(target=older.wait)
-    before.start()
-    session = driver("cpu").open(cpu(folder), Objective(), folder)
-    older.set()
-    before.join()
-    left = threading.Thread(target=over.wait)
-    left.start()
-    try:
-        assert session.residue() == "leaves 1 threads running after it returned"
-    finally:
-        over.set()
-        left.join()
-    assert session.residue() is None
 
 
 def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]) -> tuple[Session, Any, Any]:

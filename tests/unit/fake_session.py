@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.compile import Launch
-from workers.devices import Buffers, Timer
+from workers.devices import Buffers, Manner, Placement, Timer
 from workers.distance import POISON, Distance, distance
 from workers.golden import Golden, Limit
 from workers.kernel import Argument
@@ -32,6 +32,15 @@ class FakeBuffers:
 
     def sibling(self) -> "FakeBuffers":
         raise NotImplementedError
+
+    def siblings(self, count: int) -> list[Buffers]:
+        raise NotImplementedError
+
+    def place(self, placement: Placement) -> None: ...
+
+    def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        for name, values in inputs.items():
+            self.arrays[name][...] = values
 
     def rewrite(self, source: Buffers) -> None:
         raise NotImplementedError
@@ -58,13 +67,15 @@ class FakeBuffers:
 class FakeSession:
     """Calls a kernel with its buffers' arrays; counts launches."""
 
-    cold_bytes = 1 << 20
+    cold_bytes, places = 1 << 20, True
 
     def __init__(self) -> None:
         self.launches = 0
         self.left_running: str | None = None
 
-    def call(self, kernel: Kernel, buffers: FakeBuffers) -> None:
+    def limit_memory(self, most_bytes: int) -> None: ...
+
+    def call(self, kernel: Kernel, buffers: FakeBuffers, manner: Manner = Manner()) -> None:
         self.launches += 1
         kernel(buffers.arrays)
 
@@ -76,7 +87,20 @@ class FakeSession:
     def residue(self) -> str | None:
         return self.left_running
 
-    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Kernel:
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Kernel:
+        raise NotImplementedError
+
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
         raise NotImplementedError
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:

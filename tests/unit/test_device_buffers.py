@@ -64,7 +64,7 @@ def allocate(request: pytest.FixtureRequest) -> Allocate:
 
 def address(buffers: Buffers, name: str) -> int:
     if isinstance(buffers, HostBuffers):
-        return int(buffers._arrays[name].bytes.ctypes.data)
+        return int(buffers.arrays[name].bytes.ctypes.data)
     assert isinstance(buffers, DeviceBuffers)
     return buffers.pointers[name]
 

@@ -65,7 +65,7 @@ def test_outputs_of_codes_are_judged_by_their_numbers() -> None:
     y = Argument(name="y", role="output", dtype="float8_e4m3", shape=(2, 3))
     buffers = HostBuffers([y], {})
     assert buffers.bytes_held == 6
-    buffers._arrays["y"].values[0] = encoded(np.array([1.0, 2.0, -448.0]), "float8_e4m3")
+    buffers.arrays["y"].values[0] = encoded(np.array([1.0, 2.0, -448.0]), "float8_e4m3")
     far = buffers.distance("y", np.array([[1.0, 2.5, -448.0], [0.0, 0.0, 0.0]]))
     assert (far.max_abs, far.squares, far.unwritten, far.not_finite) == (0.5, 0.25, 3, 3)
 

@@ -35,8 +35,8 @@ def test_an_estimate_is_compared_with_the_target() -> None:
 
 
 def test_a_target_is_part_of_what_is_compared_and_leaves_other_keys_as_they_were() -> None:
-    assert Objective().key == "hot,threads=1,plain,float32,deterministic,v2"
-    assert FOR_L4.key == "hot,threads=1,plain,float32,deterministic,v2,for=NVIDIA L4"
+    assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
+    assert FOR_L4.key == "hot,threads=1,plain,float32,deterministic,v3,for=NVIDIA L4"
 
 
 def test_estimates_are_not_recorded_as_measurements(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """What a worker needs of a kind of device: to find it, and, in the disposable child only, to call and time kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,42 @@ class DeviceUnfitError(EvoError, RuntimeError):
     """The device cannot be opened, or computes a known kernel wrongly: nothing can be judged on it."""
 
 
+class TrespassError(EvoError, RuntimeError):
+    """The kernel touched memory that it must not; the message says which (outcome WrongAnswer)."""
+
+
+class InvalidMeasurementError(EvoError, RuntimeError):
+    """Times of a kernel that other clocks contradict (outcome InvalidMeasurement)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where the data of every buffer begins, and so what lies next to it.
+
+    Attributes:
+        where: ``page``: on a page, a guard band on both sides. ``first``: on a page, directly behind one that may not
+            be touched. ``last``: it ends directly before one. ``adrift``: on some element of a page.
+        shift: which element that is; any number.
+    """
+
+    where: Literal["page", "first", "last", "adrift"] = "page"
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a kernel is called when its answer is judged.
+
+    Attributes:
+        own_thread: on a thread started for it, of `stack_bytes`.
+        perturb: memory that it allocates holds arbitrary bytes.
+    """
+
+    own_thread: bool = False
+    perturb: bool = False
+    stack_bytes: int = 8 << 20
+
+
 class Buffers(Protocol):
     """One set of a kernel's arguments in device memory, a guard band on both sides of every buffer."""
 
@@ -48,6 +85,18 @@ class Buffers(Protocol):
         Raises:
             MemoryError: they do not fit.
         """
+        ...
+
+    def siblings(self, count: int) -> "list[Buffers]":
+        """So many of them."""
+        ...
+
+    def place(self, placement: Placement) -> None:
+        """Move all buffers to another place, with the same inputs, and poison them. A GPU's stay where they are."""
+        ...
+
+    def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """Overwrite inputs, where they lie, and wait for it; never those of siblings."""
         ...
 
     def rewrite(self, source: "Buffers") -> None:
@@ -105,8 +154,28 @@ class Session(Protocol):
         """The last-level cache; cold timing rotates buffer sets past five times as much."""
         ...
 
-    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Any:
-        """Load a kernel; the handle is opaque and lives as long as the session.
+    @property
+    def places(self) -> bool:
+        """Whether `Buffers.place` and `Manner` make a difference here."""
+        ...
+
+    def limit_memory(self, most_bytes: int) -> None:
+        """What kernels loaded from now on may allocate, where the device can tell it from its own."""
+        ...
+
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Any:
+        """Load a kernel; the handle is opaque, and what it stands for ends with it.
+
+        Args:
+            elsewhere: chooses other cores than those that kernels are timed on.
 
         Raises:
             LaunchError: not loadable, no such entry, or the launch exceeds the device.
@@ -121,7 +190,13 @@ class Session(Protocol):
         """
         ...
 
-    def call(self, kernel: Any, buffers: Buffers) -> None:
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
+        """So many of them, to be called in turn."""
+        ...
+
+    def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
         """Run the kernel once and wait for it.
 
         Raises:

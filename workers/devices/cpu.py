@@ -1,15 +1,17 @@
 """The CPU as a device: kernels are functions of a shared library, called on pinned cores."""
 
-import ctypes
 import math
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakSet
 
 import numpy as np
 import psutil
@@ -17,19 +19,25 @@ from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
-from evo.export.loader.float_control import FLUSHING, FloatControl
+from evo.export.loader.float_control import FloatControl
 from evo.objective import Objective
 from workers import descendants
 from workers.compile import Launch
 from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
-from workers.devices import Buffers, LaunchError, Timer, machine
-from workers.devices.memory import HostBuffers
-from workers.devices.support import load_ceilings, load_support
+from workers.devices import Buffers, LaunchError, Manner, Timer, machine
+from workers.devices.imports import NO_KERNEL_MAY, forbidden_imports
+from workers.devices.kernel_process import KernelProcess
+from workers.devices.memory import HostBuffers, host_sets
+from workers.devices.support import kernel_program, load_ceilings, load_support
 from workers.kernel import Argument
 from workers.sanitizers.c import CSanitizer
+from workers.scratch import scratch
 
 MINIMUM_SAMPLE_S = 5e-4
 """Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
+
+MOST_ATTEMPTS = 4
+"""At a sample: one that the system's account contradicts is taken again, for other programs may have disturbed it."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -37,24 +45,14 @@ _SELF_TEST_BYTES = 1 << 20
 
 
 class CallTimer:
-    """Times zero-argument calls, each in turn.
+    """Times zero-argument calls of this process, each in turn: baselines and the anchor.
 
-    Args:
-        once: a sample is each of them once, however short that is.
-        settle: called before and after the timed span of each sample.
+    Floating-point modes that calls leave changed are restored after each sample.
     """
 
-    def __init__(
-        self, calls: Sequence[Callable[[], object]], *, once: bool = False, settle: Callable[[], None] = lambda: None
-    ) -> None:
-        self._turn, self._turns, self._made, self._settle = cycle(calls), len(calls), 0, settle
-        if once:
-            self.calls = len(calls)
-            return
-        self._take(1)  # first touch
-        self.calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(self._take(1), self._take(1))))
-        if self.calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
-            self.calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (self._take(self.calls) / self.calls)))
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._turn, self._turns, self._made = cycle(calls), len(calls), 0
+        self.calls = calibrated(self._take)
 
     def sample(self) -> float:
         return self._take(self.calls) / self.calls * 1e6
@@ -66,89 +64,154 @@ class CallTimer:
     def _take(self, calls: int) -> float:
         due = list(islice(self._turn, calls))
         self._made += calls
-        self._settle()
+        modes = FloatControl()
         start = time.perf_counter()
         for call in due:
             call()
         took = time.perf_counter() - start
-        self._settle()
+        modes.restore()
         return max(took, 1e-9)
 
 
-class ModeGuard:
-    """Keeps this thread's floating-point modes as they were when it was made.
+class KernelTimer:
+    """Times calls that a kernel process makes, on each set of buffers in turn.
 
-    Flush-to-zero and denormals-are-zero are restored without a complaint: a kernel may choose them for its own
-    arithmetic. A changed rounding mode, precision or exception mask is a fault of the kernel that leaves it.
+    Args:
+        once: a sample is each of them once, however short that is.
     """
 
-    def __init__(self) -> None:
-        self._initial = FloatControl()
-        self._left: set[str] = set()
+    def __init__(self, process: KernelProcess, sets: Sequence[HostBuffers], *, once: bool = False) -> None:
+        self._process, self._sets, self._made = process, sets, 0
+        self._table, self._once = process.bind(sets, new=True), once
+        if once:
+            self.calls = len(sets)
+            return
+        self.calls = calibrated(self._take)
 
-    def restore(self) -> None:
-        """Undo what a library or a baseline has changed."""
-        self._initial.restore()
+    def sample(self) -> float:
+        taken_s = self._take(self.calls)
+        if self._once:  # taken again it would find other outputs, and is too short for the system's account of it
+            self._process.note(self._batch)
+            return taken_s / self.calls * 1e6
+        for _ in range(MOST_ATTEMPTS - 1):
+            if not self._process.doubts(self._batch):
+                break
+            taken_s = self._take(self.calls)
+        self._process.note(self._batch)
+        self._process.ledger.append(self._batch)
+        return taken_s / self.calls * 1e6
 
-    def settle(self) -> None:
-        """Undo what a kernel has changed, and remember what it may not change."""
-        if changed := FloatControl().changes(self._initial):
-            self._left.update(set(changed) - FLUSHING)
-            self._initial.restore()
+    @property
+    def last(self) -> int:
+        return (self._made - 1) % len(self._sets)
 
-    def fault(self) -> str | None:
-        """What kernels have left changed since the last call, or None."""
-        left, self._left = sorted(self._left), set()
-        return f"leaves the processor's {' and '.join(left)} changed after it returned" if left else None
+    def _take(self, calls: int) -> float:
+        self._batch = self._process.run(self._table, calls, first=self._made % len(self._sets))
+        self._table = replace(self._table, spans=())
+        self._made += calls
+        return max(self._batch.claimed_ns, 1) * 1e-9
+
+
+def calibrated(take: Callable[[int], float]) -> int:
+    """How many calls make a sample of `MINIMUM_SAMPLE_S`.
+
+    Args:
+        take: makes so many calls and returns the seconds that they took.
+    """
+    take(1)  # first touch
+    calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
+    if calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
+        calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (take(calls) / calls)))
+    return calls
 
 
 class CpuSession:
-    """A `workers.devices.Session` on this process's own cores."""
+    """A `workers.devices.Session` on this machine's cores: kernels run in processes of their own."""
+
+    places = True
 
     def __init__(self, device: Device, objective: Objective, folder: Path) -> None:
-        self._support = load_support(CCompiler(find_compiler()), folder)
+        compiler = CCompiler(find_compiler())
+        self._programs = ExitStack()
+        place = self._programs.enter_context(scratch())
+        self._support_path = place / "support.so"
+        self._support = load_support(compiler, folder, self._support_path)
+        self._program = kernel_program(compiler, folder, place)
+        self._all_cores = machine.cores()
         self._cores = machine.pin(objective.threads)
-        self._allowed_threads = objective.threads - 1
+        self._threads = objective.threads
+        self._processes: WeakSet[KernelProcess] = WeakSet()
         self._at_return: tuple[HostBuffers, list[int]] | None = None
-        self._process = psutil.Process()
-        self._modes = ModeGuard()
-        self.settle()
+        self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
+        self._memory_bytes = 0
 
-    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Any:
-        self.settle()
+    def limit_memory(self, most_bytes: int) -> None:
+        self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
+
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Any:
+        """See `workers.devices.Session`."""
+        if forbidden := forbidden_imports(binary):
+            raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
+        cores = self._cores if elsewhere is None else self._others(elsewhere)
         try:
-            function = ctypes.CDLL(str(binary))[entry]
-        except (OSError, AttributeError) as error:
+            process = self._process(binary, entry, cores)
+        except LaunchError as error:
             raise LaunchError(f"the shared library does not load: {error}") from None
-        finally:
-            self._modes.restore()  # a constructor may set them
-        function.restype = None
-        return function
+        self._processes.add(process)
+        return process
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        return HostBuffers(arguments, inputs)
+        return host_sets(arguments, inputs, 1)[0]
 
-    def call(self, kernel: Any, buffers: Buffers) -> None:
-        self._bind(kernel, buffers)()
-        self._modes.settle()
-        helped = self._started_threads() > 0
-        self._at_return = (cast(HostBuffers, buffers), cast(HostBuffers, buffers).output_prints()) if helped else None
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
+        return host_sets(arguments, inputs, count)
+
+    def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
+        process, held = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
+        batch = process.run(process.bind([held], new=False), 1, manner=manner)
+        process.note(batch)
+        self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        return CallTimer([self._bind(kernel, buffers) for buffers in sets], once=once, settle=self._modes.settle)
+        return KernelTimer(cast(KernelProcess, kernel), cast(Sequence[HostBuffers], sets), once=once)
+
+    def _process(self, library: Path, entry: str, cores: Sequence[int]) -> KernelProcess:
+        return KernelProcess(
+            program=self._program,
+            library=library,
+            entry=entry,
+            cores=cores,
+            threads=self._threads,
+            memory_bytes=self._memory_bytes,
+        )
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        return CallTimer(calls, settle=self._modes.restore)
+        return CallTimer(calls)
 
     def anchor(self) -> Timer:
         return CallTimer([self._support.anchor])
 
     def floor(self) -> Timer:
-        return CallTimer([partial(self._support.empty, *[ctypes.c_void_p()] * _TYPICAL_ARGUMENTS)])
+        """An empty function, called as kernels are."""
+        process = self._process(self._support_path, "empty", self._cores)
+        self._processes.add(process)
+        buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
+        arguments = [replace(buffer, name=f"x{number}") for number in range(_TYPICAL_ARGUMENTS)]
+        return KernelTimer(process, [HostBuffers(arguments, {})])
 
     def settle(self) -> None:
-        self._threads, self._children = self._thread_ids(), descendants.children()
+        self._children = descendants.children() - self._kernel_pids()
 
     def self_test(self) -> str | None:
         sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
@@ -158,26 +221,42 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self) -> str | None:
-        """Processes and threads beyond those there were before; a joined thread may take a moment to vanish."""
-        if os.getpid() != self._process.pid:  # the call returned twice, here in a copy of the runner
-            os._exit(1)
-        if forked := len(descendants.children() - self._children):
+        """What the kernels changed or left behind; a joined thread may take a moment to vanish.
+
+        Raises:
+            InvalidMeasurementError: their times are contradicted.
+        """
+        orphans = descendants.children() - self._children - self._kernel_pids()
+        started = [pid for process in self._living() for pid in descendants.started_by(process.pid)]
+        if forked := len(orphans) + len(started):
+            descendants.end_these([*orphans, *started])
             return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
-        if fault := self._modes.fault():
-            return fault
+        for process in self._living():
+            if fault := self._left_running(process) or process.fault():
+                return fault
+        return self._written_since()
+
+    def _living(self) -> list[KernelProcess]:
+        return [process for process in self._processes if process.alive]
+
+    def _kernel_pids(self) -> set[int]:
+        return {process.pid for process in self._processes}
+
+    def _others(self, place: int) -> tuple[int, ...]:
+        """As many cores, chosen by a number; where there are more than that, not those on which kernels are timed."""
+        least = max(len(self._cores), 1)
+        spare = [core for core in self._all_cores if core not in self._cores]
+        found = spare if len(spare) >= least else self._all_cores
+        start = place % max(1, len(found) - least + 1)
+        return tuple(found[start : start + least])
+
+    def _left_running(self, process: KernelProcess) -> str | None:
         deadline = time.monotonic() + _THREAD_EXIT_S
-        while (extra := self._started_threads() - self._allowed_threads) > 0:
+        while (extra := _threads_of(process.pid) - self._threads) > 0:
             if time.monotonic() > deadline:
                 return f"leaves {extra} threads running after it returned"
             time.sleep(0.001)
-        return self._written_since()
-
-    def _started_threads(self) -> int:
-        """By identity: where an older thread of the runner ends, the numbers of threads would hide a new one."""
-        return len(self._thread_ids() - self._threads)
-
-    def _thread_ids(self) -> frozenset[int]:
-        return frozenset(thread.id for thread in self._process.threads())
+        return None
 
     def _written_since(self) -> str | None:
         """A thread may end within the moment it is given, and have finished the kernel's work only then."""
@@ -190,10 +269,17 @@ class CpuSession:
         facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}
         if self._cores and (frequency := machine.frequency_mhz(self._cores[0])):
             facts["mhz"] = f"{frequency:.0f}"
+        if levels := {process.level for process in self._processes}:
+            facts["separation"] = "; ".join(sorted(levels))
         return facts
 
-    def _bind(self, kernel: Any, buffers: Buffers) -> Callable[[], object]:
-        return partial(kernel, *cast(HostBuffers, buffers).call_arguments)
+
+def _threads_of(pid: int) -> int:
+    """Threads of a process; 1 where the system does not tell."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return 1
 
 
 class CpuDriver:

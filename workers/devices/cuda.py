@@ -17,7 +17,7 @@ from evo.gpu import capability, ceilings, limits
 from evo.objective import Objective
 from workers.compile import Launch
 from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.devices import Buffers, LaunchError, Timer, nvml
+from workers.devices import Buffers, LaunchError, Manner, Timer, nvml
 from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer
 from workers.devices.cuda_copy import with_measured_copies
 from workers.devices.cuda_graph import GraphTimer
@@ -50,6 +50,8 @@ class CudaSession:
         CudaUnusableError: it is not there any more, or the driver refuses it.
     """
 
+    places = False
+
     def __init__(self, device: Device, folder: Path, compiler: NvrtcCompiler) -> None:
         import cupy
 
@@ -66,7 +68,18 @@ class CudaSession:
         binary = support_binary(compiler, device.architecture, folder)
         self._support = SupportKernels(self._cuda, self._stream, device, binary)
 
-    def load(self, binary: Path, entry: str, arguments: Sequence[Argument], launch: Launch | None) -> Kernel:
+    def limit_memory(self, most_bytes: int) -> None:
+        """A kernel allocates nothing."""
+
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Kernel:
         if launch is None:
             raise LaunchError("a CUDA kernel needs [cuda.launch] in its family.toml")
         with cuda_errors():
@@ -81,7 +94,12 @@ class CudaSession:
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
         return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._support)
 
-    def call(self, kernel: Kernel, buffers: Buffers) -> None:
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
+        return [self.allocate(arguments, inputs) for _ in range(count)]
+
+    def call(self, kernel: Kernel, buffers: Buffers, manner: Manner = Manner()) -> None:
         if own_bytes := kernel.launch.shared_memory_bytes + static_shared_bytes(kernel.function):
             self._support.poison_shared(own_bytes)
         self._bind(kernel, buffers)()

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices import Buffers, LaunchError
+from workers.devices import Buffers, LaunchError, Placement
 from workers.devices.cuda_launch import cuda_errors
 from workers.distance import POISON, Distance, distance
 from workers.kernel import Argument
@@ -142,6 +142,19 @@ class DeviceBuffers:
 
     def sibling(self) -> "DeviceBuffers":
         return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, beside=self)
+
+    def siblings(self, count: int) -> list[Buffers]:
+        return [self.sibling() for _ in range(count)]
+
+    def place(self, placement: Placement) -> None:
+        """Kernels rely on how the driver aligns what it allocates."""
+
+    def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        with cuda_errors():
+            for name in self._inputs:
+                self._buffers[name].write(inputs[name])
+            self._runtime.deviceSynchronize()
+        self._sums = self._sum(self._inputs)
 
     def rewrite(self, source: Buffers) -> None:
         self._copy(source, [name for name, buffer in self._buffers.items() if buffer.argument.role != "input"])

@@ -16,6 +16,7 @@ from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Unit
 from workers.compile.cc import CCompiler
+from workers.compile.process import run
 from workers.scratch import scratch
 
 _BURSTS = 40
@@ -24,14 +25,19 @@ _FRESH_S = 3600.0
 
 _COPY_BYTES = 64 << 20
 _MEASURED_AT = "measured_at"
+_COMPILE_S = 120.0
+_PROGRAM_FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "kernel_process.c", "-o", "kernel", "-pthread", "-ldl")
 
 
 class SupportError(EvoError, RuntimeError):
     """The C compiler here cannot build the part of kernel-evo that is written in C."""
 
 
-def load_support(compiler: CCompiler, folder: Path) -> ctypes.CDLL:
+def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
     """The library, compiled once for each compiler and kept in `folder`.
+
+    Args:
+        path: where to leave it as well.
 
     Raises:
         SupportError: it does not compile.
@@ -43,11 +49,35 @@ def load_support(compiler: CCompiler, folder: Path) -> ctypes.CDLL:
         binary = _compile(compiler, source)
         cache.put(key, binary)
     with scratch() as place:
-        path = place / f"support{compiler.suffix}"
+        path = path or place / f"support{compiler.suffix}"
         path.write_bytes(binary)
         library = ctypes.CDLL(str(path))
     _declare(library)
     return library
+
+
+def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
+    """The program that kernels are called by, compiled once for each compiler and kept in `folder`.
+
+    Args:
+        place: where to put it.
+
+    Raises:
+        SupportError: it does not compile.
+    """
+    source = files("workers.devices").joinpath("kernel_process.c").read_text()
+    cache, key = Cache(folder), cache_key("kernel process", compiler.version, source)
+    binary, path = cache.get(key), place / "kernel"
+    if binary is None:
+        (place / "kernel_process.c").write_text(source)
+        status, log = run([*compiler.command, *_PROGRAM_FLAGS], place, _COMPILE_S)
+        if status != 0:
+            raise SupportError(_not_compiled(compiler, "kernel_process.c", log))
+        cache.put(key, path.read_bytes())
+    else:
+        path.write_bytes(binary)
+    path.chmod(0o755)
+    return path
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
@@ -70,12 +100,14 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _compile(compiler: CCompiler, source: str) -> bytes:
-    result = compiler.compile(Unit(source=source, architecture="native", entry="anchor"), timeout_s=120)
+    result = compiler.compile(Unit(source=source, architecture="native", entry="anchor"), timeout_s=_COMPILE_S)
     if isinstance(result, CompileFailed):
-        raise SupportError(
-            f"the C compiler {compiler.product!r} does not compile support.c; name another with CC:\n{result.log}"
-        )
+        raise SupportError(_not_compiled(compiler, "support.c", result.log))
     return result.binary
+
+
+def _not_compiled(compiler: CCompiler, file: str, log: str) -> str:
+    return f"the C compiler {compiler.product!r} does not compile {file}; name another with CC:\n{log}"
 
 
 def _declare(library: ctypes.CDLL) -> None:

@@ -1,0 +1,58 @@
+"""Which functions of the system a CPU kernel asks for, read from its shared library."""
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+NO_KERNEL_MAY = (
+    "a kernel computes; it may call functions of mathematics, memory, threads and OpenMP, "
+    "and must not look into its process or reach beyond it"
+)
+
+_FORBIDDEN = re.compile(
+    r"""
+    dl(open|mopen|sym|vsym|addr1?|info|_iterate_phdr) | _dl_.* | _r_debug
+  | (f?re)?open(at|dir)?(64)?(_2)? | f(re)?open(64)? | fdopen(dir)? | creat(64)? | mkfifoat?
+  | mknodat? | popen | tmpfile(64)?
+  | p?(read|write)v?(64)?(v2)? | __(p?read|p?write)(64)?(_chk)?
+  | sendfile(64)? | splice | readlink(at)? | readdir(64)?(_r)?
+  | fcntl(64)? | ioctl | dup[23]? | pipe2? | (e)?poll.* | select | opendir | scandir(64)?
+  | socket(pair)? | connect | bind | listen | accept4? | send(to|m?msg)? | recv(from|m?msg)?
+  | kill(pg)? | tgkill | sigqueue | pthread_(kill|sigqueue)
+  | sig(action|nal|set|altstack|procmask|pending|suspend|interrupt|waitinfo|timedwait)?
+  | __sysv_signal | bsd_signal | pthread_sigmask | signalfd | ptrace | process_vm_(readv|writev)
+  | setitimer | alarm | ualarm | timer_(create|settime) | timerfd_.* | prctl | arch_prctl | personality | syscall
+  | mprotect | pkey_.* | mremap | remap_file_pages | userfaultfd | memfd_create | shm(_open|get|at|dt|ctl) | sem_open
+  | sched_set.* | pthread_(attr_)?setaffinity_np | pthread_setschedparam | pthread_setschedprio | nice | setpriority
+  | setrlimit(64)? | prlimit(64)? | set(res|re|e)?[ug]id | setns | unshare | chroot | mount
+  | environ | _+environ | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
+  | putenv | setenv | unsetenv | clearenv | LD_.* | process_madvise
+    """,
+    re.VERBOSE,
+)
+
+
+def forbidden_imports(library: Path) -> list[str]:
+    """Functions that a library wants from others and no kernel may use, sorted; none where it is no ELF file."""
+    return sorted({name for name in _undefined(library.read_bytes()) if _FORBIDDEN.fullmatch(name)})
+
+
+def _undefined(image: bytes) -> Iterator[str]:
+    """Names in the dynamic symbol table that have no section, of a 64-bit little-endian ELF file."""
+    if image[:6] != b"\x7fELF\x02\x01":
+        return
+    table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, table + number * size) for number in range(count)]
+    for _, kind, _, _, offset, bytes_, link, _, _, entry in sections:
+        if kind != _DYNSYM:
+            continue
+        names = sections[link][4]
+        for at in range(offset, offset + bytes_, entry):
+            name, _, _, section = struct.unpack_from("<IBBH", image, at)
+            if section == 0 and name:
+                end = image.index(b"\0", names + name)
+                yield image[names + name : end].decode(errors="replace")
+
+
+_DYNSYM = 11

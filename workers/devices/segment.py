@@ -1,0 +1,89 @@
+"""Memory that the judge shares with kernel processes: files without a name, laid out array by array."""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+PAGE_BYTES = 4096
+_FIRST_BYTES = PAGE_BYTES
+_NUMBERS = count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Where one array may lie in a segment: at least a page of slack on both sides of it.
+
+    Attributes:
+        start: offset in the segment, on a page.
+        bytes: slack included.
+    """
+
+    start: int
+    bytes: int
+
+
+class Segment:
+    """A file without a name, mapped into this process; kernel processes map it as well.
+
+    Between two rooms lies a page that a kernel process may be forbidden to touch.
+
+    Args:
+        sizes: bytes of each array.
+        writable: whether kernel processes may write to it.
+
+    Attributes:
+        number: differs from that of every other segment of this process.
+        size: bytes in all.
+        rooms: one for each array, in order.
+        holes: offsets of the pages between rooms.
+    """
+
+    def __init__(self, sizes: Iterable[int], *, writable: bool) -> None:
+        self.number = next(_NUMBERS)
+        self.writable = writable
+        self.rooms, self.holes, end = [], [], 0
+        for size in sizes:
+            if end:
+                self.holes.append(end)
+                end += PAGE_BYTES
+            room = Room(start=end, bytes=2 * _FIRST_BYTES + -(-size // PAGE_BYTES) * PAGE_BYTES)
+            self.rooms.append(room)
+            end += room.bytes
+        self.size = max(end, PAGE_BYTES)
+        self._file = _unnamed_file()
+        try:
+            os.ftruncate(self._file, self.size)
+            self._memory = mmap.mmap(self._file, self.size)
+        except (OSError, ValueError) as error:
+            os.close(self._file)
+            raise MemoryError(f"{self.size} bytes of shared memory: {error}") from None
+
+    def __del__(self) -> None:
+        if (file := getattr(self, "_file", None)) is not None:
+            os.close(file)
+
+    def bytes_of(self, room: Room) -> NDArray[np.uint8]:
+        """What lies in a room, slack included."""
+        return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
+
+    def descriptor(self) -> int:
+        """A descriptor to hand to a kernel process, which allows no more than it needs; the caller closes it."""
+        if not self.writable and Path("/proc/self/fd").is_dir():
+            return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)
+        return os.dup(self._file)
+
+
+def _unnamed_file() -> int:
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryFile(buffering=0) as file:
+            return os.dup(file.fileno())
+    descriptor = os.memfd_create("memory", os.MFD_CLOEXEC)
+    os.fchmod(descriptor, 0o600)  # another user, who is given a descriptor for reading, cannot open it for writing
+    return descriptor
