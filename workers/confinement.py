@@ -14,6 +14,7 @@ import psutil
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FILE_BYTES = 1 << 30
+"""More where memory may be larger: buffers that kernel processes share are files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
         address_space: False for devices whose driver reserves far more than it uses; memory is then not limited here.
     """
     limit_core()
-    _lower("RLIMIT_FSIZE", _FILE_BYTES)
+    _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))
     if address_space:
         affordable = min(memory_bytes, psutil.virtual_memory().available // 2)
         _lower("RLIMIT_AS", psutil.Process().memory_info().vms + affordable)

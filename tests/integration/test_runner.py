@@ -74,7 +74,7 @@ def test_its_limits_are_set_before_any_candidate(child: Child, tmp_path: Path, d
     process = runner_of(child)
     assert process.rlimit(psutil.RLIMIT_CORE) == (0, 0)
     assert process.memory_info().vms < process.rlimit(psutil.RLIMIT_AS)[0] <= process.memory_info().vms + (5 << 30)
-    assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 1 << 30
+    assert process.rlimit(psutil.RLIMIT_FSIZE)[0] == 4 << 30
 
 
 def test_numeric_libraries_get_as_many_threads_as_the_objective_allows() -> None:
