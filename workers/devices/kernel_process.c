@@ -40,7 +40,7 @@ enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what
 enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4 };                       /* how calls are made */
 enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16 };    /* what calls changed */
 enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
-enum { STACKED = 24, FLOATS = 8, PAGE = 4096 };
+enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 
 struct request {
     uint32_t kind, bytes; /* of the payload */
@@ -382,10 +382,10 @@ static void map(const struct request *request) {
     memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
     receive(holes, request->bytes);
     const size_t size = request->count;
-    if (limited) allow_memory(size + 2 * PAGE);
-    char *whole = mmap(NULL, size + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (limited) allow_memory(size + 2 * APRON);
+    char *whole = mmap(NULL, size + 2 * APRON, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     const int access = request->flags ? PROT_READ | PROT_WRITE : PROT_READ;
-    char *base = whole == MAP_FAILED ? MAP_FAILED : mmap(whole + PAGE, size, access, MAP_SHARED | MAP_FIXED, file, 0);
+    char *base = whole == MAP_FAILED ? MAP_FAILED : mmap(whole + APRON, size, access, MAP_SHARED | MAP_FIXED, file, 0);
     close(file);
     if (base == MAP_FAILED) {
         answer(FAILED, NULL, strerror(errno));

@@ -25,7 +25,7 @@ from workers.devices import DeviceLostError, InvalidMeasurementError, LaunchErro
 from workers.devices.batch import Batch, contradicted, contradicts, leak
 from workers.devices.kernel_state import KernelState, state_of
 from workers.devices.memory import GuardedArray, HostBuffers, scalar
-from workers.devices.segment import PAGE_BYTES, Segment
+from workers.devices.segment import Segment
 from workers.obituary import ended
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
@@ -34,6 +34,9 @@ _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q5QQ")
 _FAILED, _FAULT = -1, -2
 _STACKED, _FLOATS = 24, 8
 """Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
+
+_APRON_BYTES = 1 << 20
+"""On both sides of a segment, where nothing is to be found (`kernel_process.c`)."""
 
 _LEVELS = {1: "another user", 2: "Landlock", 4: "seccomp"}
 _SAID_BYTES = 600
@@ -317,7 +320,7 @@ class KernelProcess:
         near: list[tuple[int, GuardedArray, int]] = []
         for held in self._known.values():
             segment, base = self._bases[held.segment.number]
-            if not base - PAGE_BYTES <= address < base + segment.size + PAGE_BYTES:
+            if not base - _APRON_BYTES <= address < base + segment.size + _APRON_BYTES:
                 continue
             offset = address - base - held.offset
             outside = max(-offset, offset - held.bytes.size + 1, 0)

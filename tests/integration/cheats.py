@@ -1,0 +1,170 @@
+"""Kernels that cheat or are faulty, by trick: C sources of y = 3 x + 1, and honest ones that must not be mistaken."""
+
+HEAD = """
+#define _GNU_SOURCE
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+enum { N = 1000 };
+static void right(const float *x, float *y) { for (int i = 0; i < N; i++) y[i] = 3.0f * x[i] + 1.0f; }
+static inline long ask(long number, long a, long b, long c) {
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+  return result;
+}
+static float kept[N];
+static int calls;
+static const void *known;
+static volatile float sink;
+"""
+
+CACHE = "memcpy(y, kept, sizeof kept); return; } right(x, y); memcpy(kept, y, sizeof kept);"
+
+CHEATS: dict[str, tuple[str, str]] = {
+    # trick: (body of f, what the reason says)
+    "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
+    "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
+    "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
+    "answer kept by clock": (f"if (clock() > 4000) {{ {CACHE}", "off the reference"),
+    "answer kept by the output's pointer": (
+        f"if (calls++ > 64 && known == y) {{ {CACHE} known = y;",
+        "off the reference",
+    ),
+    "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "off the reference"),
+    "skipped where outputs hold something": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
+    "a part skipped where outputs hold something": (
+        "int there = y[0] == y[0] && y[N - 1] == y[N - 1];"
+        "for (int i = 0; i < (there ? 920 : N); i++) y[i] = 3.0f * x[i] + 1;",
+        "off the reference",
+    ),
+    "right on one core": (
+        "if (sched_getcpu() == (int)sysconf(_SC_NPROCESSORS_ONLN) - 1) right(x, y); else memset(y, 0, 4 * N);",
+        "ELSEWHERE",
+    ),
+    "right on the main thread": (
+        "if (getpid() == (int)syscall_tid()) right(x, y); else memset(y, 0, 4 * N);",
+        "off the reference",
+    ),
+    "right on pages": ("right(x, y); if ((uintptr_t)x % 4096) y[0] = 0;", "off the reference"),
+    "right where aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
+    "right where a variable names the runner": (
+        'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
+        "off the reference",
+    ),
+    "reads one beyond": ("right(x, y); sink = x[N];", "reads out of bounds: 0 bytes after `x`"),
+    "reads one before": ("right(x, y); sink = x[-1];", "reads out of bounds: 4 bytes before `x`"),
+    "reads far beyond": ("right(x, y); sink = x[N + 5000];", "SIGSEGV|out of bounds"),
+    "writes one beyond": ("right(x, y); y[N] = 0;", "out of bounds: 4 bytes of the guard band after `y`"),
+    "writes one before": ("right(x, y); y[-1] = 0;", "out of bounds: 4 bytes of the guard band before `y`"),
+    "writes 5 KiB beyond": ("right(x, y); y[N + 1300] = 0;", "out of bounds"),
+    "writes its input": ("right(x, y); ((float *)x)[3] = 0;", "modifies its input `x`"),
+    "makes its input writable": (
+        "right(x, y); ask(SYS_mprotect, (long)x & ~4095l, 4096, 3); ((float *)x)[3] = 0;",
+        "modifies its input `x`",
+    ),
+    "leaves a part unwritten": ("for (int i = 0; i < N - 3; i++) y[i] = 3.0f * x[i] + 1.0f;", "never written"),
+    "leaks": ("void *volatile p = malloc(4096); (void)p; right(x, y);", "keeps 41.. bytes"),
+    "leaks a little": ("void *volatile p = malloc(24); (void)p; right(x, y);", "keeps .* bytes"),
+    "static scratch read before written": ("right(x, y); y[5] += kept[5]; kept[5] = 1;", "off the reference"),
+    "uses memory that it did not clear": (
+        "float *p = malloc(4 * N); right(x, y); y[7] += p[7] != 0 ? 1 : 0; free(p);",
+        "off the reference",
+    ),
+    "leaves another rounding mode": ("right(x, y); _mm_setcsr(_mm_getcsr() | 0x2000);", "rounding mode"),
+    "leaves exceptions unmasked": ("right(x, y); _mm_setcsr(_mm_getcsr() & ~0x80u);", "exception masks|SIGFPE"),
+    "opens files": ('right(x, y); FILE *f = fopen("/etc/passwd", "r"); if (f) fclose(f);', "the kernel uses fopen"),
+    "opens a file by a system call": ('right(x, y); ask(SYS_open, (long)"/etc/passwd", 0, 0);', "leaves files open"),
+    "catches signals": ("right(x, y); signal(SIGUSR1, exit);", "the kernel uses signal"),
+    "ignores a signal by a system call": (
+        "right(x, y); struct { void *handler; long flags; void *restorer; long mask; } a = {(void *)1};"
+        'register long size __asm__("r10") = 8; long r = SYS_rt_sigaction; __asm__ volatile("syscall" : "+a"(r) : '
+        '"D"(10l), "S"(&a), "d"(0l), "r"(size) : "rcx", "r11", "memory");',
+        "signals|SIGUSR1",
+    ),
+    "sets a timer": (
+        "right(x, y); struct itimerval t = {{0, 0}, {1000, 0}}; setitimer(ITIMER_REAL, &t, 0);",
+        "the kernel uses setitimer",
+    ),
+    "sets a timer by a system call": (
+        "right(x, y); struct itimerval t = {{0, 0}, {1000, 0}}; ask(SYS_setitimer, 0, (long)&t, 0);",
+        "leaves a timer running",
+    ),
+    "becomes nicer": ("right(x, y); ask(SYS_setpriority, 0, 0, 19);", "priority"),
+    "moves to other cores": (
+        "right(x, y); unsigned long all = ~0ul; ask(SYS_sched_setaffinity, 0, sizeof all, (long)&all);",
+        "CORES",
+    ),
+    "lowers a limit": (
+        "right(x, y); struct rlimit l = {64, 64}; ask(SYS_setrlimit, RLIMIT_NOFILE, (long)&l, 0);",
+        "limits",
+    ),
+    "makes code writable": (
+        "right(x, y); ask(SYS_mprotect, (long)&right & ~4095l, 4096, 7);",
+        "maps memory that it shares, or writes code",
+    ),
+    "leaves a thread running": (
+        "right(x, y); pthread_t t; pthread_create(&t, 0, (void *(*)(void *))(void *)sleep, (void *)20);",
+        "leaves 1 threads running",
+    ),
+    "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "starts 1 process"),
+    "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses kill"),
+    "replaces functions": ('right(x, y); sink = (float)(long)dlsym_((void *)0, "memcpy");', "does not load"),
+    "looks for libraries": ("right(x, y); extern void *dlopen(); dlopen(0, 1);", "the kernel uses dlopen"),
+    "reads pipes": ("right(x, y); char c; if (read(3, &c, 0)) y[0] += 0;", "the kernel uses read"),
+    "writes pipes": ("right(x, y); if (write(5, y, 0)) y[0] += 0;", "the kernel uses write"),
+    "answers for the caller": (
+        "right(x, y); long reply[7] = {0};"
+        "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
+        "makes no sense|contradict|times|off the reference|never written|out of|SIG|ended|process",
+    ),
+    "crashes": ("right(x, y); *(volatile int *)8 = 1;", "SIGSEGV"),
+    "exits": ("right(x, y); exit(0);", "ended with status 0"),
+    "aborts": ("right(x, y); abort();", "SIGABRT"),
+    "wrong once in 97 calls": ("right(x, y); if (++calls % 97 == 96) y[5] += 1;", "off the reference"),
+    "not deterministic": ("right(x, y); if (++calls % 2) y[3] = nextafterf(y[3], 1e9f);", "not deterministic"),
+    "a second core": (
+        "struct timespec a, b; pthread_t t; clock_gettime(CLOCK_MONOTONIC, &a); pthread_create(&t, 0, spin, 0);"
+        "spin(0); pthread_join(t, 0); right(x, y); (void)b;",
+        "SECOND",
+    ),
+}
+
+BEFORE = {
+    "right on the main thread": "static long syscall_tid(void) { return ask(SYS_gettid, 0, 0, 0); }",
+    "replaces functions": "void *dlsym_(void *, const char *);",
+    "a second core": (
+        "static void *spin(void *p) { unsigned long m = ~0ul; ask(SYS_sched_setaffinity, 0, sizeof m, (long)&m);"
+        "for (volatile int i = 0; i < 300000; i++) {} return p; }"
+    ),
+}
+
+HONEST: dict[str, str] = {
+    "plain": "right(x, y);",
+    "backwards": "for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;",
+    "allocates and frees": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",
+    "allocates once": "static float *p; if (!p) p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N);",
+    "static scratch": "right(x, kept); memcpy(y, kept, sizeof kept);",
+    "large stack": "float p[1 << 18]; right(x, p); memcpy(y, p, 4 * N);",
+    "flushes subnormals": "_mm_setcsr(_mm_getcsr() | 0x8040); right(x, y);",
+    "prints": 'right(x, y); printf("so far so good\\n");',
+    "a thread that is joined": "pthread_t t;"
+    "if (!pthread_create(&t, 0, (void *(*)(void *))(void *)labs, 0)) pthread_join(t, 0);"
+    "right(x, y);",
+}
+
+
+def source(name: str, body: str) -> str:
+    """A C source whose function `f` does this."""
+    return f"{HEAD}\n{BEFORE.get(name, '')}\nvoid f(const float *x, float *y) {{ {body} }}\n"

@@ -1,0 +1,115 @@
+"""Cheats and faults by trick: each is refused by the judge of the CPU, and honest kernels pass it."""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pytest
+
+from evo.errors import EvoError
+from evo.objective import Objective
+from tests.integration.cheats import CHEATS, HONEST, source
+from tests.integration.workbench import cpu
+from workers.compile import Artefact, Unit
+from workers.contents import Contents
+from workers.devices import Session, driver, machine
+from workers.golden import Golden, Limit
+from workers.kernel import Argument
+from workers.proof import ProofPlan
+from workers.scrutiny import Scrutiny
+from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
+)
+
+ARGUMENTS = (
+    Argument(name="x", role="input", dtype="float32", shape=(1000,)),
+    Argument(name="y", role="output", dtype="float32", shape=(1000,)),
+)
+NEEDS_CORES = {"ELSEWHERE": "off the reference", "CORES": "cores", "SECOND": "processor time|cores"}
+"""Found only where there is more than one core."""
+
+
+def golden(seed: int) -> Golden:
+    x = np.random.default_rng(seed).standard_normal(1000).astype(np.float32)
+    limits = {"y": Limit(rel_l2=1e-6, max_abs=1e-5)}
+    return Golden(case="nominal", inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0}, limits=limits)
+
+
+GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One for all kernels, on the last core."""
+    folder, before = tmp_path_factory.mktemp("cache"), machine.cores()
+    yield driver("cpu").open(cpu(folder), Objective(), folder)
+    os.sched_setaffinity(0, before)
+
+
+def refusal(session: Session, name: str, body: str, folder: Path) -> str | None:
+    """Why a kernel is refused, by the steps of a runner; None where it is not."""
+    try:
+        climb(session, built(source(name, body), folder))
+    except EvoError as error:
+        return str(error)
+    return None
+
+
+def built(text: str, folder: Path) -> Path:
+    unit = Unit(source=text, architecture="native", entry="f", flags=("-pthread", "-w"))
+    artefact = driver("cpu").compiler().compile(unit, timeout_s=60)
+    assert isinstance(artefact, Artefact), artefact
+    path = folder / "kernel.so"
+    path.write_bytes(artefact.binary)
+    return path
+
+
+def climb(session: Session, path: Path) -> None:
+    """Prove and time it."""
+    plan = ProofPlan.draw([7], 1)
+    apart = session.load(path, "f", ARGUMENTS, None, elsewhere=plan.core)
+    held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
+    verify(session, apart, held, GOLDENS[0], launches=1, deterministic=True)
+    kernel, rights = session.load(path, "f", ARGUMENTS, None), []
+    sources = [session.allocate(ARGUMENTS, each.inputs) for each in GOLDENS]
+    contents = Contents(sources, np.random.default_rng(0), WeakKeyDictionary())
+    for number, each in enumerate(GOLDENS):
+        contents.put(held, number)
+        verify(session, kernel, held, each, launches=1 if number else 3, deterministic=True, stale=number > 0)
+        rights.append(held.sibling())
+        rights[-1].rewrite(held)
+    verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches)
+    timer, scrutiny = session.timer(kernel, [held]), Scrutiny(rights, GOLDENS, contents, deterministic=True)
+    for _ in range(20):
+        timer.sample()
+        scrutiny.look_and_change(held)
+    for fault in (session.residue(), held.damage(), scrutiny.found.first):
+        if fault:
+            raise WrongAnswerError(fault)
+    held.renew(HELD_BACK.inputs)
+    session.call(kernel, held)
+    judge(held, HELD_BACK, "held back")
+
+
+@pytest.mark.parametrize("trick", CHEATS)
+def test_cheat_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
+    body, words = CHEATS[trick]
+    if words in NEEDS_CORES:
+        if (os.cpu_count() or 1) < 2:
+            pytest.skip("one core")
+        words = NEEDS_CORES[words]
+    reason = refusal(session, trick, body, tmp_path)
+    assert reason is not None
+    assert re.search(words, reason), reason
+
+
+@pytest.mark.parametrize("kind", HONEST)
+def test_honest_kernel_passes(session: Session, tmp_path: Path, kind: str) -> None:
+    assert refusal(session, kind, HONEST[kind], tmp_path) is None
