@@ -24,6 +24,7 @@ from evo.problem import problem_key
 from evo.requirements import Requirements
 from evo.roofline import Roofline, device_roofline
 from evo.space import Space
+from evo.suggestion import unknown
 from evo.target import aimed_at, compared_with, known
 from evo.trial import Config
 from evo.view import WarmStartView
@@ -229,11 +230,24 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 
 
 def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
-    """The best of recorded configs that are in the space, and how many of them are not."""
+    """The best of recorded configs that are in the space, and how many of them are not.
+
+    Raises:
+        InvalidInput: each names something that is no tunable of the space, so none could ever be in it.
+    """
+    _check_names(space, given)
     valid = completed(space, given.configs)
     used = unique(space, valid)[:MAX_IMPORTED]
     counts = {"used": len(used), "invalid": len(given.configs) - len(valid), "spare": len(valid) - len(used)}
     return WarmStartView(source=given.source, **counts), used
+
+
+def _check_names(space: Space, given: WarmStart) -> None:
+    foreign = [sorted(config.keys() - set(space.names)) for config in given.configs]
+    if foreign and all(foreign):
+        name = foreign[0][0]
+        way_out = "rename the parameters in what was recorded, or leave the warm start out"
+        raise InvalidInput("warm_start", f"{given.source}: {unknown(name, space.names, 'tunables')}; {way_out}")
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:

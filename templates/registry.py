@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import importlib.util
+import shlex
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -266,8 +268,11 @@ def _read_recording(path: Path) -> bytes:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)
-    except (OSError, EOFError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    except EOFError:
+        way_out = f"copy it again, or save what is left of it: gzip -dc {shlex.quote(str(path))} > recording.json"
+        raise InvalidInput(str(path), f"is cut off: {way_out}") from None
+    except (OSError, zlib.error) as error:
+        raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > MAX_RECORDING_BYTES:
         raise InvalidInput(str(path), f"is larger than {MAX_RECORDING_BYTES >> 30} GiB")
     return content

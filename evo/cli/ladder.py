@@ -9,6 +9,7 @@ import typer
 
 from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
 from evo.errors import InvalidInput
+from evo.shell import command
 from evo.visible import visible
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ def resolve(
     from templates.render import RenderError, check_source
 
     package = registry.find(family)
+    if package.recording is not None:
+        replay = command("search", family)
+        raise InvalidInput("FAMILY", f"{family} is a recording, which nothing is built from: replay it with `{replay}`")
     if target is not None and device != "auto":
         raise InvalidInput("--target", "takes the place of --device: give one of them")
     chosen = choose(local_devices(), device, package.family) if target is None else known(target)

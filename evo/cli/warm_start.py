@@ -1,7 +1,10 @@
 """``--warm-start``: recorded results of any origin as configs to try first, the best one first."""
 
+import difflib
 import gzip
 import math
+import shlex
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 OPTION = "--warm-start"
+SQLITE = b"SQLite format 3\0"
+WANTED = "give a file of recorded results (.json, .json.gz), or an Optuna study's storage, e.g. sqlite:///study.db#NAME"
 MOST = 10_000
 """Configs sent along; the service uses the best that are in the space."""
 
@@ -27,16 +32,22 @@ def read_warm_start(given: str) -> dict[str, Any]:
         InvalidInput: it cannot be read, or holds no config with a time.
     """
     if not given.strip():
-        raise InvalidInput(OPTION, "names nothing: give a file of results, or the storage of an Optuna study")
+        raise InvalidInput(OPTION, f"names nothing: {WANTED}")
     return _from_study(given) if "://" in given else _from_file(Path(given).expanduser())
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
+        if content.startswith(SQLITE):
+            from sqlalchemy import URL
+
+            studies = shlex.quote(URL.create("sqlite", database=str(path)).render_as_string())
+            raise InvalidInput(OPTION, f"{path} is a database: for an Optuna study in it write --warm-start {studies}")
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig", errors="replace")
-    except (OSError, EOFError) as error:
-        raise InvalidInput(OPTION, f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        reason = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise InvalidInput(OPTION, f"{reason}: {WANTED}") from None
     recording = parse_recording(text, path.name)
     return {"source": path.name[-200:], "configs": [dict(config) for config in fastest(recording, MOST)]}
 
@@ -74,13 +85,15 @@ def _study(storage: str, name: str) -> "Study":
         url = make_url(storage)
         shown = url.render_as_string(hide_password=True)
         if url.drivername.startswith("sqlite") and url.database and not Path(url.database).exists():
-            raise InvalidInput(OPTION, f"there is no file {url.database}")  # Optuna would make an empty one
+            raise InvalidInput(OPTION, f"there is no file {url.database}: {WANTED}")  # Optuna would make an empty one
         names = optuna.get_all_study_names(storage)
         if not name and len(names) == 1:
             name = names[0]
         if name not in names:
-            listed = ", ".join(names) or "none"
-            raise InvalidInput(OPTION, f"{shown} holds the studies {listed}: name one as STORAGE#STUDY")
+            if not names:
+                raise InvalidInput(OPTION, f"{shown} holds no study: {WANTED}")
+            example = f"{shown}#{difflib.get_close_matches(name, names, n=1, cutoff=0)[0]}"
+            raise InvalidInput(OPTION, f"{shown} holds the studies {', '.join(names)}: name one, e.g. {example}")
         return optuna.load_study(study_name=name, storage=storage)
     except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        raise InvalidInput(OPTION, f"{shown} cannot be read: {type(error).__name__}") from None
+        raise InvalidInput(OPTION, f"{shown} cannot be read ({type(error).__name__}): {WANTED}") from None

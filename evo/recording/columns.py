@@ -1,16 +1,20 @@
 """The tunables of a recording: columns of its configs, under names and with values that a space can hold."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.expression.arithmetic import INTEGER_LIMIT
 from evo.recording.values import read_object
 from evo.space.tunable import identity
 from evo.trial import Value
+
+Identity: TypeAlias = tuple[str, object]
+"""A value with its type, as `evo.space.tunable.identity` tells values apart."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
 _NO_TEXT = re.compile(r"[\s,=\x00-\x1f\x7f\ud800-\udfff]+")
@@ -24,12 +28,13 @@ class Column:
     Attributes:
         recorded: what the file calls it.
         name: what a space calls it: letters, digits and underscores.
-        spelled: the space's value by whatever equals the file's: 16.0 is declared as 16, ``a b`` stands as ``a_b``.
+        spelled: the space's value for the `identity` of the file's: 16.0 is declared as 16, ``a b`` is ``a_b``, and
+            where a list mixes types all its values are texts.
     """
 
     recorded: str
     name: str
-    spelled: Mapping[Value, Value]
+    spelled: Mapping[Identity, Value]
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -40,9 +45,10 @@ class Column:
 
     def read(self, config: Mapping[str, Any], where: str) -> Value:
         value = config.get(self.recorded)
-        if not isinstance(value, bool | int | float | str) or value not in self.spelled:
-            raise InvalidInput(f"{where}.{self.recorded}", f"{value!r} is none of {list(self.spelled)}")
-        return self.spelled[value]
+        if not isinstance(value, bool | int | float | str) or identity(value) not in self.spelled:
+            listed = ", ".join(repr(known) for _, known in self.spelled)
+            raise InvalidInput(f"{where}.{self.recorded}", f"{value!r} is not one of the listed values: {listed:.500}")
+        return self.spelled[identity(value)]
 
 
 def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column, ...]:
@@ -52,8 +58,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         where: the lists' place in the file.
 
     Raises:
-        InvalidInput: a value is a list, an object or no number to count with, or what differs in the file is the same
-            in a space.
+        InvalidInput: a value is a list, an object or no number to count with, or two names or texts that differ in the
+            file would be the same in a space.
     """
     columns = tuple(
         Column(recorded=recorded, name=_name(recorded), spelled=_spelled(values, f"{where}.{recorded}"))
@@ -76,26 +82,29 @@ def _name(recorded: str) -> str:
     return (name if name and not name[0].isdigit() else f"_{name}")[:_LONGEST_NAME]
 
 
-def _spelled(values: Iterable[Any], where: str) -> dict[Value, Value]:
-    once: dict[Value, Value] = {}
+def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
+    once: dict[Identity, Value] = {}
     for value in values:
-        _check(value, where)
-        if identity(first := once.setdefault(value, value)) != identity(value):
-            raise InvalidInput(where, f"{first!r} and {value!r} are the same to a space: change one")
-    mixed = len({identity(value)[0] for value in once}) > 1  # of which a tunable has one alone
-    spelled = {value: _text(value) if mixed or isinstance(value, str) else value for value in once}
+        check_value(value, where)
+        once.setdefault(identity(value), value)
+    mixed = len({kind for kind, _ in once}) > 1  # a tunable's values have one type
+    spelled = {key: _text(value) if mixed or isinstance(value, str) else value for key, value in once.items()}
     by_text: dict[Value, Value] = {}
-    for value, stands_for_it in spelled.items():
-        if (other := by_text.setdefault(stands_for_it, value)) is not value:
-            raise InvalidInput(where, f"{other!r} and {value!r} would both be {stands_for_it}: change one")
+    for key, text in spelled.items():
+        if (other := by_text.setdefault(text, once[key])) is not once[key]:
+            raise InvalidInput(where, f"{other!r} and {once[key]!r} would both be {text}: change one")
     return spelled
 
 
-def _check(value: Any, where: str) -> None:
+def check_value(value: Any, where: str) -> None:
+    """Refuse what no tunable can be."""
     if not isinstance(value, bool | int | float | str):
-        raise InvalidInput(where, f"{value!r} is no single value")
+        reason = f"{value!r:.100} is not a number, a bool or a text: write it as a text, e.g. "
+        raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
-        raise InvalidInput(where, f"expected finite numbers, and whole ones below 2**62, got {value!r:.40}")
+        raise InvalidInput(
+            where, f"expected finite numbers, and whole ones below 2**62, got {value!r:.40}: write it as a text"
+        )
 
 
 def _text(value: Value) -> str:

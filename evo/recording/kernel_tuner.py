@@ -15,9 +15,13 @@ from evo.recording.values import (
     read_time,
 )
 
+TIME = "time"
+FAILURES = ("CompilationFailedConfig", "RuntimeFailedConfig", "InvalidConfig")
+
 
 def read_cache(document: Mapping[str, Any], name: str) -> Recording:
     columns = _columns(document, name)
+    _check_objective(document, name)
     entries: dict[str, Entry] = {}
     for key, result in document["cache"].items():
         where = f"{name}: cache[{key!r}]"
@@ -33,10 +37,23 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
     return Recording(name=name, device=str(document.get("device_name", "")), tunables=tunables, entries=entries)
 
 
+def _check_objective(document: Mapping[str, Any], name: str) -> None:
+    """Refuse a file whose configs have another figure than a time, at the place that says which."""
+    objective, results = document.get("objective", TIME), document["cache"].values()
+    recorded = [result for result in results if isinstance(result, dict)]
+    timed = any(TIME in result or "__error__" in result for result in recorded)
+    if isinstance(objective, str) and objective != TIME and recorded and not timed:
+        reason = (
+            f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}: a search looks for the shortest time"
+        )
+        raise InvalidInput(f"{name}: objective", f'{reason}. Give each entry one in milliseconds, e.g. "{TIME}": 0.5')
+
+
 def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     declared = document.get("tune_params")
     if not isinstance(declared, dict) or not declared:
-        raise InvalidInput(f"{name}: tune_params", "a cache file lists the values of each tunable here")
+        way_out = 'give the values of each tunable, e.g. "tune_params": {"block_size_x": [32, 64]}'
+        raise InvalidInput(f"{name}: tune_params", f"is missing or empty: {way_out}")
     keys = read_list(document.get("tune_params_keys", list(declared)), f"{name}: tune_params_keys")
     for key in keys:
         if not isinstance(key, str) or key not in declared:
@@ -50,6 +67,8 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
     # The raw `times` are not used: in some published files they belong to another config than `time` does.
     time = result.get("__error__", result.get("time"))
+    if TIME not in result and "__error__" not in result:
+        raise InvalidInput(f"{where}.{TIME}", f"is missing: give milliseconds, or a failure: {', '.join(FAILURES)}")
     match time:
         case "CompilationFailedConfig":
             return CompileFailed(log="recorded as CompilationFailedConfig")
@@ -58,7 +77,9 @@ def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
         case "InvalidConfig":
             return InvalidConfig(reason="recorded as InvalidConfig")
         case str():
-            raise InvalidInput(f"{where}.time", f"{time!r} is no failure this format knows")
+            raise InvalidInput(
+                f"{where}.time", f"{time!r:.100} is no time; write milliseconds, or a failure: {', '.join(FAILURES)}"
+            )
         case _ if is_no_time(time):
             return LaunchFailed(reason=f"recorded as a time of {time:g}")
     return read_time(time, MICROSECONDS_PER["ms"], f"{where}.time")

@@ -1,6 +1,7 @@
 """From a file's text to a recording, whichever of the two formats it is in."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from evo.errors import InvalidInput
@@ -8,13 +9,18 @@ from evo.outcome import Measured
 from evo.recording.kernel_tuner import read_cache
 from evo.recording.recording import Recording
 from evo.recording.t4 import read_results
+from evo.wording import outcome_text
+
+MAX_DEPTH = 20
+"""Closing braces at the end of a file that is cut off, among which the end of its last whole entry is looked for."""
 
 
 def parse_recording(text: str, name: str) -> Recording:
     """Read a Kernel Tuner cache file or a T4 results file.
 
     Args:
-        text: the file's content; a cache file may lack its closing ``}}``, as Kernel Tuner leaves it while it runs.
+        text: the file's content; a cache file may lack its closing ``}}``, as Kernel Tuner leaves it while it runs, or
+            be cut off within its last entry, which is left out then.
         name: what the recording is called, and what errors name.
 
     Raises:
@@ -26,23 +32,57 @@ def parse_recording(text: str, name: str) -> Recording:
     elif isinstance(document.get("results"), list):
         recording = read_results(document, name)
     else:
-        raise InvalidInput(name, "expected a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)")
+        known = "a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)"
+        raise InvalidInput(name, f"expected {known}, but it has {_held(document)}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
-        raise InvalidInput(name, "no config in it has a time, so there is nothing to search for")
+        ends = Counter(entry.outcome.kind for entry in recording.entries.values())
+        told = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
+        raise InvalidInput(name, f"no config in it has a time ({told}): give one that ran at least its `time`")
     return recording
+
+
+def _held(document: dict[str, Any]) -> str:
+    """What a file of another kind holds, and how it becomes one of these where that is known."""
+    keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
+    if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
+        return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
+    return f"{keys:.300}"
 
 
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
         document = _loaded(text.removeprefix("\ufeff"))
     except ValueError as error:  # also of a number with thousands of digits
-        try:
-            document = _loaded(text.rstrip().rstrip(",") + "}}")
-        except ValueError:
-            raise InvalidInput(name, f"not valid JSON: {error}") from None
+        document = _closed(text)
+        if document is None:
+            raise InvalidInput(name, _damage(text, error)) from None
     if not isinstance(document, dict):
         raise InvalidInput(name, f"expected a JSON object, got {type(document).__name__}")
     return document
+
+
+def _closed(text: str) -> Any:
+    """A cache file without its end, closed behind its last whole entry; None if that makes none."""
+    if not text.lstrip().startswith("{") or '"cache"' not in text:
+        return None
+    end = len(text)
+    for _ in range(MAX_DEPTH):
+        try:
+            document = _loaded(text[:end].rstrip().rstrip(",") + "}}")
+        except ValueError:
+            end = text.rfind("}", 0, end - 1) + 1
+            if not end:
+                return None
+        else:
+            whole = isinstance(document, dict) and isinstance(document.get("cache"), dict) and document["cache"]
+            return document if whole else None
+    return None
+
+
+def _damage(text: str, error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
+        return f"is cut off at line {error.lineno}: copy it again, or close it behind its last whole entry"
+    return f"not valid JSON: {error}"
 
 
 def _loaded(text: str) -> Any:

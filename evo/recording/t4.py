@@ -5,7 +5,7 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
-from evo.recording.columns import Column, read_columns, read_config
+from evo.recording.columns import Column, check_value, read_columns, read_config
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
     MICROSECONDS_PER,
@@ -50,13 +50,12 @@ def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
         where = f"{name}: results[{number}].configuration"
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict) or not configuration:
-            raise InvalidInput(where, "missing or empty")
+            raise InvalidInput(where, 'is missing or empty: give the config as an object, e.g. {"block_size": 32}')
         for key, value in configuration.items():
-            if not isinstance(value, bool | int | float | str):
-                raise InvalidInput(f"{where}.{key}", f"{value!r} is no single value")
+            check_value(value, f"{where}.{key}")
             seen.setdefault(key, []).append(value)
     if not seen:
-        raise InvalidInput(f"{name}: results", "the list is empty")
+        raise InvalidInput(f"{name}: results", "the list is empty: give one result for each config")
     return read_columns(seen, f"{name}: configuration")
 
 
@@ -75,7 +74,8 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
         case "timeout":
             return TimedOut(stage="measure", limit_s=costs.total_s)
         case other:
-            raise InvalidInput(f"{where}.invalidity", f"{other!r} is not in the T4 schema")
+            known = "correct, compile, runtime, correctness, constraints, timeout"
+            raise InvalidInput(f"{where}.invalidity", f"{other!r} is not in the T4 schema; write one of {known}")
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
@@ -90,7 +90,11 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
         if is_no_time(value):
             return LaunchFailed(reason=f"recorded as a time of {value:g}")
         return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
-    raise InvalidInput(f"{where}.measurements", f"none is a time: not the objective, and none is named {TIME!r}")
+    named = f"the objective {objectives[0]!r} is no time" if objectives else "there is no objective"
+    wanted = (
+        f'a search looks for the shortest time: give a measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
+    )
+    raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}; {wanted}")
 
 
 def _measurements(result: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from db.location import Location
 from db.models import AnswerRow
 from evo.limits import LARGEST_ID
 from tests.integration.local import Local, local
-from tests.integration.stage import answer
+from tests.integration.stage import DIGEST, answer
 from tests.integration.test_api import REPORT
 
 NUMBERS = re.compile(r"\{(search_id|trial_id|champion_id|attempt_id|number)\}")
@@ -257,6 +257,14 @@ def test_recorded_configs_are_tried_first_and_those_that_do_not_fit_are_counted(
     assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1}
     rest.report(rest.claim()[0])
     assert vars(rest.claim()[0].job)["config"] == {"BLOCK": 8, "UNROLL": 1}
+
+
+def test_recorded_configs_of_other_tunables_are_refused_with_those_there_are(rest: Local) -> None:
+    configs = [{"BLOKC": 16}, {"BLOKC": 8, "UNROLL": 1}]
+    body = {"family_digest": DIGEST, "warm_start": {"source": "cache.json", "configs": configs}}
+    problem = problem_of(rest.http.post("/searches", json=body), 422)
+    assert "warm_start" in str(problem)
+    assert "cache.json: there is no `BLOKC`, did you mean `BLOCK`?" in str(problem)
 
 
 def test_money_ends_a_search_as_time_does(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:

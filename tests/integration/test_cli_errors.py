@@ -12,6 +12,7 @@ import pytest
 from tests.integration.blank import prepared
 from tests.integration.commands import CommandLine, recording
 
+RECORDING = str(Path(__file__).parents[1] / "data" / "synthetic.json")
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
 
 
@@ -40,6 +41,8 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
+        (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which nothing is built from: replay it with "),
+        (["render", RECORDING], f"`kernel-evo search {RECORDING}`"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
         (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: takes the place of --device"),

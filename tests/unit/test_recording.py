@@ -334,13 +334,70 @@ def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
             r"'a b' and 'a_b' would both be a_b: change one",
         ),
         (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b: rename one"),
-        (cache(tune_params={"block": [16, 32], "layout": [True, 1]}), r"layout: True and 1 are the same to a space"),
+        (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1: change one"),
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected finite numbers"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected finite"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
 def test_what_a_space_could_not_tell_apart_is_refused(document: Document, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(document)
+
+
+def test_values_of_several_types_are_texts_each_of_its_own() -> None:
+    values = ["off", 1, True, 2.5, False, 0]
+    entries = {str(place): {"m": value, "time": 1.0 + place} for place, value in enumerate(values)}
+    recording = parse({"tune_params": {"m": values}, "cache": entries})
+    assert recording.tunables == {"m": ("off", "1", "True", "2.5", "False", "0")}
+    assert list(recording.entries) == ["off", "1", "True", "2.5", "False", "0"]
+    results = [result(m=value, value=1.0 + place) for place, value in enumerate(values)]
+    assert list(parse(t4(*results)).entries) == list(recording.entries)
+
+
+def test_whole_and_fractional_numbers_are_one_type() -> None:
+    entries = {str(place): {"m": value, "time": 1.0} for place, value in enumerate([1, 0.5, 2.0])}
+    recording = parse({"tune_params": {"m": [0.5, 1.0, 2]}, "cache": entries})
+    assert recording.tunables == {"m": (0.5, 1.0, 2)}
+    assert [entry.config for entry in recording.entries.values()] == [{"m": 1.0}, {"m": 0.5}, {"m": 2}]
+
+
+def test_a_cache_file_cut_off_within_an_entry_keeps_the_whole_ones() -> None:
+    text = json.dumps(cache())
+    last = text.index('"32,col"')
+    for end in range(last, len(text) - 2):
+        assert list(parse_recording(text[:end], "tiny").entries) == ["16,row", "32,row", "16,col"], text[last:end]
+
+
+@pytest.mark.parametrize("text", [json.dumps(t4(result(block=1)))[:-30], json.dumps(cache())[:100]])
+def test_a_file_that_is_cut_off_elsewhere_says_so(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1: copy it again|not valid JSON: Unterminated)"):
+        parse_recording(text, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            cache(objective="score", cache={"a": {"block": 16, "layout": "row", "score": -1.0}}),
+            r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*shortest time.*\"time\": 0.5",
+        ),
+        (
+            t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
+            r"measurements: the objective 'score' is no time, and no measurement is named 'time'; .*shortest time",
+        ),
+        ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
+        ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
+        (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing: give milliseconds, or a failure"),
+        (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is no time; write milliseconds"),
+        (
+            cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
+            r"\(1 invalid config\): give one",
+        ),
+        (t4(result(block=[1, 2])), r"not a number, a bool or a text: write it as a text, e\.g\. \"\[1_2\]\""),
+    ],
+)
+def test_a_file_without_times_is_refused_with_what_would_be_read(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 

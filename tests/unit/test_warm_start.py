@@ -87,15 +87,18 @@ def test_a_study_gives_its_completed_trials_in_the_sense_of_its_direction(tmp_pa
     assert low["configs"] == sorted(low["configs"], key=lambda config: config["BLOCK"])
     assert high["configs"] == sorted(high["configs"], key=lambda config: -config["BLOCK"])
     assert len(low["configs"]) == len(high["configs"]) == 2
-    with pytest.raises(InvalidInput, match="holds the studies"):
-        read_warm_start(storage)
+    for name in ("", "#lwo"):
+        with pytest.raises(InvalidInput, match=r"holds the studies low, high: name one, e\.g\. sqlite:.*#low"):
+            read_warm_start(f"{storage}{name}")
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("nowhere.json", "cannot be read"),
-        ("sqlite:///nowhere.db", "there is no file"),
+        ("nowhere.json", r"cannot be read \(No such file.*: give a file of recorded results"),
+        (".", r"cannot be read \(Is a directory.*: give a file of recorded results"),
+        ("sqlite:///nowhere.db", "there is no file nowhere.db: give a file of recorded results"),
+        ("a b.db", "for an Optuna study in it write --warm-start 'sqlite:///a b.db'"),
         ("nosuch://user:geheim@host/x#y", "cannot be read"),
         ("broken.json", "not valid JSON"),
         ("broken.json.gz", "cannot be read"),
@@ -107,6 +110,7 @@ def test_what_cannot_be_read_is_named_without_its_password(
     monkeypatch.chdir(tmp_path)
     for name in ("broken.json", "broken.json.gz"):
         (tmp_path / name).write_text("no")
+    (tmp_path / "a b.db").write_bytes(b"SQLite format 3\0")
     with pytest.raises(InvalidInput, match=words) as refused:
         read_warm_start(given)
     assert "geheim" not in str(refused.value)
