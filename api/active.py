@@ -22,6 +22,13 @@ from evo.strategy.base import Context
 from evo.timing import Timing
 
 Clock = Callable[[], datetime]
+Lost = Callable[[], float]
+"""Seconds that the clock went further than this process ran (`api.interruptions`)."""
+
+
+def nothing_lost() -> float:
+    """Where nothing interrupts: with a clock of a test's own."""
+    return 0.0
 
 
 def utc_now() -> datetime:
@@ -47,7 +54,7 @@ class ActiveSearch:
         challenge_from_s: when, on its own clock, the next confirmation can be afforded; 0 if nobody has looked.
     """
 
-    def __init__(self, row: SearchRow, search: Search) -> None:
+    def __init__(self, row: SearchRow, search: Search, lost_s: Lost = nothing_lost) -> None:
         self.lock = threading.RLock()
         self.id = row.id
         self.search = search
@@ -71,11 +78,13 @@ class ActiveSearch:
         self.confirming = False
         self.unbeaten: tuple[int, ...] | None = None
         self.challenge_from_s = 0.0
-        self._active_s = row.active_s
-        self._active_since = row.active_since
+        self._lost_s = lost_s
+        self._run_on(row.active_s, row.active_since)
 
     @classmethod
-    def load(cls, session: Session, row: SearchRow, catalogue: Catalogue) -> "ActiveSearch":
+    def load(
+        cls, session: Session, row: SearchRow, catalogue: Catalogue, lost_s: Lost = nothing_lost
+    ) -> "ActiveSearch":
         """Rebuild a search from its trials, in the order they were asked and ended."""
         space = catalogue.space(row)
         search = Search(
@@ -86,7 +95,7 @@ class ActiveSearch:
             seed=row.seed,
         )
         search.restore(Turns(session).log(row.id), Leases(session).challenges(row.id, row.timed_baselines))
-        return cls(row, search)
+        return cls(row, search, lost_s)
 
     def follow(self, session: Session, standing: Standing) -> None:
         """Learn what other processes did with this search since this copy was last up to date."""
@@ -99,7 +108,7 @@ class ActiveSearch:
         else:
             self.search.follow(news)
         self.state, self.started = standing.state, standing.started_at is not None
-        self._active_s, self._active_since = standing.active_s, standing.active_since
+        self._run_on(standing.active_s, standing.active_since)
         self.revision = standing.revision
 
     def fits(self, device: Device) -> bool:
@@ -111,9 +120,11 @@ class ActiveSearch:
         return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Seconds this search has been running, pauses and times without a service left out."""
-        running = 0.0 if self._active_since is None else (now - self._active_since).total_seconds()
-        return self._active_s + running
+        """Seconds this search has been running, without pauses and times in which the service did not run."""
+        if self._active_since is None:
+            return self._active_s
+        lost_s = self._lost_s() - self._lost_before_s
+        return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
         """Change the state, here and in the row; the clock runs while it is running or stopping."""
@@ -122,8 +133,15 @@ class ActiveSearch:
 
     def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
         """Settle the seconds so far and let the clock run on, or stand."""
-        row.active_s = self._active_s = self.elapsed_s(now)
-        row.active_since = self._active_since = now if running else None
+        row.active_s, row.active_since = self.elapsed_s(now), now if running else None
+        self._run_on(row.active_s, row.active_since)
+
+    def settle_clock(self, row: SearchRow, now: datetime) -> None:
+        """Write down the seconds so far, as others work them out from the row alone."""
+        self.set_clock(row, now, running=self._active_since is not None)
+
+    def _run_on(self, active_s: float, active_since: datetime | None) -> None:
+        self._active_s, self._active_since, self._lost_before_s = active_s, active_since, self._lost_s()
 
     def start(self, row: SearchRow, now: datetime) -> None:
         """Start the clock."""

@@ -23,6 +23,7 @@ from api.courier import Courier
 from api.deps import Service
 from api.feed import Feed
 from api.idempotency import Idempotency
+from api.interruptions import Interruptions
 from api.logs import RequestLog
 from api.metrics import Measured, Metrics
 from api.origin import OwnOrigin, is_loopback
@@ -156,7 +157,8 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     ownership, database = opened if opened is not None else await run_in_threadpool(open_database, settings)
     wakeup = Wakeup()
     wakeup.attach()
-    conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify)
+    interruptions = Interruptions()
+    conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify, lost_s=interruptions.lost_s)
     artefacts = Artefacts(settings.artefact_folder)
     key = ensure_key(settings.key_beside)
     gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
@@ -183,6 +185,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         metrics=metrics,
     )
     try:
+        interruptions.start()
         await run_in_threadpool(_begin, app, conductor)
         sweep_s = min(LONGEST_SWEEP_S, settings.lease_s / SWEEPS_PER_LEASE)
         chores = [
@@ -195,6 +198,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
             yield
     finally:
         service.end_waits()
+        interruptions.close()
         with contextlib.suppress(StoreUnavailable):
             await run_in_threadpool(gate.note_used)
         database.close()

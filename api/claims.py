@@ -109,8 +109,8 @@ def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> boo
     """Whether a confirmation should wait a little for another unit: what confirms should not share a unit's whims."""
     if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
         return False
-    if now - job.created_at >= timedelta(seconds=OTHER_UNIT_S):
-        return False
+    if not timedelta(0) <= now - job.created_at < timedelta(seconds=OTHER_UNIT_S):
+        return False  # also where the clock was set back meanwhile
     if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
     others = Fleet(turn.session).other_units(slot.device, slot.connected_since)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from api import endgame
-from api.active import Clock, utc_now
+from api.active import Clock, Lost, nothing_lost, utc_now
 from api.catalogue import Catalogue
 from api.claims import OTHER_UNIT_S
 from api.desk import Desk, Taken
@@ -23,6 +23,8 @@ from api.losses import Losses
 from api.orders import Orders
 from api.roster import Roster, stuck
 from api.schemas import LeaseReply, Receipt
+from db.archive import Archive
+from db.deliveries import Deliveries
 from db.fleet import Fleet, Superseded, check_incarnation
 from db.leases import Leases
 from db.models import AttemptState
@@ -38,12 +40,17 @@ from evo.job import Answer, Delivery, HeartbeatReply, Report, SlotReport
 log = structlog.get_logger("conductor")
 
 
+SLACK = timedelta(seconds=5)
+"""How far the clocks of service processes may be apart."""
+
+
 class Conductor:
     """All methods may be called from any thread.
 
     Args:
         lease_s: seconds a worker may be silent before its work is given to another.
         on_work: called when work may have become available to waiting workers.
+        lost_s: seconds that the clock went further than this process ran, so far.
 
     Attributes:
         orders: what people ask of searches.
@@ -56,12 +63,15 @@ class Conductor:
         lease_s: float = 60.0,
         clock: Clock = utc_now,
         on_work: Callable[[], None] = lambda: None,
+        lost_s: Lost = nothing_lost,
     ) -> None:
         self.database = database
         self.catalogue = Catalogue()
         self.lease_s = lease_s
         self.clock = clock
-        self.roster = Roster(database, self.catalogue, clock)
+        self.roster = Roster(database, self.catalogue, clock, lost_s)
+        self._lost_s = lost_s
+        self._settled_s = lost_s()
         desk = Desk(self.roster, clock)
         self.orders = Orders(database, self.catalogue, self.roster, clock, connected_since=self.connected_since)
         self._losses = Losses(self.roster, clock)
@@ -223,6 +233,7 @@ class Conductor:
 
     def sweep(self) -> None:
         """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""
+        self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
             patient = Leases(session).waiting_confirmations(*self._patience())
@@ -236,6 +247,34 @@ class Conductor:
         return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
     # Inside
+
+    def _settle_interruption(self) -> None:
+        """Leave out, of every duration that is kept as a moment, the time in which this service did not run.
+
+        Workers were not silent while nobody could hear them, and searches did not run. A clock that was set back must
+        not keep what is over: whatever ends later than it ever could ends as if it had begun now.
+        """
+        now, lost_s = self.clock(), self._lost_s()
+        missed_s, self._settled_s = lost_s - self._settled_s, lost_s
+        latest = now + timedelta(seconds=self.lease_s)
+        with self.database.read() as session:
+            ahead = Leases(session).any_after(latest + SLACK) or Fleet(session).any_after(now + SLACK)
+            others = missed_s != 0.0 and self.database.others(session)
+        if missed_s == 0.0 and not ahead:
+            return
+        later = timedelta(seconds=max(0.0, missed_s))
+        with self.database.write() as session:
+            Leases(session).put_off(later, latest=latest)
+            Fleet(session).put_off(later, now=now, since=self.connected_since())
+            if missed_s < 0.0 and not others:
+                Deliveries(session).bring_forward(timedelta(seconds=-missed_s))
+        if missed_s != 0.0 and not others:
+            self._failures.each(self.roster.revisions(), self._settle_clock, key=lambda search_id: search_id)
+
+    def _settle_clock(self, search_id: int) -> None:
+        with self.roster.turn(search_id) as turn:
+            if turn is not None:
+                turn.active.settle_clock(Archive(turn.session).search(search_id), self.clock())
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:

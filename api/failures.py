@@ -36,23 +36,26 @@ class Failures:
         """Do the work for each item.
 
         Raises:
-            StoreUnavailable: the database is away for several items in a row.
+            StoreUnavailable: the database is away for several items in a row, or for all.
         """
-        away = 0
+        away, reached = 0, False
+        unavailable: StoreUnavailable | None = None
         for item in items:
             try:
                 work(item)
             except StoreUnavailable as error:
-                away += 1
+                away, unavailable = away + 1, error
                 if away == MOST_AWAY:
                     raise
                 log.warning("an item waits for the database", what=self._what, key=key(item), reason=str(error))
             except Exception as error:  # noqa: BLE001 - counted and logged below
-                away = 0
+                away, reached = 0, True
                 self._failed(key(item), error)
             else:
-                away = 0
+                away, reached = 0, True
                 self._counts.pop(key(item), None)
+        if unavailable is not None and not reached:
+            raise unavailable
 
     def _failed(self, key: int, error: Exception) -> None:
         self._counts[key] += 1

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import structlog
 
-from api.active import ActiveSearch, Clock
+from api.active import ActiveSearch, Clock, Lost, nothing_lost
 from api.catalogue import Catalogue
 from api.endgame import drop_open, is_due
 from api.turn import Turn
@@ -30,7 +30,8 @@ def stuck(reason: str) -> str:
 class Roster:
     """What is in memory is disposable: the database can always say it again. Safe to share between threads."""
 
-    def __init__(self, database: Database, catalogue: Catalogue, clock: Clock) -> None:
+    def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:
+        self._lost_s = lost_s
         self._database = database
         self._catalogue = catalogue
         self._clock = clock
@@ -125,7 +126,7 @@ class Roster:
             if row.state in TERMINAL:
                 return
             try:
-                self._searches[search_id] = ActiveSearch.load(session, row, self._catalogue)
+                self._searches[search_id] = ActiveSearch.load(session, row, self._catalogue, self._lost_s)
                 return
             except StoreUnavailable:
                 raise

@@ -83,6 +83,11 @@ class Deliveries:
         row.error = error
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
+    def bring_forward(self, by: timedelta) -> None:
+        """Deliver what is pending earlier: the clock was set back by this since it was put off."""
+        for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
+            row.next_at = None if row.next_at is None else row.next_at - by
+
     def of(self, search_ids: Collection[int]) -> dict[int, DeliveryRow]:
         """The messages of searches."""
         rows = self.session.scalars(select(DeliveryRow).where(DeliveryRow.search_id.in_(search_ids)))

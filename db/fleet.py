@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session, selectinload
@@ -112,6 +112,15 @@ class Fleet:
         if row.contested_at is None:
             Events(self.session).worker_changed(worker_id)
         row.contested_at = now
+
+    def any_after(self, moment: datetime) -> bool:
+        """Whether a worker was heard of after this moment, by a clock that was ahead."""
+        return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
+
+    def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
+        """Let workers that were connected `by` ago count as connected, and none as heard of in the future."""
+        for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
+            row.seen_at = min(row.seen_at + by, now)
 
     def worker(self, worker_id: str) -> WorkerRow:
         """One worker, without its devices."""

@@ -37,6 +37,11 @@ _HELD = (
     .where(_ATTEMPTS.c.state == "live")
     .order_by(_ATTEMPTS.c.id)
 )
+_PUT_OFF = (
+    update(_ATTEMPTS)
+    .where(_ATTEMPTS.c.id == bindparam("attempt"), _ATTEMPTS.c.state == "live")
+    .values(expires_at=bindparam("until"))
+)
 _TOGETHER = (
     select(AttemptRow)
     .where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
@@ -181,7 +186,11 @@ class Leases:
         """Seconds that each confirmation of a search took, from its lease to its report."""
         query = select(AttemptRow.granted_at, AttemptRow.ended_at).join(AttemptRow.job)
         mine = query.where(JobRow.search_id == search_id, JobRow.kind == "confirm", AttemptRow.state == "done")
-        return [(ended - granted).total_seconds() for granted, ended in self.session.execute(mine) if ended is not None]
+        return [
+            max(0.0, (ended - granted).total_seconds())
+            for granted, ended in self.session.execute(mine)
+            if ended is not None
+        ]
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
         """These attempts as far as taking in their results needs it; those that do not exist are left out."""
@@ -228,6 +237,18 @@ class Leases:
         """Let every live lease end then, also one whose end was written by a clock that was ahead."""
         live = update(AttemptRow).where(AttemptRow.state == "live")
         self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
+
+    def any_after(self, moment: datetime) -> bool:
+        """Whether a live lease ends after this moment."""
+        late = select(AttemptRow.id).where(AttemptRow.state == "live", AttemptRow.expires_at > moment).limit(1)
+        return self.session.scalar(late) is not None
+
+    def put_off(self, by: timedelta, *, latest: datetime) -> None:
+        """Let live leases end later, but none after `latest`."""
+        ends = self.session.execute(select(_ATTEMPTS.c.id, _ATTEMPTS.c.expires_at).where(_ATTEMPTS.c.state == "live"))
+        rows = [{"attempt": id, "until": min(end + by, latest)} for id, end in ends]
+        if rows:
+            self.session.execute(_PUT_OFF, rows)
 
     def expired(self, now: datetime) -> Sequence[AttemptRow]:
         """Live attempts past their time, with their jobs."""

@@ -101,6 +101,10 @@ class PostgreSQL:
     def alone(self, session: Session) -> bool:
         return bool(session.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": PRESENCE_LOCK}).scalar())
 
+    def others(self, session: Session) -> bool:
+        present = session.execute(_PRESENT, {"high": PRESENCE_LOCK >> 32, "low": PRESENCE_LOCK & 0xFFFFFFFF}).scalar()
+        return int(present or 0) > 1  # this one's listener is one of them
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
         return Listener(self._url, self._me, hearer).stop
@@ -167,6 +171,11 @@ _SETTINGS = {
     "statement_timeout": "60s",
     "TimeZone": "UTC",
 }
+_PRESENT = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND classid::bigint = :high AND objid::bigint = :low AND objsubid = 1"
+)
 _NUMBERING = text(f"SELECT pg_advisory_xact_lock({NUMBERING_LOCK})")
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 

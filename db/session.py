@@ -145,6 +145,10 @@ class Database:
         """Whether no other service process runs on this database, as far as the session's transaction goes."""
         return self._store.alone(session)
 
+    def others(self, session: Session) -> bool:
+        """Whether other service processes run on this database now."""
+        return self._store.others(session)
+
     def listen(self) -> None:
         """From now on count as a service process, and hear what others announce."""
         self._stop_listening = self._store.listen(self.signals.tell)

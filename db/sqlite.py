@@ -87,6 +87,9 @@ class SQLite:
     def alone(self, session: Session) -> bool:
         return True
 
+    def others(self, session: Session) -> bool:
+        return False
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         return lambda: None
 

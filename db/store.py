@@ -53,6 +53,9 @@ class Store(Protocol):
     def alone(self, session: Session) -> bool:
         """Whether no other process listens; none begins to until the session's transaction ends."""
 
+    def others(self, session: Session) -> bool:
+        """Whether other processes listen now."""
+
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         """Hear what other processes publish; returns what ends that."""
 

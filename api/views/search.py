@@ -95,7 +95,7 @@ def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | N
         job="ablate" if job.kind == "ablate" else "confirm",
         trial=None if job.trial is None else job.trial.number,
         since=None if attempt is None else attempt.granted_at,
-        elapsed_s=None if attempt is None else (now - attempt.granted_at).total_seconds(),
+        elapsed_s=None if attempt is None else max(0.0, (now - attempt.granted_at).total_seconds()),
         detail=None if device is None or attempt is None else _detail(device, attempt),
     )
 

@@ -51,7 +51,7 @@ class Tally:
 
 def elapsed_s(row: SearchRow, now: datetime) -> float:
     """Seconds a search has been running, pauses left out."""
-    return row.active_s + (0.0 if row.active_since is None else (now - row.active_since).total_seconds())
+    return row.active_s + (0.0 if row.active_since is None else max(0.0, (now - row.active_since).total_seconds()))
 
 
 def _best_view(row: TrialRow, time_us: float) -> BestView:

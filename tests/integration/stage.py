@@ -122,6 +122,7 @@ class Stage:
     lease_s: float = 60.0
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     woken: int = 0
+    lost_s: float = 0.0
     database: Database = field(init=False)
     conductor: Conductor = field(init=False)
 
@@ -131,7 +132,9 @@ class Stage:
 
     def open(self) -> None:
         self.database = Database.open(self.location)
-        self.conductor = Conductor(self.database, lease_s=self.lease_s, clock=lambda: self.now, on_work=self._wake)
+        self.conductor = Conductor(
+            self.database, lease_s=self.lease_s, clock=lambda: self.now, on_work=self._wake, lost_s=lambda: self.lost_s
+        )
         self.conductor.start()
 
     def _wake(self) -> None:
@@ -143,6 +146,11 @@ class Stage:
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
+
+    def interrupt(self, seconds: float) -> None:
+        """Let the clock go on by this while the service does not run; negative: set it back."""
+        self.wait(seconds)
+        self.lost_s += seconds
 
     def register_family(self, document: Mapping[str, Any] = TOY, digest: str = DIGEST) -> None:
         with self.database.write() as session:

@@ -369,8 +369,8 @@ def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.Mo
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
     lease = stage.one()
-    monkeypatch.setattr("api.endgame.challenge", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("killed")))
-    with pytest.raises(OSError, match="killed"):
+    monkeypatch.setattr("api.endgame.challenge", lambda *args, **kwargs: (_ for _ in ()).throw(SystemExit("killed")))
+    with pytest.raises(SystemExit, match="killed"):
         stage.hand_in(lease)
     monkeypatch.undo()
     assert stage.conductor.report(lease.attempt_id, lease.token, answer(lease)).repeated

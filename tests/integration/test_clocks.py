@@ -1,0 +1,130 @@
+"""Durations while the service stands still, its clock is set, or both: leases, running time, workers and messages."""
+
+from datetime import timedelta
+
+import pytest
+
+from api.courier import Courier
+from db.fleet import Fleet
+from db.leases import StaleLease
+from tests.integration.stage import Stage
+from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
+
+HOUR_S = 3600.0
+
+
+@pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
+def test_work_of_workers_that_were_never_silent_is_taken_after_an_interruption(stage: Stage, seconds: float) -> None:
+    stage.submit()
+    stage.hand_in(stage.one())
+    held = stage.one()
+    stage.interrupt(seconds)
+    stage.conductor.sweep()
+    stage.hand_in(held)
+
+
+@pytest.mark.parametrize("seconds", [100.0, HOUR_S, -HOUR_S])
+def test_a_dead_workers_lease_ends_within_its_time_after_an_interruption(stage: Stage, seconds: float) -> None:
+    stage.submit()
+    held = stage.one()
+    stage.interrupt(seconds)
+    stage.conductor.sweep()
+    stage.wait(stage.lease_s + 1)
+    stage.conductor.sweep()
+    with pytest.raises(StaleLease):
+        stage.hand_in(held)
+    assert stage.one().job == held.job
+
+
+def test_a_lease_ends_also_where_the_service_is_interrupted_again_and_again(stage: Stage) -> None:
+    stage.submit()
+    held = stage.one()
+    for _ in range(10):
+        stage.wait(7)
+        stage.interrupt(3)
+        stage.conductor.sweep()
+    with pytest.raises(StaleLease):
+        stage.hand_in(held)
+
+
+def test_a_clock_that_was_ahead_before_a_restart_keeps_no_lease(stage: Stage) -> None:
+    stage.submit()
+    held = stage.one()
+    stage.now -= timedelta(hours=1)
+    stage.restart()
+    stage.wait(stage.lease_s + 1)
+    stage.conductor.sweep()
+    with pytest.raises(StaleLease):
+        stage.hand_in(held)
+
+
+def test_a_clock_of_another_process_that_was_ahead_keeps_no_lease(stage: Stage) -> None:
+    stage.submit()
+    stage.wait(HOUR_S)
+    held = stage.one()
+    stage.now -= timedelta(hours=1)
+    stage.conductor.sweep()
+    stage.wait(stage.lease_s + 1)
+    stage.conductor.sweep()
+    with pytest.raises(StaleLease):
+        stage.hand_in(held)
+
+
+@pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
+def test_running_time_leaves_out_an_interruption_also_before_the_next_sweep(stage: Stage, seconds: float) -> None:
+    search = stage.submit(budget={"minutes": 10})
+    stage.hand_in(stage.one())
+    stage.wait(60)
+    stage.interrupt(seconds)
+    stage.hand_in(stage.one())  # a turn that looks at the budget
+    assert stage.view(search).state == "running"
+    stage.conductor.sweep()
+    assert stage.view(search).elapsed_s == pytest.approx(60.0)
+    stage.wait(600)
+    stage.conductor.sweep()
+    assert stage.view(search).state != "running"
+
+
+@pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
+def test_running_time_survives_an_interruption_and_a_restart(stage: Stage, seconds: float) -> None:
+    search = stage.submit(budget={"minutes": 10})
+    stage.hand_in(stage.one())
+    stage.wait(60)
+    stage.interrupt(seconds)
+    stage.conductor.sweep()
+    stage.hand_in(stage.one())
+    stage.restart()
+    assert stage.view(search).elapsed_s == pytest.approx(60.0)
+
+
+def test_no_running_time_is_negative(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.now -= timedelta(hours=1)
+    assert stage.view(search).elapsed_s >= 0.0
+
+
+@pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
+def test_workers_stay_connected_over_an_interruption_and_fall_silent_after_it(stage: Stage, seconds: float) -> None:
+    stage.submit()
+    stage.interrupt(seconds)
+    stage.conductor.sweep()
+    with stage.database.read() as session:
+        assert Fleet(session).is_connected("w1", stage.conductor.connected_since())
+    stage.wait(300)
+    with stage.database.read() as session:
+        assert not Fleet(session).is_connected("w1", stage.conductor.connected_since())
+
+
+def test_a_message_waits_no_longer_because_the_clock_was_set_back(stage: Stage) -> None:
+    receiver = Receiver(500, 200)
+    courier: Courier = courier_of(stage, receiver)
+    search = ended_with_hook(stage, courier)
+    courier.run()
+    stage.interrupt(-HOUR_S)
+    stage.conductor.sweep()
+    stage.wait(6)
+    courier.run()
+    webhook = stage.view(search).webhook
+    assert webhook is not None
+    assert webhook.delivered_at is not None

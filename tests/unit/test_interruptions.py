@@ -1,0 +1,54 @@
+"""What the wall clock and the process lose against each other."""
+
+import pytest
+
+from api.interruptions import LEAST_S, TICK_S, Interruptions
+
+
+class Clocks:
+    def __init__(self) -> None:
+        self.wall_s, self.steady_s = 1e9, 100.0
+        self.interruptions = Interruptions(lambda: self.wall_s, lambda: self.steady_s)
+
+    def run(self, seconds: float) -> float:
+        """Run undisturbed, as the ticking thread sees it; return what is lost by then."""
+        for _ in range(int(seconds / TICK_S)):
+            self.wall_s += TICK_S
+            self.steady_s += TICK_S
+            self.interruptions.lost_s()
+        return self.interruptions.lost_s()
+
+
+def test_a_process_that_runs_loses_nothing() -> None:
+    assert Clocks().run(1000) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "steady_s"),
+    [(3600, 3600), (3600, 0), (-3600, 0), (3600, 0.5), (-3600, 0.5), (86_400, 86_400)],
+    ids=["stopped", "asleep", "set back", "set forward", "set back later", "stopped for a day"],
+)
+def test_an_interruption_is_counted_once(wall_s: float, steady_s: float) -> None:
+    clocks = Clocks()
+    clocks.run(10)
+    clocks.wall_s += wall_s
+    clocks.steady_s += steady_s
+    lost_s = clocks.interruptions.lost_s()
+    assert lost_s == pytest.approx(wall_s, abs=LEAST_S)
+    assert clocks.run(100) == lost_s
+
+
+def test_a_clock_that_is_corrected_slowly_interrupts_nothing() -> None:
+    clocks = Clocks()
+    for _ in range(1000):
+        clocks.wall_s += 0.01
+        clocks.run(TICK_S)
+    assert clocks.interruptions.lost_s() == 0.0
+
+
+def test_interruptions_add_up() -> None:
+    clocks = Clocks()
+    for seconds in (50.0, -20.0):
+        clocks.wall_s += seconds
+        clocks.run(10)
+    assert clocks.interruptions.lost_s() == 30.0
