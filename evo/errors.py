@@ -25,3 +25,7 @@ class NotFound(EvoError, LookupError):
 
 class Conflict(EvoError, RuntimeError):
     """The request does not fit the present state; the message says which state and what to do."""
+
+
+class CannotJudge(EvoError):
+    """No config can be judged, because the family's own reference.py fails or breaks its contract."""

@@ -288,7 +288,7 @@ class Bench:
         """On inputs that nobody saw before, at the addresses of those that were timed."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents = self._contents(candidate.arguments)
-        buffers.renew(self._held_back.inputs)
+        buffers.renew(self._held_back.inputs_of(candidate.arguments))
         contents.note(buffers, HELD_BACK)
         where = "a launch on new inputs after the timing"
         try:
@@ -341,10 +341,9 @@ class Bench:
         shelf = self._kept.setdefault(key, {})
         held = shelf.pop(arguments, None)
         if held is None:
-            golden.check(arguments)
             while len(shelf) >= _KEPT_SETS:
                 del shelf[next(iter(shelf))]
-            held = self.session.allocate_sets(arguments, golden.inputs, count)
+            held = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
         shelf[arguments] = held
         return held
 

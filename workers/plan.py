@@ -42,7 +42,6 @@ def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
         name = each.case.name
         timed = not plans
         repetitions = 1 if not timed else 1 + (_FEWEST_CONTENTS if work.timed_only else max(terms.policy.seeds, 2))
-        operands = family.operands(each.problem)
         plans.append(
             CasePlan(
                 name=name,
@@ -52,7 +51,7 @@ def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
                     (terms.seed, terms.search_id, zlib.crc32(name.encode()), repetition, *fresh)
                     for repetition in range(repetitions)
                 ),
-                tolerances={each.name: each.tolerance for each in operands if each.tolerance is not None},
+                operands=family.operands(each.problem),
             )
         )
     return tuple(plans)

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from evo.device import Device
+from evo.family import Operand
 from evo.job import Answers, Witness
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
 from evo.timing import Bars, Timing
-from evo.tolerance import Tolerance
 from evo.trial import Value
 from workers.kernel import KernelFile
 
@@ -26,14 +26,18 @@ class CasePlan:
     Attributes:
         distribution: of the inputs, by the name reference.py knows.
         seeds: of the generators; one set of inputs each.
-        tolerances: by output name.
+        operands: inputs and outputs of the problem as the family declares them, whichever of them a kernel takes.
     """
 
     name: str
     distribution: str
     problem: Mapping[str, Value]
     seeds: tuple[tuple[int, ...], ...]
-    tolerances: Mapping[str, Tolerance]
+    operands: tuple[Operand, ...]
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        return tuple(each for each in self.operands if each.role == "output")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +18,11 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from evo.encoding import is_floating
 from evo.export.loader.float_control import preserved
+from evo.family import Operand
 from workers.cache import Cache, cache_key
+from workers.contract import check_input, check_names, check_reference
 from workers.distance import distance
 from workers.golden import Arrays, FamilyError, Golden, Limit
 from workers.protocol import CasePlan
@@ -32,6 +35,9 @@ _FEW_ELEMENTS = 64
 """Of fewer the yardstick's largest error is chance, so what may go beyond it follows the tolerance of the norm."""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
+_LAYOUT = 2
+"""Of what is kept in the cache, and the checks that it has passed."""
+
 _READ_BYTES_S = 2e8
 """What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
 
@@ -74,7 +80,16 @@ class Reference:
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
-        return self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
+        """The declared inputs, in arrays that nobody else holds."""
+        made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
+        maker = self._maker("inputs")
+        check_names(made, plan.operands, "input", case=plan.name, maker=maker)
+        drawn = {}
+        for each in plan.operands:
+            if each.role == "input":
+                with self._blame(f"inputs(), input `{each.name}`"):
+                    drawn[each.name] = check_input(each, made[each.name], case=plan.name, maker=maker)
+        return drawn
 
     def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
         """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
@@ -87,7 +102,7 @@ class Reference:
             case=plan.name,
             inputs=inputs,
             reference={name: stored[f"reference/{name}"] for name in names},
-            limits={name: _limit(plan, name, stored) for name in names},
+            limits={each.name: _limit(each, stored) for each in plan.outputs},
         )
 
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
@@ -101,29 +116,35 @@ class Reference:
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
         """References and, where a tolerance is relative to it, the yardstick's largest error."""
-        problem = dict(plan.problem)
-        reference = self._outputs("reference", plan.tolerances, np.float64, problem, inputs)
-        stored = {f"reference/{name}": values for name, values in reference.items()}
-        ratios = [name for name, tolerance in plan.tolerances.items() if tolerance.max_abs_ratio is not None]
-        if ratios:
-            yardstick = self._outputs("yardstick", ratios, None, problem, inputs)
-            for name, values in yardstick.items():
-                if values.shape != reference[name].shape:
-                    shapes = f"of shape {values.shape}, while reference() says {reference[name].shape}"
-                    raise FamilyError(f"{self.path.name}, yardstick(): makes `{name}` {shapes}")
-                stored[f"error/{name}"] = np.asarray(distance(values, reference[name]).max_abs)
+        made, maker = self._answers("reference", plan, inputs), self._maker("reference")
+        check_names(made, plan.operands, "output", case=plan.name, maker=maker)
+        stored = {}
+        for each in plan.outputs:
+            with self._blame(f"reference(), output `{each.name}`"):
+                stored[f"reference/{each.name}"] = check_reference(each, made[each.name], case=plan.name, maker=maker)
+        measured = [each for each in plan.outputs if each.tolerance and each.tolerance.max_abs_ratio is not None]
+        yardstick = self._answers("yardstick", plan, inputs) if measured else {}
+        for each in measured:
+            if each.name not in yardstick:
+                raise FamilyError(f"{self._maker('yardstick')}: makes no output `{each.name}` for case {plan.name}")
+            with self._blame(f"yardstick(), output `{each.name}`"):
+                error = self._error(plan, each, np.asarray(yardstick[each.name]), stored[f"reference/{each.name}"])
+                stored[f"error/{each.name}"] = np.asarray(error)
         return stored
 
-    def _outputs(self, function: str, names: Iterable[str], dtype: Any, *arguments: object) -> dict[str, NDArray[Any]]:
-        """Of what a function returns, these outputs, as `dtype`; None leaves them as they are."""
-        made = self._arrays(function, *arguments)
-        if missing := sorted(set(names) - set(made)):
-            raise FamilyError(f"{self.path.name}, {function}(): returns no {', '.join(missing)}")
-        outputs = {}
-        for name in names:
-            with self._blame(f"{function}(), output `{name}`"):
-                outputs[name] = np.asarray(made[name], dtype)
-        return outputs
+    def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """What `reference` or `yardstick` makes of copies of the inputs, which it may change in place."""
+        return self._arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
+
+    def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
+        """The largest error of the yardstick's output."""
+        where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
+        if values.shape != reference.shape:
+            raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
+        found = distance(values, reference)
+        if found.not_finite == found.elements:
+            raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
+        return found.max_abs
 
     def _arrays(self, function: str, *arguments: object) -> Arrays:
         made = self._required(function)(*arguments)
@@ -132,8 +153,12 @@ class Reference:
             raise FamilyError(f"{self.path.name}, {function}(): returns {kind}, not a dict of arrays by name")
         return made
 
+    def _maker(self, function: str) -> str:
+        return f"{self.path.name}, {function}()"
+
     def _key(self, plan: CasePlan, seed: tuple[int, ...]) -> str:
-        what = json.dumps([sorted(plan.problem.items()), plan.distribution, seed, sorted(plan.tolerances)])
+        outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
+        what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs])
         return cache_key("golden", self._digest, self._helpers, what, np.__version__)
 
     def _required(self, name: str) -> Callable[..., Any]:
@@ -162,6 +187,8 @@ class Reference:
         try:
             with preserved():
                 yield
+        except FamilyError:
+            raise
         except (Exception, SystemExit) as error:
             frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
             line = f" (line {frames[-1].lineno})" if frames else ""
@@ -175,16 +202,21 @@ def _helpers(module: ModuleType) -> str:
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
 
 
-def _limit(plan: CasePlan, name: str, stored: Arrays) -> Limit:
-    tolerance = plan.tolerances[name]
+def _limit(output: Operand, stored: Arrays) -> Limit:
+    tolerance = output.tolerance
+    if tolerance is None:
+        raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
     if tolerance.max_abs is not None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs)
     if tolerance.max_abs_ratio is None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
+    error = float(stored[f"error/{output.name}"])
+    if not is_floating(output.dtype):  # integers are rounded nowhere, so an exact yardstick demands exact results
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
     # a yardstick that happens to be exact must not demand exactness of everybody
-    reference = stored[f"reference/{name}"]
+    reference = stored[f"reference/{output.name}"]
     scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
-    error = max(float(stored[f"error/{name}"]), scale * float(np.finfo(np.float32).eps))
+    error = max(error, scale * float(np.finfo(np.float32).eps))
     beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if reference.size < _FEW_ELEMENTS else 0.0
     return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
 

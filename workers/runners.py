@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from evo.errors import EvoError
+from evo.errors import CannotJudge, EvoError
 from evo.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from evo.policy import Policy
 from workers.child import Child, ChildDiedError, ChildTimeoutError
@@ -58,7 +58,7 @@ class TroubleError(EvoError, RuntimeError):
     """The family or the machine is at fault: nothing can be judged until it is mended."""
 
 
-class ReferenceTroubleError(TroubleError):
+class ReferenceTroubleError(TroubleError, CannotJudge):
     """The family's inputs() and reference() do not come to an end, whatever the candidate."""
 
 

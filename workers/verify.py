@@ -1,6 +1,7 @@
 """GREEN before FAST: whether a candidate's answers are right, and whether it leaves everything else alone."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from workers.proof import Launch
 _SECOND_POISON = 0xA5
 """Alternates with the first: an integer output left unwritten then differs between launches, whatever is right."""
 
-_NEGLIGIBLE = 1e-30
+_NEGLIGIBLE = 1e-300
 _KEPT_ELEMENTS = 1 << 22
 """Of a first result, to say how much a later one differs; larger ones are not copied to the host for that."""
 
@@ -134,7 +135,7 @@ def _case_error(golden: Golden, name: str, far: Distance) -> CaseError:
     return CaseError(
         case=golden.case,
         output=name,
-        rel_l2=None if far.not_finite else math.sqrt(far.squares) / norm,
+        rel_l2=None if far.not_finite else min(math.sqrt(far.squares) / norm, sys.float_info.max),
         max_abs=None if far.not_finite else far.max_abs,
         rel_l2_limit=limit.rel_l2,
         max_abs_limit=limit.max_abs,

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.errors import CannotJudge, Conflict, EvoError, InvalidInput, NotFound
 
 
 class Exit(IntEnum):
@@ -21,7 +21,7 @@ class Exit(IntEnum):
 MEANING = {
     Exit.DONE: "done; also when Ctrl-C once ended a search early, with its report",
     Exit.NOTHING_FOUND: "ran to its end without success: no config could be measured, the config was rejected, "
-    "the search failed or was cancelled, `doctor` found no device to search on",
+    "reference.py fails, the search failed or was cancelled, `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
     "an empty space",
     Exit.UNAVAILABLE: "something needed is not there: service not reachable or none of kernel-evo, port taken, "
@@ -39,4 +39,6 @@ def code_of(error: EvoError) -> Exit:
     """The exit code an expected error ends the program with."""
     if isinstance(error, InvalidInput | NotFound):
         return Exit.WRONG_INPUT
+    if isinstance(error, CannotJudge):
+        return Exit.NOTHING_FOUND
     return Exit.CONFLICT if isinstance(error, Conflict) else Exit.UNAVAILABLE

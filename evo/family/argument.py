@@ -27,7 +27,11 @@ DTYPES = (
     "int32",
     "int16",
     "int8",
+    "uint64",
+    "uint32",
+    "uint16",
     "uint8",
+    "bool",
 )
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -98,7 +102,7 @@ class Argument:
         )
 
     def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
-        limits = {name: _at_least(0, each, each.number(scope)) for name, each in self.tolerance.items()}
+        limits = {name: _limit(name, each, scope) for name, each in self.tolerance.items()}
         return Tolerance(**limits) if limits else None
 
 
@@ -154,9 +158,26 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
         reason = "give one of max_abs and max_abs_ratio (a multiple of the yardstick's error)"
         raise InvalidInput(table.field("max_abs"), reason if given else f"is missing: {reason}")
     limits[given[0]] = table.expression(given[0])
-    for expression in limits.values():
+    for name, expression in limits.items():
         expression.check_names(names, "problem fields")
+        if not expression.names:
+            _limit(name, expression, {})
     return limits
+
+
+def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
+    """The value of a tolerance, which some wrong output must exceed.
+
+    Raises:
+        InvalidInput: it is negative, or a relative error of 1, that of zeros, is within it.
+    """
+    value = _at_least(0, expression, expression.number(scope))
+    if name == "rel_l2" and value >= 1:
+        reason = (
+            f"`{expression.text}` is {value} here, but must be below 1: an output of zeros has a relative error of 1"
+        )
+        raise InvalidInput(expression.field, f"{reason}. Give e.g. 1e-5 for float32, 1e-3 for float16, 0 for integers")
+    return value
 
 
 def _at_least(least: int, expression: Expression, value: float) -> float:

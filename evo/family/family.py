@@ -145,6 +145,7 @@ class Family:
         """
         if device.kind in KINDS:
             check_memory(self.operands(problem), device)
+            self._check_cases(problem, device.kind)
             self._known_limits(device)
             self.implementation(device.kind).check_problem(problem, device)
 
@@ -239,6 +240,12 @@ class Family:
             return CaseProblem(case=case, problem=self.problem({**problem, **changes}, kind))
         except InvalidInput as error:
             return CaseProblem(case=case, problem=None, refusal=str(error))
+
+    def _check_cases(self, problem: Problem, kind: DeviceKind) -> None:
+        """Raises InvalidInput where a shape or a tolerance has no valid value on the problem of a case."""
+        for each in self.case_problems(problem, kind):
+            if each.problem is not None:
+                self.operands(each.problem)
 
     def _constants(self, problem: Problem, device: Device, objective: Objective) -> dict[str, Value]:
         if device.kind == "replay":

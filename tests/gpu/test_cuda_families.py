@@ -204,8 +204,6 @@ class Trial:
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
     """The cases on the searched problem itself, the plain one first; with `tails` the others as well."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
-    operands = package.family.operands(problem)
-    tolerances = {each.name: each.tolerance for each in operands if each.tolerance is not None}
     made = []
     for each in package.family.case_problems(problem, "cuda"):
         if each.problem is None or (each.problem != problem and not tails):
@@ -215,7 +213,7 @@ def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = Fa
             distribution=each.case.inputs,
             problem=each.problem,
             seeds=((1,),),
-            tolerances=tolerances,
+            operands=package.family.operands(each.problem),
         )
         made.append(Trial(problem=each.problem, golden=reference.golden(plan, (1,))))
     return made

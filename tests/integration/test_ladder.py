@@ -310,7 +310,7 @@ def test_what_does_not_compile_needs_no_device(device: Device, folder: Path) -> 
             r"reference.py: the process that runs inputs\(\) and reference\(\) ended with status 3",
         ),
         ("raise SystemExit(3)", r"reference.py, import \(line 1\): SystemExit: 3"),
-        (SHORT, r"reference.py, reference\(\): makes `y` of case nominal as float64 \(2,\)"),
+        (SHORT, r"reference.py, reference\(\): `y` of case nominal has shape \(2,\); family.toml says"),
     ],
 )
 def test_without_a_service_a_broken_family_is_an_error_of_the_family(

@@ -54,7 +54,7 @@ class FakeBuffers:
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].copy()
 
-    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         return distance(self.arrays[name], reference)
 
     def fingerprint(self, name: str) -> int:

@@ -4,6 +4,7 @@ import importlib
 import pickle
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 
 import evo
 from evo.export.loader.float_control import FloatControl, preserved
+from evo.family import Operand
 from evo.tolerance import Tolerance
 from workers.cache import Cache
 from workers.golden import FamilyError
-from workers.kernel import Argument
 from workers.protocol import CasePlan
 from workers.reference import NO_LIMIT, Reference
 
@@ -35,14 +36,18 @@ def yardstick(problem, inputs):
 """
 
 
-def plan(**tolerance: float) -> CasePlan:
+def plan(dtype: str = "float32", **tolerance: float) -> CasePlan:
     limits = {"rel_l2": 1e-6, **(tolerance or {"max_abs_ratio": 4.0})}
+    operands = (
+        Operand(name="x", role="input", dtype="float32", shape=(5,)),
+        Operand(name="y", role="output", dtype=dtype, shape=(5,), tolerance=Tolerance(**limits)),
+    )
     return CasePlan(
         name="nominal",
         distribution="normal",
         problem={"N": 5},
         seeds=((1, 2),),
-        tolerances={"y": Tolerance(**limits)},
+        operands=operands,
     )
 
 
@@ -121,7 +126,8 @@ def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
     golden = reference(tmp_path)
     assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)
     assert golden.golden(plan(max_abs=0.5), (1, 2)).limits["y"].max_abs == 0.5
-    bare = CasePlan(**{**vars(plan()), "tolerances": {"y": Tolerance(rel_l2=1e-6)}})
+    x, y = plan().operands
+    bare = replace(plan(), operands=(x, replace(y, tolerance=Tolerance(rel_l2=1e-6))))
     assert golden.golden(bare, (1, 2)).limits["y"].max_abs == NO_LIMIT
 
 
@@ -162,9 +168,12 @@ def test_references_are_computed_anew_with_what_they_import_of_ours(
     ("text", "message"),
     [
         ("import no_such_module", r"reference.py, import \(line 2\): ModuleNotFoundError"),
-        ("def inputs(problem, distribution, rng): return {}", "has no function `reference`"),
+        (WHOLE.replace("def reference", "def other"), "has no function `reference`"),
         (WHOLE.replace('"N"', '"M"'), r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'"),
-        (WHOLE.replace('return {"y": 2', 'return {"z": 2'), r"reference\(\): returns no y"),
+        (
+            WHOLE.replace('return {"y": 2', 'return {"z": 2'),
+            r"reference\(\): makes no output `y` for case nominal; it makes `z`",
+        ),
         (
             WHOLE.replace('return {"y": 2', "raise SystemExit(3)\n    return {'y': 2"),
             r"reference\(\) \(line \d+\): SystemExit: 3",
@@ -175,7 +184,7 @@ def test_references_are_computed_anew_with_what_they_import_of_ours(
         ),
         (
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
-            r"reference\(\), output `y`: ValueError",
+            r"reference\(\): `y` holds str96: give real numbers",
         ),
         (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
     ],
@@ -186,18 +195,58 @@ def test_a_broken_family_is_named_with_the_line(tmp_path: Path, text: str, messa
 
 
 @pytest.mark.parametrize(
-    ("role", "dtype", "shape", "message"),
+    "reference_text",
     [
-        ("input", "float64", (5,), r"makes `x` of case nominal as float32 \(5,\); family.toml says float64 \(5,\)"),
-        ("input", "float32", (6,), r"family.toml says float32 \(6,\)"),
+        'inputs["x"] *= 2; return {"y": inputs["x"].astype(np.float64)}',
+        'inputs["x"] = 2.0 * inputs["x"]; return {"y": inputs["x"]}',
+        'x = inputs.pop("x"); x += x; return {"y": x}',
+        'np.multiply(inputs["x"], 2, out=inputs["x"]); return {"y": inputs["x"]}',
+        'inputs["x"].flags.writeable = True; inputs["x"][:] = 2 * inputs["x"]; return {"y": inputs["x"]}',
+        'y = inputs["x"].view(); y += inputs["x"]; return {"y": y}',
+        'inputs["scale"] = 2; return {"y": inputs["x"] * inputs["scale"]}',
     ],
 )
-def test_arrays_must_be_as_declared(
-    tmp_path: Path, role: str, dtype: str, shape: tuple[int, ...], message: str
-) -> None:
-    golden = reference(tmp_path).golden(plan(), (1, 2))
-    golden.check([Argument(name="x", role="input", dtype="float32", shape=(5,))])
-    with pytest.raises(FamilyError, match=message):
-        golden.check([Argument(name="x", role="input", dtype=dtype, shape=shape)])
-    with pytest.raises(FamilyError, match="makes no input `w`"):
-        golden.check([Argument(name="w", role="input", dtype=dtype, shape=shape)])
+def test_a_reference_that_changes_its_inputs_changes_those_of_no_kernel(tmp_path: Path, reference_text: str) -> None:
+    """Neither when it is computed nor when it comes from the cache."""
+    untouched = reference(tmp_path).golden(plan(max_abs=0.0), (1, 2))
+    text = WHOLE.split("def reference", maxsplit=1)[0] + f"def reference(problem, inputs):\n    {reference_text}\n"
+    for _ in range(2):
+        golden = reference(tmp_path, text, digest="in place").golden(plan(max_abs=0.0), (1, 2))
+        assert list(golden.inputs) == ["x"]
+        assert np.array_equal(golden.inputs["x"], untouched.inputs["x"])
+        assert golden.reference["y"].tolist() == untouched.reference["y"].tolist()
+
+
+def test_a_yardstick_that_changes_its_inputs_changes_those_of_no_kernel(tmp_path: Path) -> None:
+    text = WHOLE.replace("def yardstick(problem, inputs):", 'def yardstick(problem, inputs):\n    inputs["x"] *= 0')
+    golden = reference(tmp_path, text).golden(plan(), (1, 2))
+    assert np.array_equal(golden.inputs["x"], reference(tmp_path).golden(plan(), (1, 2)).inputs["x"])
+
+
+def test_inputs_that_are_kept_and_changed_later_are_those_of_their_seed(tmp_path: Path) -> None:
+    """inputs() may hand out one array again and again."""
+    drawn = 'return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}'
+    kept = 'KEPT[:] = rng.standard_normal(problem["N"]); return {"x": KEPT}'
+    text = "import numpy\nKEPT = numpy.zeros(5, 'float32')\n" + WHOLE.replace(drawn, kept)
+    goldens = reference(tmp_path, text)
+    first = goldens.golden(plan(), (1, 2))
+    second = goldens.golden(plan(), (1, 3))
+    assert not np.array_equal(first.inputs["x"], second.inputs["x"])
+    assert np.array_equal(first.reference["y"], 2.0 * first.inputs["x"].astype(np.float64))
+
+
+def test_a_yardstick_of_nothing_but_nan_measures_nothing(tmp_path: Path) -> None:
+    text = WHOLE.replace("+ 0.25", "+ np.nan")
+    with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal holds nothing but NaN"):
+        reference(tmp_path, text).golden(plan(), (1, 2))
+
+
+def test_an_exact_yardstick_of_integers_demands_exact_results(tmp_path: Path) -> None:
+    text = WHOLE.replace('return {"y": 2.0 * inputs["x"].astype(np.float64)', 'return {"y": np.arange(5) + 2**60')
+    text = text.replace(
+        'return {"y": (2.0 * inputs["x"].astype(np.float64) + 0.25)', 'return {"y": (np.arange(5) + 2**60)'
+    )
+    text = text.replace("+ 2**60).astype(np.float32)", "+ 2**60)")
+    golden = reference(tmp_path, text).golden(plan("int64", max_abs_ratio=4.0, rel_l2=0.1), (1, 2))
+    assert golden.reference["y"].dtype == np.int64
+    assert golden.limits["y"].max_abs == 0.0

@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device, DeviceKind
@@ -115,7 +114,7 @@ class Buffers(Protocol):
         """A host copy of an output, in its shape and dtype."""
         ...
 
-    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         """How far an output is from its reference, found where it lies; the reference is not to change any more."""
         ...
 

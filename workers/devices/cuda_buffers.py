@@ -171,7 +171,7 @@ class DeviceBuffers:
         with cuda_errors():
             return self._buffers[name].read()
 
-    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         buffer = self._buffers[name]
         if buffer.argument.dtype not in DISTANCES:
             return distance(self.read(name), reference, buffer.argument.dtype)

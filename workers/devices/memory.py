@@ -157,7 +157,7 @@ class HostBuffers:
     def read(self, name: str) -> NDArray[Any]:
         return self.arrays[name].values.copy()
 
-    def distance(self, name: str, reference: NDArray[np.float64]) -> Distance:
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         array = self.arrays[name]
         return distance(array.values, reference, array.argument.dtype)
 

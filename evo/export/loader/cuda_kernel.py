@@ -170,9 +170,9 @@ def _check_architecture(built_for: str, capability: str, build: str) -> None:
 
 
 def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
-    if each["stored"] == each["dtype"]:
+    if each["stored"] == each["dtype"] and each["dtype"].startswith("float"):
         return rng.standard_normal(each["shape"])
-    return rng.integers(0, FINITE_CODES, each["shape"])
+    return rng.integers(0, 2 if each["dtype"] == "bool" else FINITE_CODES, each["shape"])
 
 
 def main(repeats: int = 50) -> None:

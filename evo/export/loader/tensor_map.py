@@ -19,8 +19,12 @@ _DTYPES = {
     "int8": 0,
     "float8_e4m3": 0,
     "float8_e5m2": 0,
+    "bool": 0,
     "int16": 1,
+    "uint16": 1,
+    "uint32": 2,
     "int32": 3,
+    "uint64": 4,
     "int64": 5,
     "float16": 6,
     "float32": 7,
@@ -29,7 +33,7 @@ _DTYPES = {
 }
 """``CUtensorMapDataType`` by name; bytes are moved as they are."""
 
-_SIZES = {0: 1, 1: 2, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 

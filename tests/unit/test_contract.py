@@ -1,0 +1,189 @@
+"""What reference.py makes is checked against family.toml, and its faults are reported as its own."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evo.encoding import encoded, is_floating, stored
+from evo.family import DTYPES, Operand
+from evo.tolerance import Tolerance
+from workers.contract import check_input, check_names, check_reference
+from workers.distance import distance
+from workers.golden import FamilyError
+
+MAKER = "reference.py, reference()"
+INTEGERS = [dtype for dtype in DTYPES if not is_floating(dtype)]
+FLOATS = [dtype for dtype in DTYPES if is_floating(dtype)]
+LARGE = ("int64", "uint64")
+
+
+def operand(dtype: str, *shape: int, role: Any = "output") -> Operand:
+    tolerance = Tolerance(rel_l2=0.0, max_abs=0.0) if role == "output" else None
+    return Operand(name="y", role=role, dtype=dtype, shape=shape or (4,), tolerance=tolerance)
+
+
+def checked(dtype: str, made: Any) -> Any:
+    return check_reference(operand(dtype), made, case="nominal", maker=MAKER)
+
+
+def extremes(dtype: str) -> list[int]:
+    if dtype == "bool":
+        return [0, 1, 1, 0]
+    limits = np.iinfo(dtype)
+    return [limits.min, limits.min + 1, limits.max - 1, limits.max]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_of_every_width_are_judged_as_they_are(dtype: str) -> None:
+    values = np.array(extremes(dtype), dtype)
+    reference = checked(dtype, values)
+    assert reference.dtype == stored(dtype)
+    assert reference.tolist() == values.tolist()
+    assert distance(values, reference).max_abs == 0.0
+    assert distance(values, reference).unwritten is None
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("place", range(4))
+def test_one_integer_off_by_one_is_seen_at_both_ends_of_its_range(dtype: str, place: int) -> None:
+    reference = checked(dtype, np.array(extremes(dtype), dtype))
+    wrong = reference.copy()
+    wrong[place] = wrong[place] ^ 1 if dtype == "bool" else wrong[place - 1 if place % 2 else place + 1]
+    found = distance(wrong, reference)
+    assert (found.max_abs, found.squares) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("dtype", LARGE)
+@pytest.mark.parametrize("power", [52, 53, 54, 60, 62])
+@pytest.mark.parametrize("off", [-1, 0, 1, 2, 3])
+def test_differences_of_large_integers_are_exact(dtype: str, power: int, off: int) -> None:
+    reference = np.full(5, 1 << power, dtype)
+    values = reference.copy()
+    values[3] += np.array(off).astype(dtype)
+    assert distance(values, checked_5(dtype, reference)).max_abs == abs(off)
+
+
+def checked_5(dtype: str, made: Any) -> Any:
+    return check_reference(operand(dtype, 5), made, case="nominal", maker=MAKER)
+
+
+def test_the_largest_difference_there_is_passes_no_smaller_limit() -> None:
+    values, reference = np.full(3, -(1 << 63), np.int64), np.full(3, (1 << 63) - 1, np.int64)
+    assert distance(values, reference).max_abs >= (1 << 64) - 1
+    unsigned = distance(np.full(3, (1 << 53) + 1, np.uint64), np.zeros(3, np.uint64))
+    assert unsigned.max_abs > 1 << 53
+
+
+def test_a_bool_is_one_byte_of_zero_or_one() -> None:
+    reference = checked("bool", np.array([True, True, False, False]))
+    values = np.array([1, 255, 0, 2], np.uint8).view(bool)
+    assert distance(values, reference).max_abs == 254.0
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_whole_floats_are_taken_for_integers(dtype: str) -> None:
+    reference = checked(dtype, np.array([0.0, 1.0, 1.0, 0.0]))
+    assert reference.dtype == stored(dtype)
+
+
+def test_a_reference_between_integers_is_judged_as_it_is() -> None:
+    reference = checked("int8", np.array([-2.5, 0.0, 2.25, 127.0]))
+    found = distance(np.array([-2, 0, 2, 127], np.int8), reference)
+    assert found.max_abs == 0.5
+    assert found.squares == 0.5**2 + 0.25**2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "made", "reason"),
+    [
+        ("int64", [0.0, 2.0**53, 0, 0], r"1 of 4 elements are 2\^53 or more.*return integers, e\.g\. of int64"),
+        ("uint64", [0.0, 0.0, 2.0**63, 2.0**60], r"2 of 4 elements are 2\^53 or more"),
+        ("int32", [0.0, np.nan, 0, np.inf], "2 of 4 elements are NaN or infinite: an integer is neither"),
+        (
+            "uint8",
+            [0, 256, -1, 3],
+            r"2 of 4 elements are beyond what uint8 holds \(0 to 255\); the first is 256 at \[1\]",
+        ),
+        ("int8", [0, 0, 0, -129], r"beyond what int8 holds \(-128 to 127\)"),
+        ("uint64", [0, -1, 0, 0], "beyond what uint64 holds"),
+        ("int64", np.array([0, 1 << 63, 0, 0], np.uint64), "beyond what int64 holds"),
+        ("uint64", [1 << 64, 0, 0, 0], r"2\^53 or more"),
+        ("bool", [0, 1, 2, 0], r"beyond what bool holds \(0 to 1\)"),
+        ("float32", [0, np.nan, 0, 0], r"1 of 4 elements are NaN or infinite.*the first is nan at \[1\]"),
+        ("float64", [np.inf, -np.inf, 0, 0], r"2 of 4 elements are NaN or infinite.*the first is inf at \[0\]"),
+        ("float16", [0, 0, 0, 65520.0], "1 of 4 elements are beyond what float16 holds: a kernel writes infinity"),
+        ("bfloat16", [0, 3.4e38, 3.395e38, 0], "elements are beyond what bfloat16 holds"),
+        ("float32", [0, 3.5e38, 0, 1.0], "beyond what float32 holds"),
+        ("float64", [0, 1e200, 0, 1.0], "has 1e\\+200 as its largest magnitude"),
+        ("float64", [0, 1e-200, 0, 0], "has 1e-200 as its largest magnitude"),
+        ("float32", [0, 1, 2], r"has shape \(3,\); family\.toml says \(4,\)"),
+        ("float32", [[0, 1, 2, 3]], r"has shape \(1, 4\); family\.toml says \(4,\)"),
+        ("float32", 1.0, r"has shape \(\); family\.toml says \(4,\)"),
+        ("float32", [1j, 0, 0, 0], "holds complex128: give real numbers"),
+        ("float32", ["a", "b", "c", "d"], "give real numbers"),
+        ("float32", [None] * 4, "holds object: give real numbers"),
+        ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
+    ],
+)
+def test_what_no_kernel_can_write_is_the_references_fault(dtype: str, made: Any, reason: str) -> None:
+    with pytest.raises(FamilyError, match=reason) as refused:
+        checked(dtype, made)
+    assert str(refused.value).startswith("reference.py, reference(): `y`")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_ordinary_numbers_are_judged_in_float64_for_every_floating_dtype(dtype: str) -> None:
+    reference = checked(dtype, np.array([0.0, 1.5, -2.0, 1e-3], np.float32))
+    assert reference.dtype == np.float64
+    values = encoded(reference, dtype)
+    assert distance(values, reference, dtype).max_abs <= 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
+def test_formats_that_saturate_may_have_references_beyond_them(dtype: str) -> None:
+    assert checked(dtype, [1e6, 0, 0, -1e6])[0] == 1e6
+
+
+def test_python_integers_keep_all_their_digits() -> None:
+    made = np.array([(1 << 64) - 1, 0, 1, (1 << 60) + 1], dtype=object)
+    assert checked("uint64", made).tolist() == made.tolist()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inputs_of_every_dtype_are_taken_in_this_machines_byte_order(dtype: str) -> None:
+    wanted = operand(dtype, role="input")
+    codes = np.ones(8, stored(dtype))[::2]
+    taken = check_input(wanted, codes, case="nominal", maker="reference.py, inputs()")
+    assert (taken.dtype, taken.flags.c_contiguous) == (stored(dtype), True)
+    swapped = codes.astype(codes.dtype.newbyteorder())
+    assert check_input(wanted, swapped, case="nominal", maker="m").tobytes() == taken.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "made", "reason"),
+    [
+        ("float32", np.zeros(4), r"makes `y` of case tail as float64 \(4,\); family\.toml says float32 \(4,\)"),
+        ("float32", np.zeros(5, np.float32), r"as float32 \(5,\); family\.toml says float32 \(4,\)"),
+        ("float32", [1.0, 2.0, 3.0, 4.0], "as float64"),
+        ("int32", np.zeros(4, np.int64), r"as int64 \(4,\); family\.toml says int32"),
+        ("uint8", np.zeros(4, bool), "as bool"),
+        ("bfloat16", np.zeros(4, np.float32), r"says uint16 \(4,\), the codes of bfloat16: evo\.encoding\.encoded"),
+    ],
+)
+def test_inputs_must_be_as_declared(dtype: str, made: Any, reason: str) -> None:
+    with pytest.raises(FamilyError, match=reason):
+        check_input(operand(dtype, role="input"), made, case="tail", maker="reference.py, inputs()")
+
+
+def test_arrays_that_are_missing_or_too_many_are_named_with_the_way_out() -> None:
+    declared = [operand("float32", role="input")]
+    with pytest.raises(FamilyError, match=r"inputs\(\): makes no input `y` for case tail; it makes `z`"):
+        check_names({"z": np.zeros(1)}, declared, "input", case="tail", maker="reference.py, inputs()")
+    extra = {"y": np.zeros(1), "z": np.zeros(1)}
+    with pytest.raises(
+        FamilyError, match=r'makes `z` .* declares as no input: .* \[\[arguments\]\] with role = "input"'
+    ):
+        check_names(extra, declared, "input", case="tail", maker="reference.py, inputs()")
+    with pytest.raises(FamilyError, match=r"makes `z` .*leave it out of what reference\(\) returns"):
+        check_names(extra, [operand("float32")], "output", case="tail", maker=MAKER)
