@@ -1,6 +1,6 @@
 """A kernel family, as its document declares it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
 from evo.objective import Objective
 from evo.problem import Field, Problem, parse_problem
-from evo.space import Constraint, EmptySpace, Space
+from evo.space import Constraint, EmptySpace, Space, Tunable
+from evo.suggestion import unknown
 from evo.trial import Config, Value
 
 
@@ -157,14 +158,27 @@ class Family:
         """What its author would try first for this problem on this device: parts of configs, the best guess first."""
         return self.implementation(device.kind).begin(problem, device)
 
-    def space(self, problem: Problem, device: Device, objective: Objective) -> Space:
+    def space(
+        self,
+        problem: Problem,
+        device: Device,
+        objective: Objective,
+        *,
+        kept: Mapping[str, Sequence[Value]] | None = None,
+    ) -> Space:
         """What can be searched for this problem on this device.
+
+        Args:
+            kept: values by tunable, to search a part of the space; tunables that are not named keep all values.
 
         Raises:
             EmptySpace: nothing; names the constraint that removed the last points, and the problem's part in it.
+            InvalidInput: `kept` names an unknown tunable or value.
         """
         implementation = self.implementation(device.kind)
         tunables, constraints = implementation.tunables, implementation.constraints
+        if kept is not None:
+            tunables = _keeping(tunables, kept)
         constants = self._constants(problem, device, objective)
         try:
             return Space(tunables, constraints, constants, valid_keys=implementation.valid_keys)
@@ -256,6 +270,16 @@ class Family:
     def _known_limits(self, device: Device) -> None:
         for name in sorted(self.implementation(device.kind).limits.difference(device.limits)):
             raise InvalidInput("device", f"{device.model} does not tell its `{name}`, which {self.name} needs")
+
+
+def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -> tuple[Tunable, ...]:
+    names = [tunable.name for tunable in tunables]
+    for name in kept:
+        if name not in names:
+            raise InvalidInput(f"kept.{name}", unknown(name, names, "tunables"))
+    return tuple(
+        each.keeping(kept[each.name], f"kept.{each.name}") if each.name in kept else each for each in tunables
+    )
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

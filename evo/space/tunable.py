@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -80,6 +80,16 @@ class Tunable:
         if position is None:
             raise InvalidInput(field, f"{text} is not one of {self.listed}")
         return position
+
+    def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
+        """The same tunable with these of its values alone, in its own order; the default stays if it is kept.
+
+        Raises:
+            InvalidInput: one is not among its values.
+        """
+        ranks = sorted({self.index(value, field) for value in values})
+        default = self.default if self.default_index in ranks else None
+        return replace(self, values=tuple(self.values[rank] for rank in ranks), default=default)
 
     def distances(self, rank: int) -> npt.NDArray[np.float64]:
         """How far each value is from the one at `rank`: rank difference over range if ordinal, else 0 or 1."""

@@ -1,0 +1,73 @@
+"""Measure reduced spaces of our own families in full: ``python -m tests.bench.recorded --to FOLDER``.
+
+An interrupted recording goes on where it stopped when the command is repeated with the same folder. With several GPUs,
+run one command a GPU, each with its spaces and its share of the cores.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from evo.device import DeviceKind
+from tests.bench.recorded.recorder import Record, record
+from tests.bench.recorded.reduced import DEFINITIONS, definitions
+from workers.build import Builder
+from workers.cache import Cache
+from workers.devices import driver
+from workers.lock import exclusive
+from workers.scratch import scratch
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Record until all is measured or the time is up; status 2 without a device."""
+    options = _parser().parse_args(arguments)
+    until_s = time.monotonic() + 60 * options.minutes
+    chosen = [each for each in definitions(options.definitions) if not options.only or each.name in options.only]
+    kind: DeviceKind = options.device
+    chosen_driver = driver(kind)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    options.to.mkdir(parents=True, exist_ok=True)
+    devices = chosen_driver.discover(options.cache)
+    if len(devices) <= options.unit:
+        print(f"there are {len(devices)} devices of kind {kind}, so no number {options.unit}", file=sys.stderr)
+        return 2
+    device = devices[options.unit]
+    with scratch() as place, exclusive(device.uuid):
+        builder = Builder(chosen_driver.compiler(), Cache(options.cache), place)
+        records = [
+            Record(
+                each,
+                device,
+                path=options.to / f"{each.name}.jsonl",
+                seed=options.seed,
+                scratch=place,
+                cache=options.cache,
+            )
+            for each in chosen
+        ]
+        sizes = {each.reduced.name: each.space.valid_count for each in records}
+        print(f"{device.model} {device.uuid}: {sizes}", flush=True)
+        begun = time.monotonic()
+        measured = record(records, builder, jobs=options.jobs, until_s=until_s)
+        print(f"{measured} configs measured in {time.monotonic() - begun:.0f} s", flush=True)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="recorded", description=__doc__)
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="where the lines are kept")
+    parser.add_argument("--only", nargs="*", metavar="SPACE", help="of all spaces only these")
+    parser.add_argument("--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="the spaces, as TOML")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--unit", type=int, default=0, metavar="N", help="of several devices which one (from 0)")
+    parser.add_argument("--jobs", type=int, default=8, metavar="N", help="builds at a time (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="then it stops (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the order")
+    parser.add_argument("--cache", type=Path, default=Path("build/recorded-cache"), metavar="FOLDER")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

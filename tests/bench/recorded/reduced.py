@@ -1,0 +1,50 @@
+"""Reduced spaces: a family's space with fewer values of some tunables and the default of all others."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evo.device import Device
+from evo.family import Family
+from evo.objective import Objective
+from evo.space import Space
+from evo.trial import Value
+
+DEFINITIONS = Path(__file__).with_name("spaces.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """A part of a family's space on one problem.
+
+    Attributes:
+        name: of the recording; unique.
+        problem: text as the command line takes it.
+        tunables: values by name; a tunable that is not named keeps its default alone.
+    """
+
+    name: str
+    family: str
+    problem: str
+    tunables: Mapping[str, Sequence[Value]]
+
+    def space(self, family: Family, device: Device) -> Space:
+        """The valid configs on a device.
+
+        Raises:
+            InvalidInput: the family has no such tunable or value; names ``kept.<it>``.
+        """
+        defaults: dict[str, Sequence[Value]] = {
+            tunable.name: (tunable.values[tunable.default_index],)
+            for tunable in family.implementation(device.kind).tunables
+        }
+        problem = family.problem(self.problem, device.kind)
+        return family.space(problem, device, Objective(), kept={**defaults, **self.tunables})
+
+
+def definitions(path: Path = DEFINITIONS) -> tuple[Reduced, ...]:
+    """The reduced spaces of a TOML file."""
+    tables: list[dict[str, Any]] = tomllib.loads(path.read_text())["spaces"]
+    return tuple(Reduced(**table) for table in tables)
