@@ -26,6 +26,7 @@ WANTED = f"a folder with a {SPEC}, or a recording ({', '.join(RECORDING_SUFFIXES
 
 BUILTIN = Path(__file__).parent
 INCLUDE = BUILTIN / "include"
+RECORDINGS = BUILTIN / "recordings"
 
 MAX_FILES = 1_000
 MAX_FOLDER_BYTES = 64 << 20
@@ -75,6 +76,12 @@ def broken() -> list[Broken]:
     return [each for each in _survey() if isinstance(each, Broken)]
 
 
+def recordings() -> dict[str, Path]:
+    """The recorded spaces that come with kernel-evo, by name."""
+    found = {path.name.removesuffix(".json.gz"): path for path in sorted(RECORDINGS.glob("*.json.gz"))}
+    return {name: path for name, path in found.items() if not name.endswith(".t4")}
+
+
 def _survey() -> Iterator[Package | Broken]:
     for name, path in _builtin_folders().items():
         try:
@@ -85,6 +92,8 @@ def _survey() -> Iterator[Package | Broken]:
 
 def find(name_or_path: str) -> Package:
     """A family by name (built in, or of an installed package), or by the path of its folder or recording file.
+
+    The recordings that come with kernel-evo are found by name, too.
 
     Raises:
         NotFound: nothing there; lists what there is, near misses first.
@@ -97,6 +106,8 @@ def find(name_or_path: str) -> Package:
         return _folder(builtins[name_or_path], built_in=True)
     if name_or_path in installed:
         return _folder(_package_folder(name_or_path, installed[name_or_path]), built_in=False)
+    if name_or_path in (shipped := recordings()):
+        return _at(shipped[name_or_path])
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
         reason += f"; for the one in this directory write ./{name_or_path}"

@@ -277,9 +277,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
     for name in kept:
         if name not in names:
             raise InvalidInput(f"kept.{name}", unknown(name, names, "tunables"))
-    return tuple(
-        each.keeping(kept[each.name], f"kept.{each.name}") if each.name in kept else each for each in tunables
-    )
+    return tuple(each.keeping(kept[each.name], f"kept.{each.name}") if each.name in kept else each for each in tunables)
 
 
 def _recording(name: str, table: Table, document: Mapping[str, Any]) -> Family:

@@ -168,7 +168,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
     """
     measured, trouble = 0, 0
     ahead: deque[tuple[Record, Config, Future[Built]]] = deque()
-    turns = _in_turns({place: each.due() for place, each in enumerate(records)})
+    turns = in_turns({place: each.due() for place, each in enumerate(records)})
     pool = ThreadPoolExecutor(jobs)
     try:
         while time.monotonic() < until_s:
@@ -192,7 +192,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
     return measured
 
 
-def _in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
+def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
     """(place, config): each place's configs in order, spread evenly over the whole."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
@@ -201,5 +201,3 @@ def _in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config
     ]
     for _, place, position in sorted(shares):
         yield place, due[place][position]
-
-
