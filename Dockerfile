@@ -37,7 +37,7 @@ ENV KERNEL_EVO_DB=/var/lib/kernel-evo/kernel-evo.db \
 USER 10001
 EXPOSE 8765
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8765/api/v1/ready', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8765/api/v1/ready', timeout=4)"]
 CMD ["serve", "--host", "0.0.0.0"]
 
 # Kernels are compiled where they are measured: the CPU worker needs a C compiler.

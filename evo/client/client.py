@@ -23,6 +23,9 @@ class Client(Families, Searches, Champions, Workers, Work, Artefacts, Events, To
     A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or
     says it is busy; any other one only if it was never sent.
 
+    Services on this machine are reached directly; others through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY
+    names, unless NO_PROXY excludes them.
+
     Args:
         url: of the service, e.g. ``http://127.0.0.1:8765``.
         attempts: how often a request is tried at most.

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from evo.client.route import http_client
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.masking import masked
 
@@ -62,12 +63,11 @@ class Transport:
         self._attempts = attempts
         self._sleep = sleep
         self._jitter = random.Random()
-        self._http = httpx.Client(
-            base_url=f"{self.url}/api/v1",
+        self._http = http_client(
+            f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=patience(timeout_s),
             transport=transport,
-            verify=self.url.startswith("https:"),  # nothing to verify otherwise, and reading every authority takes long
         )
 
     def close(self) -> None:

@@ -77,6 +77,17 @@ def stages() -> dict[str, list[str]]:
     return found
 
 
+def test_health_check_ignores_the_proxy_of_the_environment(tmp_path: Path) -> None:
+    check = next(line for line in stages()["service"] if line.startswith("HEALTHCHECK"))
+    command = json.loads(check[check.index("CMD ") + 4 :])
+    elsewhere = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    with served(tmp_path / "evo.db") as url:
+        port = url.rpartition(":")[2]
+        checked = run(sys.executable, *(word.replace("8765", port) for word in command[1:]), **elsewhere)
+    assert checked.returncode == 0, checked.stderr
+    assert run(sys.executable, *(word.replace("8765", port) for word in command[1:])).returncode != 0
+
+
 def test_the_compose_file_keeps_to_the_published_schema() -> None:
     checked = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -15,7 +15,7 @@ service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 
 tries=0
-until python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1] + "/api/v1/ready", timeout=5)' "$url" 2>/dev/null; do
+until python -c 'import sys, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(sys.argv[1] + "/api/v1/ready", timeout=5)' "$url" 2>/dev/null; do
     tries=$((tries + 1))
     if [ "$tries" -gt 120 ] || ! kill -0 "$service" 2>/dev/null; then
         echo "setup: the database could not be opened, see above" >&2

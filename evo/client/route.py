@@ -1,0 +1,67 @@
+"""How requests travel to a service: directly, or through the proxy that the environment names."""
+
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+import httpx
+
+from evo.errors import InvalidInput
+from evo.masking import masked
+
+
+def is_direct(url: str) -> bool:
+    """True for an address of this machine: a proxy elsewhere would look for it on its own machine.
+
+    A numeric address belongs to this machine if a socket can be bound to it, which covers loopback, the unspecified
+    addresses and every interface. Names other than localhost are left to NO_PROXY.
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[
+            0
+        ]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
+def http_client(
+    url: str, *, headers: dict[str, str], timeout: httpx.Timeout, transport: httpx.BaseTransport | None = None
+) -> httpx.Client:
+    """Return a connection pool for one service.
+
+    Args:
+        url: base of every request.
+        transport: replaces the network in tests.
+
+    Raises:
+        InvalidInput: the environment names a proxy that cannot be used.
+    """
+    through_proxy = transport is None and not is_direct(url)
+    try:
+        return httpx.Client(
+            base_url=url,
+            headers=headers,
+            timeout=timeout,
+            transport=transport,
+            trust_env=through_proxy,
+            verify=_verification(url),
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        if not through_proxy:
+            raise
+        raise InvalidInput(
+            "proxy",
+            f"the environment names a proxy that cannot be used ({masked(str(error)):.200}): correct HTTP_PROXY, "
+            f"HTTPS_PROXY or ALL_PROXY, or avoid it with NO_PROXY={urlsplit(url).hostname}",
+        ) from error
+
+
+def _verification(url: str) -> ssl.SSLContext | bool:
+    """TLS settings with SSL_CERT_FILE respected; False without https, since loading every authority takes long."""
+    return httpx.create_ssl_context(trust_env=True) if url.startswith("https:") else False
