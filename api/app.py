@@ -18,10 +18,12 @@ from api.access.headers import CarefulHeaders
 from api.access.throttle import Rate
 from api.chores import Chore, Collector, regularly
 from api.compression import Compressed
+from api.conditional import Conditional
 from api.conductor import Conductor
 from api.courier import Courier
 from api.deps import Service
 from api.feed import Feed
+from api.head import Head
 from api.idempotency import Idempotency
 from api.interruptions import Interruptions
 from api.logs import RequestLog
@@ -56,7 +58,6 @@ from evo.errors import EvoError
 
 log = structlog.get_logger("service")
 
-MAX_BODY_BYTES = 64 << 20
 SWEEPS_PER_LEASE = 4
 LONGEST_SWEEP_S = 5.0
 MESSAGES_S = 2.0
@@ -113,11 +114,13 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
     )
+    app.add_middleware(Conditional)
     app.add_middleware(Compressed)
     app.add_middleware(Idempotency)
-    app.add_middleware(BodyLimit, most_bytes=MAX_BODY_BYTES)
+    app.add_middleware(BodyLimit)
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
     app.add_middleware(OwnOrigin, host=settings.host)
+    app.add_middleware(Head)
     app.add_middleware(CarefulHeaders)
     app.add_middleware(errors.Explained)
     app.add_middleware(Measured)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import caller
 from api.etag import Outdated
+from api.strict_json import Malformed
 from db.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.limits import refused
@@ -62,6 +63,16 @@ STATUS: Mapping[type[EvoError], int] = {
     StoreUnavailable: 503,
 }
 """The first base of an error found here gives its status; any other `EvoError` is a 500."""
+
+
+MOST_NAMED = 20
+"""Wrong fields that one answer names. The sender chooses how many there are."""
+
+LONGEST_NAME, LONGEST_REASON = 200, 500
+"""Characters of a field's name and of a reason in an answer."""
+
+MOST_DETAIL = 4_000
+"""Characters of an answer's `detail`: some list what there is."""
 
 
 def install(app: FastAPI) -> None:
@@ -125,11 +136,11 @@ def refusal(request: Request, error: EvoError) -> Response:
     """What an expected error is to whoever sent the request."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
     if status >= 500:
-        log.error("request failed", path=request.url.path, status=status, reason=str(error))
-    extra = {"field": error.field} if isinstance(error, InvalidInput) else {}
+        log.error("request failed", path=shortened(request.url.path, LONGEST_NAME), status=status, reason=str(error))
+    extra = {"field": shortened(error.field, LONGEST_NAME)} if isinstance(error, InvalidInput) else {}
     if isinstance(error, StoreUnavailable) and not may_see_places(request):
         return answer(request, status, error.public)
-    return answer(request, status, str(error), **extra)
+    return answer(request, status, shortened(str(error), MOST_DETAIL), **extra)
 
 
 def may_see_places(request: Request) -> bool:
@@ -149,8 +160,10 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
-    if error.status_code == 400:  # a body that is not even text; ours are never 400
-        reason = "this is not valid JSON"
+    if isinstance(error, Malformed):
+        return answer(request, 422, str(error.detail), field=error.field)
+    if error.status_code == 400:  # a form that Starlette cannot read; our own refusals are never 400
+        reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
         404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
@@ -163,13 +176,13 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    log.error("bug", path=request.url.path, exc_info=error)
+    log.error("bug", path=shortened(request.url.path, LONGEST_NAME), exc_info=error)
     return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The fields that validation refuses, each with the reason."""
-    return [_wrong_field(each) for each in _relevant(errors)]
+    """The first `MOST_NAMED` fields that validation refuses, each with the reason."""
+    return [_wrong_field(each) for each in _relevant(errors)[:MOST_NAMED]]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -182,10 +195,17 @@ def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
     cause = error.get("ctx", {}).get("error")
     given = error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
-    path = [str(part) for part in given if part not in {"body", "query", "path"}]
+    path = [f"{part!s:.100}" for part in given if part not in {"body", "query", "path"}]
     if isinstance(cause, InvalidInput):
         own = cause.field if "." in cause.field else ".".join([*path, cause.field])
-        return {"field": own, "reason": cause.reason}
-    if error["type"] == "json_invalid":
-        return {"field": "body", "reason": "this is not valid JSON"}
-    return {"field": ".".join(path) or "body", "reason": refused(error) or str(error["msg"])}
+        return _named(own, cause.reason)
+    return _named(".".join(path) or "body", refused(error) or str(error["msg"]))
+
+
+def _named(field: str, reason: str) -> dict[str, str]:
+    return {"field": shortened(field, LONGEST_NAME), "reason": shortened(reason, LONGEST_REASON)}
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its first characters with an ellipsis."""
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -11,9 +11,16 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.throttle import Rate, Throttle
 from evo.visible import visible
 
 log = structlog.get_logger("http")
+
+LONGEST_PATH, LONGEST_METHOD = 200, 20
+"""Characters of a path and a method in a log line: senders choose them."""
+
+REFUSALS = Rate(per_s=1, burst=100)
+"""Lines about refused requests that one process writes; strangers could fill a disk with more."""
 
 
 def configure(form: Literal["console", "json"], level: str) -> None:
@@ -49,15 +56,24 @@ def _visible_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 def bind_ids(request: Request) -> None:
     """Have every line logged for a request carry the search, trial, attempt or worker that its path names."""
-    ids = {name.removesuffix("_id"): value for name, value in request.path_params.items() if name.endswith("_id")}
+    ids = {
+        name.removesuffix("_id"): str(value)[:LONGEST_PATH]
+        for name, value in request.path_params.items()
+        if name.endswith("_id")
+    }
     structlog.contextvars.bind_contextvars(**ids)
 
 
 class RequestLog:
-    """Gives every request an id, which its log lines and its response carry."""
+    """Gives every request an id, which its log lines and its response carry.
+
+    Refused requests are logged as far as `REFUSALS` allows; `unlogged` counts those left out before a line.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._refusals = Throttle({"refusal": REFUSALS})
+        self._unlogged = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,7 +92,21 @@ class RequestLog:
             try:
                 await self.app(scope, receive, send_with_id)
             finally:
-                took_ms = round(1e3 * (time.perf_counter() - began), 1)
-                refused = status >= 400 and status != 404  # a 404 may be the answer to a question
-                write = log.warning if status >= 500 else log.info if refused else log.debug
-                write("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
+                self._write(scope, status, took_ms=round(1e3 * (time.perf_counter() - began), 1))
+
+    def _write(self, scope: Scope, status: int, *, took_ms: float) -> None:
+        about: dict[str, object] = {
+            "method": scope["method"][:LONGEST_METHOD],
+            "path": scope["path"][:LONGEST_PATH],
+            "status": status,
+            "took_ms": took_ms,
+        }
+        if status >= 500:
+            log.warning("request", **about)
+        elif status < 400 or status == 404:  # a 404 may be the answer to a question
+            log.debug("request", **about)
+        elif self._refusals.wait_s("refusal", "") > 0:
+            self._unlogged += 1
+        else:
+            left_out, self._unlogged = self._unlogged, 0
+            log.info("request", **about, **({"unlogged": left_out} if left_out else {}))

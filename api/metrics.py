@@ -22,6 +22,9 @@ KEPT_S = 5.0
 
 _UP = "Whether the database could be read for this answer."
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods that are labels. A request may name any other, and each label is kept for ever."""
+
 SEEN = timedelta(minutes=3)
 """A worker heard of within that time counts as there."""
 
@@ -127,7 +130,8 @@ class Measured:
                 counted = True
                 seconds = time.perf_counter() - began
                 metrics: Metrics = scope["app"].state.service.metrics
-                metrics.answered(scope["method"], scope["state"].get("route", "none"), message["status"], seconds)
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                metrics.answered(method, scope["state"].get("route", "none"), message["status"], seconds)
             await send(message)
 
         scope.setdefault("state", {})

@@ -13,6 +13,7 @@ from api.access.rule import authorise
 from api.logs import bind_ids
 from api.metrics import note_route
 from api.query import known_to_route, refuse_repeated
+from api.strict_json import StrictRoute
 from api.web.parameters import known_parameters
 
 PREFIX = "/api/v1"
@@ -40,7 +41,7 @@ def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
     """A router of the REST interface: its routes refuse parameters they do not know."""
     common = _common()
     common["dependencies"].append(Depends(known_to_route))
-    return APIRouter(prefix=PREFIX + prefix, tags=[tag], **common)
+    return APIRouter(prefix=PREFIX + prefix, tags=[tag], route_class=StrictRoute, **common)
 
 
 def bare_router() -> APIRouter:

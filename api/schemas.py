@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     StringConstraints,
     model_validator,
@@ -31,6 +32,9 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 """A reason that is kept: blanks say nothing."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
+"""Names in one object, characters of a problem, devices of one worker."""
+GivenConfig: TypeAlias = Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)]
 MAX_INTEGER = LARGEST
 
 
@@ -114,7 +118,7 @@ class WorkerBody(Body):
 
     name: Name | None = None
     host: Name
-    devices: tuple[Device, ...]
+    devices: Annotated[tuple[Device, ...], FailFast()] = Field(max_length=MAX_DEVICES)
     incarnation: Incarnation | None = None
 
 
@@ -125,7 +129,7 @@ class WarmStart(Body):
     """
 
     source: Name
-    configs: list[dict[str, Value]] = Field(min_length=1, max_length=10_000)
+    configs: Annotated[list[GivenConfig], FailFast()] = Field(min_length=1, max_length=10_000)
 
 
 class Webhook(Body):
@@ -139,14 +143,14 @@ class SearchRequest(Body):
     """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one."""
 
     family_digest: Digest
-    problem: dict[str, Value] | str = ""
+    problem: GivenConfig | Annotated[str, Field(max_length=MAX_PROBLEM)] = ""
     device: Name = "auto"
     device_uuid: str | None = None
     objective: Annotated[Objective, _only_known(Objective)] = Objective()
     strategy: Name = "portfolio"
     seed: int = Field(default=0, ge=0, le=MAX_INTEGER)
     budget: Annotated[Budget, _only_known(Budget)] = Budget()
-    policy: dict[str, Any] | str = "default"
+    policy: Annotated[dict[str, Any], Field(max_length=MAX_NAMES)] | Name = "default"
     priority: Priority = 0
     notes: str = Field(default="", max_length=MAX_NOTES)
     from_default: bool = False

@@ -1,33 +1,49 @@
-"""What JSON can say and no database can keep: half characters, NUL, and numbers that are none."""
+"""Refuses values that JSON can express and no database can store: lone surrogates, NUL, and non-finite numbers."""
 
 import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from evo.errors import InvalidInput
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
+_Place: TypeAlias = "tuple[_Place, str | int] | None"
+"""Where a value is, as a chain from the inside out. Paths are written for errors only: one path for each of many values
+deep in a document would take far more memory than the document."""
+
 
 def refuse_unstorable(document: Any, where: str = "") -> None:
-    """Look through a whole document, however deep.
+    """Check every value and every name in a document.
 
     Raises:
         InvalidInput: names the place of the first such value.
     """
-    waiting: list[tuple[str, Any]] = [(where, document)]
+    waiting: list[tuple[_Place, Any]] = [((None, where) if where else None, document)]
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, str):
             if _UNSTORABLE.search(value):
-                raise InvalidInput(place or "body", "holds a NUL or half of a character, which cannot be stored")
+                raise InvalidInput(_path(place), "holds a NUL or half of a character, which cannot be stored")
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise InvalidInput(place or "body", "must be a finite number")
+                raise InvalidInput(_path(place), "must be a finite number")
         elif isinstance(value, dict):
             for name, inner in value.items():
-                shown = name if isinstance(name, str) and not _UNSTORABLE.search(name) else ascii(name)
-                waiting.append((f"{place}.{shown:.100}" if place else f"{shown:.100}", inner))
+                waiting.append(((place, name), inner))
                 waiting.append((place, name))
         elif isinstance(value, list | tuple):
-            waiting.extend((f"{place}.{number}" if place else str(number), inner) for number, inner in enumerate(value))
+            waiting.extend(((place, number), inner) for number, inner in enumerate(value))
+
+
+def _path(place: _Place) -> str:
+    """The place as people write it, e.g. ``budget.trials``."""
+    return ".".join(reversed(list(_parts(place)))) or "body"
+
+
+def _parts(place: _Place) -> Iterator[str]:
+    while place is not None:
+        place, part = place
+        shown = part if not isinstance(part, str) or not _UNSTORABLE.search(part) else ascii(part)
+        yield f"{shown!s:.100}"

@@ -8,12 +8,12 @@ import io
 import re
 import stat
 import struct
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from evo.document import read_toml
 from evo.errors import InvalidInput
 from evo.family import Family
 from templates.registry import (
@@ -104,8 +104,8 @@ def family_of(files: Mapping[str, bytes]) -> Family:
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
     try:
-        document = tomllib.loads(files[SPEC].decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        document = read_toml(files[SPEC].decode("utf-8-sig"))
+    except ValueError as error:
         raise InvalidInput(SPEC, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)
     for kind, implementation in family.implementations.items():

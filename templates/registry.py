@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import importlib.util
 import shlex
-import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
+from evo.document import read_toml
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.recording import Recording, parse_recording, recording_name
@@ -202,8 +202,8 @@ def _read_folder(path: Path, built_in: bool, state: object) -> Package:
 def _read_family(path: Path) -> Family:
     where = str(path / SPEC)
     try:
-        document = tomllib.loads(_bytes(path / SPEC).decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = read_toml(_bytes(path / SPEC).decode("utf-8-sig"))
+    except ValueError as error:
         raise InvalidInput(where, f"is not TOML: {error}") from error
     family = Family.from_document(document, SPEC)
     if family.name != path.name:

@@ -7,10 +7,16 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import STRANGER, caller
+from api.access.typed import FORMS
 from api.errors import answer
+
+MOST_BYTES = 64 << 20
 
 STRANGERS_BYTES = 64 << 10
 """What somebody may send who has not signed in."""
+
+JSON_BYTES, FORM_BYTES = 16 << 20, 1 << 20
+"""What is parsed as a whole takes many times its size in memory, so less of it is taken than of a file."""
 
 DRAINED, DRAINED_S = 4, 30.0
 """So many times what is allowed, and for so long, is read and dropped before the refusal: most clients look for an
@@ -24,15 +30,14 @@ class TooLarge(HTTPException):
 class BodyLimit:
     """Stands behind the door: how much is taken depends on who sends it."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = min(self.most_bytes, STRANGERS_BYTES) if caller() is STRANGER else self.most_bytes
+        most = min(MOST_BYTES, _most_bytes(scope))
         told = Headers(scope=scope).get("content-length", "")
         if told.isdecimal() and int(told) > most:
             if "expect" not in Headers(scope=scope):  # who asks first need not send it
@@ -55,6 +60,16 @@ class BodyLimit:
             await self.app(scope, receive_within, send)
         except TooLarge as error:  # whoever read it stands before those who answer errors
             await answer(Request(scope), 413, error.detail)(scope, receive, send)
+
+
+def _most_bytes(scope: Scope) -> int:
+    """What this sender may send of this kind of content."""
+    if caller() is STRANGER:
+        return STRANGERS_BYTES
+    kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return JSON_BYTES
+    return FORM_BYTES if kind in FORMS else MOST_BYTES
 
 
 async def _drain(receive: Receive, most_bytes: int) -> None:

@@ -3,6 +3,7 @@
 Of a stranger's body only a short form is read, to be given back to them once they have signed in.
 """
 
+import ipaddress
 import math
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
 from api.access.typed import keep_typed
 from api.errors import answer, wants_page
+from api.logs import LONGEST_PATH
 
 log = structlog.get_logger("access")
 
@@ -30,6 +32,9 @@ STATIC = "/static/"
 METRICS = "/metrics"
 """What programs ask for: whoever looks at it in a browser is told the same, and sent nowhere."""
 BEARER = "bearer "
+
+LONGEST_ADDRESS = 64
+"""Characters of an address that a proxy gives, which may be any text."""
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
@@ -82,7 +87,7 @@ class Door:
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
         if who is None:
-            log.warning("refused", address=address, path=request.url.path)
+            log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH])
             return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
         if who is STRANGER and not self._is_public(request):
             if wants_page(request) and request.url.path != METRICS:
@@ -110,7 +115,13 @@ def _is_wrong(start: Message) -> bool:
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client else "?"
+    """Whom limits count: an IPv4 address, or the /64 network that one IPv6 customer has to choose addresses from."""
+    host = request.client.host if request.client else "?"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:LONGEST_ADDRESS]
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:

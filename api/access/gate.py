@@ -17,6 +17,9 @@ from evo.access import effective
 KEPT_S = 2.0
 """How long what the database said of a secret is believed, and so how long another process's revocation may take."""
 KEPT = 4096
+
+LONGEST_SECRET = 200
+"""Characters of a token or session. Longer ones are never ours; strangers would fill the memory with them."""
 USED_EVERY = timedelta(minutes=1)
 
 
@@ -63,13 +66,15 @@ class Gate:
 
     def by_token(self, secret: str) -> Caller | None:
         """Who holds this token; None: nobody, by now or ever."""
+        if len(secret) > LONGEST_SECRET:
+            return None
         if self._key is not None and hmac.compare_digest(secret.encode(), self._key.encode()):
             return OWNER
         return self._remembered("token", secret)
 
     def by_session(self, secret: str) -> Caller | None:
         """Whose browser this is."""
-        return self._remembered("session", secret)
+        return None if len(secret) > LONGEST_SECRET else self._remembered("session", secret)
 
     def lately(self, kind: str, secret: str) -> Caller | None:
         """Who this is, as far as is known without asking the database; None: ask it."""

@@ -37,4 +37,5 @@ def get_artefact(digest: Digest, service: ServiceDep) -> Response:
     """The bytes, always as a download: what a worker sent is never shown as a page."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
-    return Response(content, media_type=BINARY, headers={"X-Content-Type-Options": "nosniff"})
+    headers = {"X-Content-Type-Options": "nosniff", "ETag": f'"{digest}"'}
+    return Response(content, media_type=BINARY, headers=headers)

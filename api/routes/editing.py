@@ -4,7 +4,7 @@ from fastapi import Response
 
 from api.access.rule import allow
 from api.deps import ServiceDep
-from api.etag import IfMatch, require, search_tag
+from api.etag import IfMatch, require, search_tag, shown_tag
 from api.routing import rest_router
 from api.schemas import Id, SearchPatch
 from api.views import search_view
@@ -38,8 +38,9 @@ def edit_search(
             row.archived_at = (row.archived_at or now) if body.archived else None
         Events(session).search_changed(search_id)
     with service.database.read() as session:
-        response.headers["etag"] = search_tag(Archive(session).search(search_id))
-        return search_view(session, search_id, now)
+        view = search_view(session, search_id, now)
+        response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)
+        return view
 
 
 @router.delete("/{search_id}", status_code=204)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from api.access.rule import allow
 from api.deps import ServiceDep
-from api.etag import IfMatch, require, search_tag
+from api.etag import IfMatch, require, search_tag, shown_tag
 from api.paging import SORTED, PageQuery, page_of, place_of
 from api.routing import rest_router
 from api.schemas import Id, SearchRequest
@@ -65,10 +65,11 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
 @router.get("/{search_id}")
 @allow("viewer")
 def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
-    """One search. Its `ETag` stands for its state and what people decided, not for its trials."""
+    """One search. For `If-Match` its `ETag` stands for its state and what people decided, not for its trials."""
     with service.database.read() as session:
-        response.headers["etag"] = search_tag(Archive(session).search(search_id))
-        return search_view(session, search_id, service.conductor.clock())
+        view = search_view(session, search_id, service.conductor.clock())
+        response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)
+        return view
 
 
 @router.post("/{search_id}/pause")

@@ -1,13 +1,12 @@
 """What a user asks to have searched, checked as far as that is possible before any service is asked."""
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evo.client import AccessDenied, Client
+from evo.document import read_json, read_toml
 from evo.errors import InvalidInput
 from evo.policy import policy_from
 from evo.view import SearchView
@@ -110,7 +109,7 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
         return policy_from(name_or_file).name
     try:
         text = path.read_text(encoding="utf-8-sig")
-        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        document = read_toml(text) if path.suffix == ".toml" else read_json(text, "file")
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None

@@ -448,7 +448,7 @@ def test_an_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
 
 
 def test_a_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.app.MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr("api.access.body.MOST_BYTES", 1000)
     with served(tmp_path / "evo.db") as url, client_of(url) as client:
         for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
             response = client.request(

