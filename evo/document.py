@@ -1,5 +1,6 @@
 """JSON and TOML from other people, read within bounds and without ambiguity."""
 
+import io
 import json
 import re
 import tomllib
@@ -25,26 +26,6 @@ _ENDS = {
 }
 """What ends a quotation or a comment, or is skipped because it is escaped."""
 
-_KEY = 16
-"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
-
-_QUOTED_OR_COMMENT = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^']|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'[^'\n]*+'?"
-    r"|#[^\n]*+",
-    re.DOTALL,
-)
-"""Closing quotes are optional, so that text without them is passed over once and not again from each quote."""
-
-_KEY = 16
-"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
-
-_QUOTED_OR_COMMENT = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+"""|\'\'\'(?:[^\']|\'(?!\'\'))*+\'\'\'|"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+',
-    re.DOTALL,
-)
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 
 
@@ -109,13 +90,15 @@ def _children(value: Any) -> Iterator[Any]:
 
 def _unquoted(text: str) -> str:
     """The text without comments, and with one letter in place of each quotation: a quoted key is one part of a key."""
-    parts: list[str] = []
+    plain = io.StringIO()
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
-        parts += (text[position : opening.start()], "\n" if opening.group() == "#" else "q")
+        plain.write(text[position : opening.start()])
+        plain.write("\n" if opening.group() == "#" else "q")
         ends = (end.end() for end in _ENDS[opening.group()].finditer(text, opening.end()) if end.group()[0] != "\\")
         position = next(ends, len(text))
-    return "".join((*parts, text[position:]))
+    plain.write(text[position:])
+    return plain.getvalue()
 
 
 def _reason(error: ValueError) -> str:

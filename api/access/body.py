@@ -30,14 +30,15 @@ class TooLarge(HTTPException):
 class BodyLimit:
     """Stands behind the door: how much is taken depends on who sends it."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, most_bytes: int | None = None) -> None:
         self.app = app
+        self.most_bytes = most_bytes or MOST_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = min(MOST_BYTES, _most_bytes(scope))
+        most = min(self.most_bytes, _most_bytes(scope))
         told = Headers(scope=scope).get("content-length", "")
         if told.isdecimal() and int(told) > most:
             if "expect" not in Headers(scope=scope):  # who asks first need not send it

@@ -91,7 +91,7 @@ def test_expensive_toml_is_refused_at_once(text: str) -> None:
 def test_a_mebibyte_of_anything_is_cheap(filler: str) -> None:
     text = (filler * MEBIBYTE)[:MEBIBYTE]
     took, peak = cost(lambda: read_toml(text))
-    assert took < 10  # under tracemalloc, on a busy machine
+    assert took < 30  # under tracemalloc, on a busy machine; by the square of the length it would be hours
     assert peak < 40 * MEBIBYTE
 
 
