@@ -22,10 +22,10 @@ from evo.objective import Objective
 from evo.policy import policy_from
 from evo.problem import problem_key
 from evo.requirements import Requirements
-from evo.roofline import Roofline, device_roofline
+from evo.roofline import Roofline
 from evo.space import Space
 from evo.suggestion import unknown
-from evo.target import aimed_at, compared_with, known
+from evo.target import aimed_at, compared_with, known, shown_roofline
 from evo.trial import Config
 from evo.view import WarmStartView
 
@@ -212,8 +212,7 @@ def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[Dev
 
 
 def _roofline(family: Family, row: SearchRow) -> Roofline | None:
-    work = family.work(row.problem)
-    return None if work is None else device_roofline(compared_with(row.device, row.objective), work, row.objective)
+    return shown_roofline(row.device, family.work(row.problem), row.objective)
 
 
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:

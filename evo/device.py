@@ -17,12 +17,14 @@ class Ceilings:
         bytes_per_s: sustained copy bandwidth, read plus write.
         source: ``measured`` on this very device, or ``table`` (a datasheet).
         bytes_source: the same of `bytes_per_s` alone; None where it does not differ.
+        cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None where it is not known.
     """
 
     flops_per_s: Mapping[str, float]
     bytes_per_s: float
     source: Literal["measured", "table"]
     bytes_source: Literal["measured", "table"] | None = None
+    cache_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from evo.device import Device
 from evo.errors import InvalidInput
 from evo.family import Work
 from evo.objective import Objective
-from evo.roofline import device_roofline
+from evo.roofline import kept_bytes, stream_roofline
 
 SCHEDULERS = 4
 """Warp schedulers of a multiprocessor, from sm_70 to sm_120."""
@@ -48,11 +48,13 @@ class Estimate:
     """A modelled time.
 
     Attributes:
-        floor_us: of the roofline; what a perfect kernel that takes the same effort would take.
+        floor_us: of the roofline for a stream; what a perfect kernel that takes the same effort would take.
         balance: work per multiprocessor beside that of the busiest one: 1.0 where the blocks divide evenly.
         hiding: share of its time a scheduler has a warp that is ready.
         spill_us: time that spilled registers take in memory.
         launch_us: of the launch itself, on top of its work.
+        bytes: that the problem moves at least.
+        cached_bytes: of these, taken to be found in the L2 cache.
     """
 
     floor_us: float
@@ -60,6 +62,8 @@ class Estimate:
     hiding: float
     spill_us: float
     launch_us: float = LAUNCH_US
+    bytes: float = 0.0
+    cached_bytes: float = 0.0
 
     @property
     def time_us(self) -> float:
@@ -78,8 +82,8 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
     Raises:
         InvalidInput: the family states no work, so there is nothing to estimate from.
     """
-    limit = device_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
-    if limit is None or target.ceilings is None:
+    limit = stream_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
+    if work is None or limit is None or target.ceilings is None:
         raise InvalidInput("device", "the family states no [work]: there is nothing to estimate its time from")
     multiprocessors = int(target.limits["sm_count"])
     busiest = math.ceil(used.blocks / multiprocessors)
@@ -91,4 +95,6 @@ def estimate(work: Work | None, target: Device, used: Footprint, objective: Obje
         balance=used.items / (multiprocessors * most_items),
         hiding=warps / (warps + 1.0),
         spill_us=used.blocks * used.threads * used.spill_bytes / target.ceilings.bytes_per_s * 1e6,
+        bytes=work.bytes,
+        cached_bytes=kept_bytes(work.bytes, target.limits.get("l2_bytes", 0.0)) if objective.cache == "hot" else 0.0,
     )

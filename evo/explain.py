@@ -1,6 +1,6 @@
 """How a trial ended, in one line or at length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evo.outcome import (
     Abandoned,
@@ -21,7 +21,7 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.wording import count_text, duration_text, percent_text, significant, time_text
+from evo.wording import count_text, duration_text, percent_text, significant, size_text, time_text
 
 LOG_LINES = 12
 
@@ -60,15 +60,27 @@ def detail_text(outcome: Outcome) -> str:
 
 def _estimate(outcome: Estimated) -> str:
     """What an estimate was made from, in one line."""
-    parts = {name: outcome.parts.get(name) for name in ("floor_us", "balance", "hiding", "spill_us", "launch_us")}
+    names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
+    parts = {name: outcome.parts.get(name) for name in names}
     reasons = [
-        f"the roofline's floor is {time_text(parts['floor_us'])}",
+        f"arithmetic and memory take {time_text(parts['floor_us'])} at least{_cached(parts)}",
         f"blocks keep {percent_text(parts['balance'])} of the multiprocessors busy",
         f"a warp is ready {percent_text(parts['hiding'])} of the time",
         f"spills take {time_text(parts['spill_us'])}" if parts["spill_us"] else "nothing spills",
         *([f"the launch itself takes {time_text(parts['launch_us'])} at least"] if parts["launch_us"] else []),
     ]
     return f"estimated, never run: {'; '.join(reasons)}"
+
+
+def _cached(parts: Mapping[str, float | None]) -> str:
+    """What an estimate counts on the cache for."""
+    moved, cached = parts["bytes"], parts["cached_bytes"]
+    if moved is None or cached is None:
+        return ""
+    if not cached:
+        return f" with all {size_text(moved)} from memory"
+    whole = "all" if cached >= moved else f"{size_text(cached)} of"
+    return f" with {whole} {size_text(moved)} from the L2 cache"
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:

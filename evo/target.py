@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from evo.device import Ceilings, Device
 from evo.errors import NotFound
+from evo.family import Work
 from evo.gpu import capability, ceilings, limits
 from evo.objective import Objective
 from evo.requirements import GB
+from evo.roofline import Roofline, device_roofline, stream_roofline
 from evo.suggestion import unknown
 
 _COMMON = {"max_threads": 1024, "registers": 65536, "warp_size": 32}
@@ -92,6 +94,14 @@ def compared_with(device: Device, objective: Objective) -> Device:
     return aimed_at(device, objective) if device.kind == "estimate" else device
 
 
+def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
+    """The limit that a search's times are shown against; an estimate counts on no better cache than its model does."""
+    compared = compared_with(device, objective)
+    if device.kind == "estimate":
+        return stream_roofline(compared, work, objective)
+    return device_roofline(compared, work, objective)
+
+
 def place_text(device: Device, objective: Objective) -> str:
     """Where a figure comes from, in words that let nobody take it for another's.
 
@@ -121,6 +131,11 @@ def _device(model: str, attributes: Mapping[str, int]) -> Device:
         architecture=f"sm_{capability(attributes)}",
         uuid=f"target {model}",
         limits=limits(attributes),
-        ceilings=Ceilings(flops_per_s=rates.flops_per_s, bytes_per_s=rates.bytes_per_s, source="table"),
+        ceilings=Ceilings(
+            flops_per_s=rates.flops_per_s,
+            bytes_per_s=rates.bytes_per_s,
+            source="table",
+            cache_bytes_per_s=rates.cache_bytes_per_s,
+        ),
         memory_bytes=_MEMORY_GB[model] * GB,
     )

@@ -25,6 +25,14 @@ def time_text(time_us: float | None, *, estimated: bool = False) -> str:
     return f"{significant(time_us * 1e-6)} s"
 
 
+def size_text(size_bytes: float) -> str:
+    """Bytes in the decimal unit that suits them: ``48 MB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= scale:
+            return f"{significant(size_bytes / scale)} {unit}"
+    return f"{size_bytes:.0f} bytes"
+
+
 def duration_text(seconds: float) -> str:
     """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
     whole = max(0, round(min(seconds, LONGEST_S)))

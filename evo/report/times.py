@@ -8,9 +8,8 @@ from evo.prediction import BY_ROUND, times_as_fast
 from evo.promotion import Rule
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
-from evo.roofline import device_roofline
 from evo.statistics import order_interval
-from evo.target import compared_with
+from evo.target import shown_roofline
 from evo.wording import bound_text, factor_text, percent_text, time_text
 
 CACHES = ("hot", "cold")
@@ -92,7 +91,7 @@ def limit_blocks(material: Material) -> Iterator[Block]:
 def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
     search = material.search
     objective = Objective(**{**vars(search.objective), "cache": cache})
-    limit = device_roofline(compared_with(search.device, objective), material.work, objective)
+    limit = shown_roofline(search.device, material.work, objective)
     if limit is None or not limit.floor_us:
         return None
     time_us = _fastest_us(material, cache)

@@ -82,7 +82,7 @@ def test_estimates_are_called_so_on_the_pages(service: str, estimated: Ended) ->
     assert "Nothing was run" in board
     assert ">Median<" not in board
     trial = httpx.get(f"{service}/searches/1/trials/0", follow_redirects=True).text
-    assert "estimated, never run: the roofline&#39;s floor is" in trial
+    assert "estimated, never run: arithmetic and memory take" in trial
 
 
 def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, estimated: Ended) -> None:

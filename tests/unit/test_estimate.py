@@ -39,6 +39,31 @@ def test_the_floor_is_the_roofline_of_the_target() -> None:
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
 
 
+FULL = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cached"), [(4, 1.0), (24, 1.0), (36, 0.568), (50.4, 0.0), (67, 0.0), (512, 0.0)]
+)
+def test_streams_longer_than_the_cache_come_from_memory(megabytes: float, cached: float) -> None:
+    """The L4's L2 cache holds 50.3 MB and its memory gives 300 GB/s."""
+    stream = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
+    found = estimate(stream, L4, FULL, HOT)
+    assert found.cached_bytes == pytest.approx(cached * stream.bytes, rel=0.01)
+    assert found.floor_us >= (1 - cached) * stream.bytes / 300e9 * 1e6 * 0.99
+    cold = estimate(stream, L4, FULL, Objective(cache="cold"))
+    assert cold.cached_bytes == 0
+    assert cold.floor_us == pytest.approx(stream.bytes / 300e9 * 1e6, rel=0.01)
+    assert found.floor_us <= cold.floor_us * 1.001
+
+
+def test_estimates_of_longer_streams_are_never_shorter() -> None:
+    floors = [
+        estimate(Work(flops=0, bytes=size * 1e6, dtype="float16"), L4, FULL, HOT).floor_us for size in range(1, 200)
+    ]
+    assert floors == sorted(floors)
+
+
 def test_what_takes_more_arithmetic_than_the_family_states_has_a_higher_floor() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
@@ -109,7 +134,8 @@ def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
     assert clean.floor_us < clean.time_us - LAUNCH_US < 1.1 * clean.floor_us
     assert spilled.time_us == pytest.approx(clean.time_us + 58 * 12 * 128 * 64 / 300e9 * 1e6, rel=0.01)
-    assert set(spilled.parts) == {"floor_us", "balance", "hiding", "spill_us", "launch_us"}
+    names = {"floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes"}
+    assert set(spilled.parts) == names
 
 
 def test_no_launch_takes_less_than_an_empty_one() -> None:

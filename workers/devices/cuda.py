@@ -215,7 +215,12 @@ def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
         architecture=f"sm_{capability(attributes)}",
         uuid=gpu["uuid"],
         limits=limits(attributes),
-        ceilings=Ceilings(flops_per_s=rates.flops_per_s, bytes_per_s=rates.bytes_per_s, source="table"),
+        ceilings=Ceilings(
+            flops_per_s=rates.flops_per_s,
+            bytes_per_s=rates.bytes_per_s,
+            source="table",
+            cache_bytes_per_s=rates.cache_bytes_per_s,
+        ),
         software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
         memory_bytes=gpu["memory_bytes"],
     )
