@@ -7,7 +7,7 @@ from evo.outcome import WrongAnswer
 from workers.contents import Contents
 from workers.devices import Buffers
 from workers.golden import Golden
-from workers.verify import WrongAnswerError, judge
+from workers.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class Scrutiny:
@@ -50,7 +50,9 @@ class Scrutiny:
             judge(outputs, golden, where)
         except WrongAnswerError as error:
             return error.outcome.reason
-        return f"{where}: not deterministic: other bits than when it was verified" if self._deterministic else None
+        if not self._deterministic:
+            return None
+        return f"{where}: not deterministic: other bits than when it was verified. {ANY_ORDER}"
 
 
 def refusal(answers: Answers) -> WrongAnswer | None:

@@ -23,6 +23,12 @@ _KEPT_ELEMENTS = 1 << 22
 """Of a first result, to say how much a later one differs; larger ones are not copied to the host for that."""
 
 
+ANY_ORDER = (
+    "Where sums may be taken in any order, as by atomics, search with --any-order (objective.deterministic = false): "
+    "each result is then judged by its tolerance"
+)
+
+
 class WrongAnswerError(EvoError, ValueError):
     """The candidate is wrong; carries the outcome."""
 
@@ -73,7 +79,7 @@ def verify(
             judge(buffers, golden, where)
             if deterministic:
                 said = _describe_difference(changed[0], buffers.read(changed[0]), first.get(changed[0]))
-                raise WrongAnswerError(f"{where}: not deterministic: {said}", cases)
+                raise WrongAnswerError(f"{where}: not deterministic: {said}. {ANY_ORDER}", cases)
     return cases
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.options import Cache, ConfigText, DeviceName, FamilyName, Json, PolicyName, Problem, Threads, examples
+from evo.cli.options import (
+    AnyOrder,
+    Cache,
+    ConfigText,
+    DeviceName,
+    FamilyName,
+    Json,
+    PolicyName,
+    Problem,
+    Threads,
+    examples,
+)
 from evo.errors import InvalidInput
 from evo.shell import command
 from evo.visible import visible
@@ -45,6 +56,7 @@ def measure(
     policy: PolicyName = "default",
     cache: Cache = "hot",
     threads: Threads = 1,
+    any_order: AnyOrder = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
     baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
     as_json: Json = False,
@@ -64,7 +76,7 @@ def measure(
     from evo.wording import spaced_text
     from workers.climb import climb
 
-    objective = Objective(cache=cache, threads=threads)
+    objective = Objective(cache=cache, threads=threads, deterministic=not any_order)
     gates = policy_from(read_policy(policy))
     package, chosen, candidate = resolve(family, config, problem, device, objective)
     out = console()

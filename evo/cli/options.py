@@ -90,6 +90,13 @@ WarmStart = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
+AnyOrder = Annotated[
+    bool,
+    typer.Option(
+        "--any-order",
+        help="Take kernels whose results differ from call to call within the tolerance, as sums by atomics do.",
+    ),
+]
 PolicyName = Annotated[
     str,
     typer.Option(

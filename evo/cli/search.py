@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.options import (
+    AnyOrder,
     Cache,
     Db,
     DeviceName,
@@ -103,6 +104,7 @@ def search(
     cache: Cache = "hot",
     threads: Threads = 1,
     launch: LaunchMode = "plain",
+    any_order: AnyOrder = False,
     target: Annotated[
         str | None,
         typer.Option(
@@ -208,7 +210,7 @@ def search(
         family=family,
         problem=problems[0],
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
-        objective=_objective(cache=cache, threads=threads, launch=launch, target=target),
+        objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target),
         strategy=strategy,
         seed=seed,
         policy=policy,
@@ -254,8 +256,9 @@ def _budget(
     return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}
 
 
-def _objective(*, cache: str, threads: int, launch: str, target: str | None) -> dict[str, object]:
-    return {"cache": cache, "threads": threads, "launch": launch, **({} if target is None else {"target": target})}
+def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target: str | None) -> dict[str, object]:
+    terms = {"cache": cache, "threads": threads, "launch": launch, "deterministic": not any_order}
+    return {**terms, **({} if target is None else {"target": target})}
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
@@ -132,7 +132,7 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
 
 def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     names = {field.name: field.values for field in fields}
-    role = cast(Role, table.choice("role", ROLES))
+    role = _read_role(table)
     scalar = role == "scalar"
     argument = Argument(
         name=table.text("name", pattern=IDENTIFIER, what="an identifier"),
@@ -149,6 +149,20 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         for expression in argument.expressions:
             expression.check_names(names, "problem fields")
     return argument
+
+
+def _read_role(table: Table) -> Role:
+    role = table.text("role", what=f"one of {', '.join(ROLES)}")
+    if role not in ROLES:
+        raise InvalidInput(table.field("role"), f"{unknown(role, ROLES, 'choices')}. {_IN_PLACE}")
+    return role
+
+
+_IN_PLACE = (
+    "No argument is read and written in place, since each call must find the same inputs: for a kernel that works in "
+    'place declare two, one with role = "input" and one with role = "output", and let the kernel copy the first to the '
+    "second before it changes it"
+)
 
 
 def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:

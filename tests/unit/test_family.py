@@ -309,3 +309,13 @@ def test_expressions_without_a_value_name_themselves() -> None:
 
 def test_limits_of_each_kind_are_disjoint_from_what_expressions_already_mean() -> None:
     assert "threads" not in LIMITS["cpu"] | LIMITS["cuda"]
+
+
+@pytest.mark.parametrize("role", ["inout", "in_out", "output_input", "restore_value", "inptu"])
+def test_a_role_that_does_not_exist_is_refused_with_how_a_kernel_in_place_is_declared(role: str) -> None:
+    made = document()
+    made["arguments"][0]["role"] = role
+    with pytest.raises(InvalidInput, match=r'works in place declare two, one with role = "input"') as refused:
+        Family.from_document(made)
+    assert refused.value.field == "family.toml: arguments[0].role"
+    assert "input, output, scalar, workspace" in refused.value.reason
