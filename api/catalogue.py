@@ -6,9 +6,11 @@ from typing import Any
 
 from db.models import FamilyRow, SearchRow
 from evo.family import Family
+from evo.latest import Latest
 from evo.space import Space
 from evo.target import aimed_at
 
+KEPT_FAMILIES = 256
 KEPT_SPACES = 8
 """Spaces kept in memory: listing the valid points of a large one takes a second."""
 
@@ -17,14 +19,13 @@ class Catalogue:
     """Families and spaces built once and kept. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Family] = {}
+        self._families: Latest[str, Family] = Latest(KEPT_FAMILIES)
         self._spaces: dict[tuple[str, ...], Space] = {}
         self._lock = threading.Lock()
 
     def family(self, row: FamilyRow) -> Family:
-        if (family := self._families.get(row.digest)) is None:
-            family = self._families[row.digest] = parsed(row.document)
-        return family
+        with self._lock:
+            return self._families.get(row.digest, lambda: parsed(row.document))
 
     def space(self, search: SearchRow) -> Space:
         """The space of a search; its row needs no id yet.

@@ -2,9 +2,11 @@
 
 import hashlib
 import re
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.files import write_whole
@@ -61,6 +63,23 @@ class Artefacts:
     def remove(self, digest: str) -> None:
         """Remove a file whose row is no more."""
         self._path(digest).unlink(missing_ok=True)
+
+    def remove_strays(self, session: Session, before_s: float) -> int:
+        """Remove files that no row names (drafts, and those of a failed transaction or removal); return how many.
+
+        Args:
+            before_s: newer ones (seconds since 1970) may belong to a transaction that is under way.
+        """
+        removed = 0
+        for folder in sorted(each for each in self.folder.glob("??") if each.is_dir()):
+            known = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.startswith(folder.name)))
+            kept = set(known)
+            for path in folder.iterdir():
+                with suppress(OSError):
+                    if folder.name + path.name not in kept and path.stat().st_mtime < before_s:
+                        path.unlink()
+                        removed += 1
+        return removed
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest[2:]

@@ -10,8 +10,8 @@ from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
 
 
-def remove_search(session: Session, search_id: int) -> None:
-    """Delete a search with its trials, jobs, attempts and messages. Artefacts stay until they are collected.
+def remove_search(session: Session, search_id: int) -> bool:
+    """Delete a search with its trials, jobs, attempts and messages; True. Artefacts stay until they are collected.
 
     Raises:
         NotFound: there is none.
@@ -30,3 +30,4 @@ def remove_search(session: Session, search_id: int) -> None:
         session.execute(delete(table).where(table.search_id == search_id))
     session.execute(delete(SearchRow).where(SearchRow.id == search_id))
     Events(session).search_changed(search_id)
+    return True

@@ -1,42 +1,71 @@
-"""What need not be kept: ended searches past their time, artefacts beyond their limit, old events and answers.
+"""What need not be kept: searches and workers past their time, artefacts beyond their limit, old events and answers.
 
 What a champion rests on, present or former, is never touched, nor is a search in the archive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, select
+import structlog
+from sqlalchemy import delete, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from db.answers import drop_old_answers
+from db.archive import BUNDLE
 from db.events import Events
 from db.leases import Leases
-from db.models import ArtefactRow, AttemptRow, ChampionRow, FamilyRow, JobRow, SearchRow
+from db.models import (
+    ArtefactRow,
+    AttemptRow,
+    ChampionRow,
+    DeviceRow,
+    FamilyRow,
+    JobRow,
+    SearchRow,
+    SessionRow,
+    TokenRow,
+    WorkerRow,
+)
 from db.removal import remove_search
 from evo.job import EvaluateReport
 from evo.lifecycle import TERMINAL
 from evo.view import Collected
 
+log = structlog.get_logger("chores")
+
 YOUNG = timedelta(days=1)
 """A newer artefact may belong to a report that is still on its way."""
 
 
-def collect_searches(session: Session, before: datetime, limit: int | None) -> Collected:
+def collect_searches(session: Session, before: datetime, limit: int | None, failed: set[int]) -> Collected:
     """Delete searches that ended before then, so many at most.
 
     Where a champion rests on one, only the reports on its other trials go.
+
+    Args:
+        failed: searches to leave out; those that cannot be collected are added.
     """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
     )
     crowned = select(ChampionRow.search_id)
-    plain = query.where(SearchRow.id.not_in(crowned)).order_by(SearchRow.id)
+    plain = query.where(SearchRow.id.not_in(crowned), SearchRow.id.not_in(failed)).order_by(SearchRow.id)
     gone = session.scalars(plain.limit(limit)).all()
-    for search_id in gone:
-        remove_search(session, search_id)
-    thinned = sum(_thin(session, search_id) for search_id in session.scalars(query.where(SearchRow.id.in_(crowned))))
-    return Collected(searches_deleted=len(gone), searches_thinned=thinned)
+    deleted = sum(_alone(session, remove_search, search_id, failed) is not None for search_id in gone)
+    rest = session.scalars(query.where(SearchRow.id.in_(crowned), SearchRow.id.not_in(failed))).all()
+    thinned = sum(bool(_alone(session, _thin, search_id, failed)) for search_id in rest)
+    return Collected(searches_deleted=deleted, searches_thinned=thinned)
+
+
+def _alone(session: Session, work: Callable[[Session, int], bool], search_id: int, failed: set[int]) -> bool | None:
+    """Do it, or leave everything of this search as it is: one that cannot be collected must not keep the others."""
+    try:
+        with session.begin_nested():
+            return work(session, search_id)
+    except Exception:
+        log.exception("a search cannot be collected", search=search_id)
+        failed.add(search_id)
+        return None
 
 
 def _thin(session: Session, search_id: int) -> bool:
@@ -51,6 +80,52 @@ def _thin(session: Session, search_id: int) -> bool:
     session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
     session.execute(delete(JobRow).where(JobRow.id.in_(jobs)))
     return True
+
+
+def collect_workers(session: Session, before: datetime) -> Collected:
+    """Delete workers that were not heard of since then, and tokens that are refused since then.
+
+    A worker with a lease stays, as does one with a device that was set aside: only a person ends that. One token always
+    stays, since a service that never had any lets everybody in.
+    """
+    busy = select(AttemptRow.worker_id).where(AttemptRow.state == "live")
+    aside = select(DeviceRow.worker_id).where(DeviceRow.quarantined_at.is_not(None))
+    silent = select(WorkerRow.id).where(
+        WorkerRow.seen_at < before, WorkerRow.id.not_in(busy), WorkerRow.id.not_in(aside)
+    )
+    workers = session.scalars(silent).all()
+    for some in _batches(workers):
+        session.execute(delete(DeviceRow).where(DeviceRow.worker_id.in_(some)))
+        session.execute(delete(WorkerRow).where(WorkerRow.id.in_(some)))
+    refused = or_(TokenRow.revoked_at < before, TokenRow.expires_at < before)
+    tokens = session.scalars(select(TokenRow.id).where(refused).order_by(TokenRow.created_at)).all()
+    if len(tokens) == session.scalar(select(func.count()).select_from(TokenRow)):
+        tokens = tokens[:-1]
+    for some in _batches(tokens):
+        session.execute(delete(SessionRow).where(SessionRow.token_id.in_(some)))
+        session.execute(delete(TokenRow).where(TokenRow.id.in_(some)))
+    return Collected(workers_deleted=len(workers), tokens_deleted=len(tokens))
+
+
+def collect_families(session: Session, before: datetime) -> Collected:
+    """Delete uploaded versions registered before then that no search used; the latest of each name stays."""
+    latest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
+    old = select(FamilyRow.digest).where(
+        FamilyRow.registered_at < before,
+        FamilyRow.location.startswith(BUNDLE),
+        FamilyRow.digest.not_in(select(SearchRow.family_digest)),
+        FamilyRow.digest.not_in(select(ChampionRow.family_digest)),
+        tuple_(FamilyRow.name, FamilyRow.registered_at).not_in(latest),
+    )
+    gone = session.scalars(old).all()
+    for some in _batches(gone):
+        session.execute(delete(FamilyRow).where(FamilyRow.digest.in_(some)))
+    return Collected(families_deleted=len(gone))
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many as every engine takes in one statement."""
+    return (ids[begin : begin + 500] for begin in range(0, len(ids), 500))
 
 
 def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tuple[Collected, list[str]]:
@@ -75,8 +150,9 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Drop events and answers that nobody may ask for any more."""
+    """Drop events, answers and browser sessions that nobody may ask for any more."""
     drop_old_answers(session, now)
+    session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     if Events(session).overdue():
         Events(session).drop_old()
 

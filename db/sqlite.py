@@ -15,6 +15,9 @@ from db.signals import Topic
 from db.unavailable import StoreUnavailable
 from evo.errors import EvoError
 
+LARGEST_LOG = 64 << 20
+"""Bytes that the write-ahead log keeps on disk once it was written back, however large it had grown."""
+
 BUSY_TIMEOUT_S = 5.0
 """How long a statement waits for another process that writes to the same file."""
 
@@ -118,7 +121,7 @@ def refuse_foreign(location: str, tables: Sequence[str]) -> None:
 
 def _configure(connection: sqlite3.Connection, _: Any) -> None:
     connection.isolation_level = None  # the driver's own idea of when to begin would keep writers from queueing
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"journal_size_limit={LARGEST_LOG}"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -115,7 +115,9 @@ class Claims:
                 copy = self._office.families.get(lease.terms.family)
             except FamilyMismatch as error:
                 _LOG.warning("search.unable", search=lease.terms.search_id, reason=str(error))
-                self._unable[lease.terms.search_id] = time.monotonic() + UNABLE_S
+                now_s = time.monotonic()
+                self._unable = {search_id: until_s for search_id, until_s in self._unable.items() if until_s > now_s}
+                self._unable[lease.terms.search_id] = now_s + UNABLE_S
                 self._unfit(lease, str(error))
             else:
                 assigned.append((lease, self._assignment(lease, copy)))

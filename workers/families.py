@@ -1,6 +1,7 @@
 """The families of leases, found on this machine and proven to be the very ones that were meant."""
 
 import codecs
+import shutil
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from evo.device import DeviceKind
 from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
 from evo.job import FamilyRef, SearchTerms
+from evo.latest import Latest
 from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.bundles import Fetch, is_bundle, lay_out
 from workers.compile import Unit
@@ -72,6 +74,10 @@ class Assignment:
         return cases[:1] if self.timed_only else cases
 
 
+KEPT = 256
+"""Copies kept, far more than a worker has jobs of; another one is made anew when its search comes again."""
+
+
 class Families:
     """Finds families by reference and keeps copies of them in a folder of this process.
 
@@ -83,7 +89,7 @@ class Families:
         self._folder = folder
         self._fetch = fetch
         self._finding = threading.Lock()
-        self._copies: dict[str, Copy] = {}
+        self._copies: Latest[str, Copy] = Latest(KEPT, self._remove)
 
     def get(self, ref: FamilyRef) -> Copy:
         """The family with exactly this digest.
@@ -92,17 +98,20 @@ class Families:
             FamilyMismatch: it is absent here, or another version, or its files cannot be written.
         """
         with self._finding:
-            if ref.digest not in self._copies:
-                try:
-                    self._copies[ref.digest] = self._copy(self._find(ref))
-                except OSError as error:
-                    reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
-                    raise FamilyMismatch(reason) from error
-            return self._copies[ref.digest]
+            try:
+                return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
+            except OSError as error:
+                reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
+                raise FamilyMismatch(reason) from error
 
     def add(self, package: Package) -> Copy:
         """A family that is at hand already."""
-        return self._copies.setdefault(package.digest, self._copy(package))
+        with self._finding:
+            return self._copies.get(package.digest, lambda: self._copy(package))
+
+    def _remove(self, copy: Copy) -> None:
+        for folder in (copy.folder, self._folder / "bundles" / copy.package.digest):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _find(self, ref: FamilyRef) -> Package:
         try:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evo.job import ConfirmReport, EvaluateReport, Lease, Report
+from evo.latest import Latest
 from evo.outcome import Measured
 from workers.build import Built
 from workers.ladder import Preparation
@@ -17,11 +18,15 @@ _FIRST = 5
 """… or among so many best times so far: runners-up are exported as well."""
 
 
+_SEARCHES = 32
+"""Searches remembered; of one that was forgotten the next good trial is kept again."""
+
+
 class Shipping:
     """Packs parcels; remembers the best times of each search, to know which binaries are worth keeping."""
 
     def __init__(self) -> None:
-        self._best_us: dict[int, list[float]] = {}
+        self._best_us: Latest[int, list[float]] = Latest(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
         """Source and compiler log always; the binary of good trials and of every challenger."""
@@ -36,8 +41,8 @@ class Shipping:
         if not isinstance(report.outcome, Measured):
             return False
         time_us = float(report.outcome.timing.median_us)
-        best_us: list[float] = sorted([*self._best_us.get(search_id, ()), time_us])[:_FIRST]
-        self._best_us[search_id] = best_us
+        best_us = self._best_us.get(search_id, list)
+        best_us[:] = sorted([*best_us, time_us])[:_FIRST]
         return time_us <= max(_GOOD * best_us[0], best_us[-1])
 
 

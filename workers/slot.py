@@ -34,6 +34,9 @@ AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
 """Pauses before a device that failed at a known kernel is tried again."""
 
+MOST_BROKEN = 1000
+"""Jobs whose breaks are counted; forgetting them costs further tries."""
+
 MAX_BREAKS = 3
 """How often one job may break this worker (which is not its candidate's fault) before that is its result."""
 
@@ -258,6 +261,8 @@ class Slot:
     def _broken(self, lease: Lease, reason: str) -> None:
         """Give a job back that could not be done here, or say so for good when that goes on."""
         job = job_of(lease)
+        if len(self._breaks) >= MOST_BROKEN:
+            self._breaks.clear()
         self._breaks[job] += 1
         _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:

@@ -11,6 +11,9 @@ from pydantic import Base64Bytes, TypeAdapter, ValidationError
 
 from evo.job import Report
 
+MOST_ASIDE = 100
+"""Refused parcels kept; the oldest go first."""
+
 _LOG = structlog.get_logger()
 
 
@@ -64,6 +67,9 @@ class Spool:
         """Keep a parcel that the service cannot take for whoever looks into why, out of the way of the others."""
         with suppress(OSError):
             self._path(parcel).replace(self._path(parcel).with_suffix(".refused"))
+            aside = sorted(self._folder.glob("*.refused"), key=lambda path: path.stat().st_mtime)
+            for path in aside[:-MOST_ASIDE]:
+                path.unlink()
 
     def left(self) -> list[Parcel]:
         """What an earlier process of this worker could not deliver, oldest attempt first."""

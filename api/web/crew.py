@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 from sqlalchemy.orm import Session
 
 from api.views import worker_view
-from db.fleet import Fleet
-from db.models import AttemptRow
+from db.models import AttemptRow, WorkerRow
 from db.workload import Workload
 from evo.device import Device
 from evo.view import SlotView, WorkerView
@@ -56,13 +55,15 @@ class Member:
         return [(device, told.get(device.uuid)) for device in self.worker.devices]
 
 
-def crew_of(session: Session, now: datetime, *, connected_since: datetime) -> tuple[Member, ...]:
-    """Every worker, those that are gone last, else by name: none moves under the reader's hand."""
+def crew_of(
+    session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
+) -> tuple[Member, ...]:
+    """These workers, those that are gone last, else by name: none moves under the reader's hand."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)
     members = []
-    for row in Fleet(session).workers():
+    for row in rows:
         tasks = tuple(_task(attempt) for attempt in current.get(row.id, ()))
         worker = worker_view(row, row.devices)
         members.append(

@@ -93,6 +93,8 @@ def gc(
         return
     text = (
         f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (champions rest on them), "
+        f"{gone.workers_deleted} workers not heard of, {gone.tokens_deleted} refused tokens and "
+        f"{gone.families_deleted} unused family versions deleted, "
         f"{gone.artefacts_deleted} artefacts with {gone.bytes_freed / 1e6:,.1f} MB deleted."
     )
     console().print(f"Would be: {text}" if dry_run else text)

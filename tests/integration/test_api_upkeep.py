@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from sqlalchemy.orm import Session
 
 from api import outbound
 from api.chores import Collector
@@ -27,11 +29,14 @@ from db.archive import Archive
 from db.artefacts import Artefacts
 from db.census import census
 from db.deliveries import PAUSES_S, Deliveries
+from db.fleet import Fleet, quarantine
+from db.removal import remove_search
+from db.tokens import Terms, Tokens
 from evo.errors import InvalidInput, NotFound
 from evo.job import ConfirmReport, Evaluate, EvaluateReport
 from evo.view import Collected
 from tests.integration.local import Local, local
-from tests.integration.stage import DIGEST, QUICK, Stage, answer, toy_time_us
+from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, Stage, answer, toy_time_us
 
 HOOK = Webhook(url="http://8.8.8.8/hook?a=1", secret="whsec_" + base64.b64encode(b"0123456789abcdef").decode())
 
@@ -188,7 +193,14 @@ def test_what_is_old_goes_and_what_champions_rest_on_stays(
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
     limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
-    expected = Collected(searches_deleted=3, searches_thinned=1, artefacts_deleted=1, bytes_freed=500, bytes_kept=624)
+    expected = Collected(
+        searches_deleted=3,
+        searches_thinned=1,
+        workers_deleted=1,
+        artefacts_deleted=1,
+        bytes_freed=500,
+        bytes_kept=624,
+    )
     assert collector.collect(**limits, dry_run=True) == expected
     assert collector.collect(**limits) == expected
     assert collector.collect(**limits) == Collected(bytes_kept=624)
@@ -205,6 +217,137 @@ def test_what_is_old_goes_and_what_champions_rest_on_stays(
     with pytest.raises(NotFound):
         stage.view(plain)
     assert stage.view(running).state == "running"
+
+
+def collector_of(stage: Stage, tmp_path: Path) -> Collector:
+    return Collector(stage.database, Artefacts(tmp_path / "artefacts"), clock=lambda: stage.now)
+
+
+def listed(stage: Stage) -> list[str]:
+    with stage.database.read() as session:
+        return sorted(row.id for row in Fleet(session).workers())
+
+
+def test_workers_that_are_gone_are_taken_out_unless_they_are_needed(stage: Stage, tmp_path: Path) -> None:
+    search = stage.submit()
+    for name in ("busy", "aside", "left", "silent"):
+        stage.register_worker(name)
+    stage.hand_in(stage.one("left"))
+    stage.conductor.leave("left")
+    held = stage.one("busy")
+    with stage.database.write() as session:
+        quarantine(Fleet(session).device("aside", DEVICE.uuid), "it fell off the bus", stage.now)
+    stage.wait(86_400)
+    stage.register_worker("new")
+    collector = collector_of(stage, tmp_path)
+    assert collector.collect(keep_days=0.5, artefact_limit_gb=None, dry_run=True).workers_deleted == 3
+    assert len(listed(stage)) == 6
+    assert collector.collect(keep_days=0.5, artefact_limit_gb=None).workers_deleted == 3
+    assert listed(stage) == ["aside", "busy", "new"]
+    assert held.attempt_id
+    assert stage.trials(search)[0].number == 0, "what a worker did stays when it is taken out"
+
+
+def test_workers_and_refused_tokens_go_after_a_month_whatever_else_is_kept(stage: Stage, tmp_path: Path) -> None:
+    stage.register_worker()
+    with stage.database.write() as session:
+        tokens = Tokens(session)
+        revoked, expired, valid = (
+            tokens.issue(Terms(name="t", roles=("viewer",), expires_at=at), by="me", now=stage.now)[1].id
+            for at in (None, stage.now + timedelta(days=1), stage.now + timedelta(days=90))
+        )
+        tokens.begin_session(revoked, until=stage.now + timedelta(days=1), now=stage.now)
+        tokens.revoke(revoked, stage.now)
+    stage.wait(29 * 86_400)
+    collector = collector_of(stage, tmp_path)
+    collector.run()
+    assert listed(stage) == ["w1"]
+    stage.wait(3 * 86_400)
+    collector.run()
+    assert listed(stage) == []
+    with stage.database.read() as session:
+        assert [row.id for row in Tokens(session).all()] == [valid]
+    assert expired != valid
+
+
+def test_the_last_token_stays_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
+    with stage.database.write() as session:
+        issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
+        for token_id in issued:
+            Tokens(session).revoke(token_id, stage.now)
+    stage.wait(90 * 86_400)
+    collector_of(stage, tmp_path).run()
+    with stage.database.read() as session:
+        assert Tokens(session).any()
+        assert len(Tokens(session).all()) == 1
+
+
+def test_uploaded_versions_that_nobody_used_are_taken_out(stage: Stage, tmp_path: Path) -> None:
+    used, unused, latest = "a" * 64, "b" * 64, "c" * 64
+    for digest in (used, unused, latest):
+        with stage.database.write() as session:
+            Archive(session).upload_family(digest=digest, name="toy", document=TOY, artefact="d" * 64, now=stage.now)
+        stage.wait(1)
+    stage.register_worker()
+    stage.submit(family_digest=used)
+    stage.wait(2 * 86_400)
+    with stage.database.write() as session:
+        Archive(session).upload_family(digest=latest, name="toy", document=TOY, artefact="d" * 64, now=stage.now)
+    assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).families_deleted == 1
+    with stage.database.read() as session:
+        assert [Archive(session).version(each) is not None for each in (used, unused, latest)] == [True, False, True]
+
+
+def test_files_that_no_row_names_are_removed_once_they_are_old(stage: Stage, tmp_path: Path) -> None:
+    collector = collector_of(stage, tmp_path)
+    kept = with_artefact(stage, Artefacts(tmp_path / "artefacts"), b"kept")
+    folder = tmp_path / "artefacts" / kept[:2]
+    for name in ("stray", ".draft.abc", "young"):
+        (folder / name).write_bytes(b"x")
+    long_ago = (stage.now - timedelta(days=3)).timestamp()
+    for path in folder.iterdir():
+        os.utime(path, (long_ago, long_ago))
+    os.utime(folder / "young", (stage.now.timestamp(),) * 2)
+    collector.run()
+    assert sorted(path.name for path in folder.iterdir()) == sorted([kept[2:], "young"])
+
+
+def test_a_search_that_cannot_be_collected_keeps_no_other(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = (stage.submit(seed=seed) for seed in range(4))
+    for search in (first, *others):
+        stage.conductor.orders.command(search, "cancel")
+    stage.wait(2 * 86_400)
+
+    def removed(session: Session, search_id: int) -> bool:
+        done = remove_search(session, search_id)
+        if search_id == first:
+            raise RuntimeError("it is poisoned")
+        return done
+
+    monkeypatch.setattr("db.retention.remove_search", removed)
+    monkeypatch.setattr("api.chores.SEARCHES_AT_ONCE", 2)
+    assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).searches_deleted == 3
+    assert stage.view(first).state == "cancelled", "what fails halfway is undone"
+
+
+def test_an_artefact_that_cannot_be_removed_keeps_no_other(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Artefacts(tmp_path / "artefacts")
+    digests = [with_artefact(stage, store, content) for content in (b"1", b"2", b"3")]
+    stage.wait(2 * 86_400)
+    removed: list[str] = []
+
+    def remove(_: Artefacts, digest: str) -> None:
+        removed.append(digest)
+        if len(removed) == 1:
+            raise PermissionError(digest)
+
+    monkeypatch.setattr(Artefacts, "remove", remove)
+    assert collector_of(stage, tmp_path).collect(keep_days=None, artefact_limit_gb=0.0).artefacts_deleted == 3
+    assert sorted(removed) == sorted(digests)
 
 
 # One service

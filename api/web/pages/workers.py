@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Form, Request
+from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
+from api.paging import SORTED, page_of, place_of
 from api.routes import workers as rest
 from api.routes.workers import DeviceId, WorkerId
 from api.routing import page_router
@@ -14,21 +15,26 @@ from api.schemas import Reason
 from api.views import worker_view
 from api.web.crew import MINUTES, crew_of
 from api.web.rendering import render
+from db import listing
 from db.fleet import Fleet
+from db.listing import WORKER_ORDERS
 
 router = page_router("/workers")
+
+LISTED = 100
+Cursor = Annotated[str | None, Query(max_length=500)]
 
 
 @router.get("")
 @allow("viewer")
-def workers_page(request: Request, service: ServiceDep) -> HTMLResponse:
-    return render(request, "workers.html", **_crew(service))
+def workers_page(request: Request, service: ServiceDep, cursor: Cursor = None) -> HTMLResponse:
+    return render(request, "workers.html", **_crew(service, cursor))
 
 
 @router.get("/live")
 @allow("viewer")
-def workers_fragment(request: Request, service: ServiceDep) -> HTMLResponse:
-    return render(request, "_workers.html", **_crew(service))
+def workers_fragment(request: Request, service: ServiceDep, cursor: Cursor = None) -> HTMLResponse:
+    return render(request, "_workers.html", **_crew(service, cursor))
 
 
 @router.post("/{worker_id}/drain")
@@ -90,8 +96,12 @@ def _back() -> Response:
     return RedirectResponse("/workers", 303)
 
 
-def _crew(service: Service) -> dict[str, Any]:
+def _crew(service: Service, cursor: str | None) -> dict[str, Any]:
+    """A page of workers, those heard of last on the first one."""
     now = service.conductor.clock()
+    after = place_of(cursor, SORTED["seen"])
     with service.database.read() as session:
-        crew = crew_of(session, now, connected_since=service.conductor.connected_since())
-    return {"crew": crew, "now": now, "minutes": MINUTES}
+        found = listing.list_workers(session, device=None, order="seen", after=after, limit=LISTED + 1)
+        rows, following = page_of(found, LISTED, WORKER_ORDERS["seen"].place)
+        crew = crew_of(session, rows, now, connected_since=service.conductor.connected_since())
+    return {"crew": crew, "now": now, "minutes": MINUTES, "cursor": cursor, "following": following}

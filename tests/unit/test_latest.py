@@ -1,0 +1,24 @@
+"""What is remembered of the keys that were used last."""
+
+from evo.latest import Latest
+
+
+def test_the_value_used_longest_ago_is_forgotten_first() -> None:
+    dropped: list[str] = []
+    latest: Latest[int, str] = Latest(2, dropped.append)
+    assert [latest.get(key, lambda key=key: f"v{key}") for key in (1, 2, 1, 3)] == ["v1", "v2", "v1", "v3"]
+    assert (dropped, len(latest)) == (["v2"], 2)
+    assert latest.get(1, lambda: "new") == "v1"
+    assert latest.get(2, lambda: "new") == "new"
+    assert dropped == ["v2", "v3"]
+
+
+def test_a_value_that_cannot_be_made_drops_nothing() -> None:
+    latest: Latest[int, int] = Latest(1, lambda _: 1 // 0)
+    latest.get(1, lambda: 1)
+    try:
+        latest.get(2, lambda: 1 // 0)
+    except ZeroDivisionError:
+        assert latest.get(1, lambda: 7) == 1
+    else:
+        raise AssertionError
