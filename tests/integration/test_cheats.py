@@ -90,6 +90,15 @@ def climb(session: Session, path: Path) -> None:
     for _ in range(20):
         timer.sample()
         scrutiny.look_and_change(held)
+    ring = held.siblings(128)
+    for each in ring:
+        contents.note(each, contents.of(held))
+    turn = session.timer(kernel, ring, once=True)
+    for _ in range(2):  # every call of a ring is judged
+        turn.sample()
+        for each in ring:
+            scrutiny.look(each)
+            each.poison()
     for fault in (session.residue(), held.damage(), scrutiny.found.first):
         if fault:
             raise WrongAnswerError(fault)

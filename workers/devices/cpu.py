@@ -163,7 +163,7 @@ class CpuSession:
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._others(elsewhere)
         try:
-            process = self._process(binary, entry, cores)
+            process = self._process(binary, entry, cores, timed=elsewhere is None)
         except LaunchError as error:
             raise LaunchError(f"the shared library does not load: {error}") from None
         self._processes.add(process)
@@ -186,13 +186,14 @@ class CpuSession:
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         return KernelTimer(cast(KernelProcess, kernel), cast(Sequence[HostBuffers], sets), once=once)
 
-    def _process(self, library: Path, entry: str, cores: Sequence[int]) -> KernelProcess:
+    def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
         return KernelProcess(
             program=self._program,
             library=library,
             entry=entry,
             cores=cores,
             threads=self._threads,
+            timed=timed,
             memory_bytes=self._memory_bytes,
         )
 
@@ -204,7 +205,7 @@ class CpuSession:
 
     def floor(self) -> Timer:
         """An empty function, called as kernels are."""
-        process = self._process(self._support_path, "empty", self._cores)
+        process = self._process(self._support_path, "empty", self._cores, timed=True)
         self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
         arguments = [replace(buffer, name=f"x{number}") for number in range(_TYPICAL_ARGUMENTS)]

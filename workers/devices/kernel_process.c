@@ -397,7 +397,7 @@ static void map(const struct request *request) {
     free(holes);
 }
 
-/* The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with. */
+/* Not answered: what is wrong with it shows in the next run. The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with. */
 static void take_table(const struct request *request) {
     free(table);
     uint64_t spans = request->first, *given = malloc(request->bytes + 1);
@@ -414,7 +414,6 @@ static void take_table(const struct request *request) {
     }
     memmove(given, given + 2 * spans, request->bytes - 16 * spans);
     table = given, sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
-    answer(0, NULL, NULL);
 }
 
 static void nothing(void) {}

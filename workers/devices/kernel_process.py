@@ -75,6 +75,7 @@ class KernelProcess:
         library: the candidate.
         cores: on which it runs; empty: on those of this process.
         threads: how many of them it may use at once.
+        timed: whether it will be timed, so that what idle requests take is worth knowing.
         memory_bytes: what it may allocate; 0: as much as there is.
 
     Raises:
@@ -86,6 +87,7 @@ class KernelProcess:
     entry: str
     cores: Sequence[int] = ()
     threads: int = 1
+    timed: bool = True
     memory_bytes: int = 0
     ledger: list[Batch] = field(default_factory=list)
 
@@ -98,9 +100,9 @@ class KernelProcess:
         self._said: deque[bytes] = deque(maxlen=4)
         self._start()
         self.level = self._greeted()
-        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES)]
+        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
         self.before: KernelState = state_of(self.pid)
-        self._asked(_LOAD, self.entry.encode())
+        self._load()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
@@ -140,7 +142,7 @@ class KernelProcess:
         if table.words != (self._table.words if self._table else None) or table.spans:
             payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
             flags = table.width << 32 | table.floats
-            self._asked(_TABLE, payload, count=table.sets, first=len(table.spans), flags=flags)
+            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, 0) + payload)
             self._table = table
         return self._batch(calls, first, manner)
 
@@ -278,8 +280,9 @@ class KernelProcess:
                 raise MemoryError(f"`{name}` cannot be mapped for the kernel: {error}") from None
         return self._bases[segment.number][1]
 
-    def _asked(self, kind: int, payload: bytes, *, count: int = 0, first: int = 0, flags: int = 0) -> None:
-        self._send(_REQUEST.pack(kind, len(payload), count, first, flags, 0) + payload)
+    def _load(self) -> None:
+        entry = self.entry.encode()
+        self._send(_REQUEST.pack(_LOAD, len(entry), 0, 0, 0, 0) + entry)
         self._answer()
 
     def _send(self, message: bytes) -> None:
