@@ -48,6 +48,8 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         held = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {held}")
+    if expected == np.bool_:  # a view of bytes other than 0 and 1 is True to NumPy, and something else to a kernel
+        return np.ascontiguousarray(array.view(np.uint8) != 0)
     return np.array(array, expected, order="C", copy=True)
 
 
@@ -111,14 +113,14 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
         _refuse(~np.isfinite(values), values, where, "NaN or infinite: an integer is neither", _WAYS_OUT)
         reason = "2^53 or more, where float64 skips integers"
         _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
-    wide = values.astype(np.uint8) if values.dtype.kind == "b" else values
+    wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values
     beyond = (wide < low) | (wide > high)
     _refuse(
         beyond, values, where, f"beyond what {operand.dtype} holds ({low} to {high})", "return what a kernel can write"
     )
     if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
         return values.astype(np.float64)
-    return values.astype(dtype)
+    return wide.astype(dtype)
 
 
 _WAYS_OUT = "change inputs() or reference() so that right answers are ordinary numbers"

@@ -187,3 +187,17 @@ def test_arrays_that_are_missing_or_too_many_are_named_with_the_way_out() -> Non
         check_names(extra, declared, "input", case="tail", maker="reference.py, inputs()")
     with pytest.raises(FamilyError, match=r"makes `z` .*leave it out of what reference\(\) returns"):
         check_names(extra, [operand("float32")], "output", case="tail", maker=MAKER)
+
+
+def test_bools_in_bytes_other_than_zero_and_one_reach_a_kernel_as_zero_and_one() -> None:
+    made = np.array([0, 2, 255, 1], np.uint8).view(bool)
+    taken = check_input(operand("bool", role="input"), made, case="nominal", maker="reference.py, inputs()")
+    assert taken.view(np.uint8).tolist() == [0, 1, 1, 1]
+    assert checked("bool", made).view(np.uint8).tolist() == [0, 1, 1, 1]
+
+
+def test_inputs_in_fortran_order_keep_their_indices() -> None:
+    made = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    taken = check_input(operand("float32", 2, 3, role="input"), made, case="nominal", maker="m")
+    assert taken.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert taken.flags.c_contiguous

@@ -109,3 +109,39 @@ def test_damage_and_residue_are_wrong_answers_too() -> None:
         session.left_running = "leaves 1 thread" if fault == "residue" else None
         with pytest.raises(WrongAnswerError, match=r"case nominal: (modifies its input `x`|leaves 1 thread)"):
             verify(session, good, buffers, golden, launches=1, deterministic=True)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-32, 1e-37])
+def test_zeros_are_wrong_however_small_the_right_answers_are(scale: float) -> None:
+    """A largest difference far above them does not let them pass."""
+    session, (buffers, golden) = FakeSession(), doubled()
+    buffers.arrays["x"][...] *= np.float32(scale)
+    golden.reference["y"][...] = 2.0 * buffers.arrays["x"].astype(np.float64)
+    verify(session, good, buffers, golden, launches=1, deterministic=True)
+
+    def zeros(arrays: Arrays) -> None:
+        arrays["y"][...] = 0
+
+    with pytest.raises(WrongAnswerError, match=r"`y` is off the reference by rel_l2 1 "):
+        verify(session, zeros, buffers, golden, launches=1, deterministic=True)
+
+
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
+def test_an_answer_that_is_nowhere_finite_is_wrong(fill: float) -> None:
+    def kernel(arrays: Arrays) -> None:
+        arrays["y"][...] = fill
+
+    with pytest.raises(WrongAnswerError, match="holds 8 NaN or infinite of 8 elements"):
+        judged(kernel)
+
+
+def test_a_kernel_that_leaves_an_earlier_answer_in_place_is_wrong() -> None:
+    """As one that writes half of what another config wrote whole."""
+    session, (buffers, golden) = FakeSession(), doubled()
+    verify(session, good, buffers, golden, launches=1, deterministic=True)
+
+    def half(arrays: Arrays) -> None:
+        arrays["y"][:4] = 2 * arrays["x"][:4]
+
+    with pytest.raises(WrongAnswerError, match="4 of 8 elements never written"):
+        verify(session, half, buffers, golden, launches=1, deterministic=True)
