@@ -16,6 +16,7 @@ from api.access.door import Door
 from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
 from api.access.throttle import Rate
+from api.builtin import BuiltinFamilies
 from api.chores import Chore, Collector, regularly
 from api.compression import Compressed
 from api.conditional import Conditional
@@ -166,6 +167,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     key = ensure_key(settings.key_beside)
     gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
     feed = Feed(database, conductor.clock)
+    builtin = BuiltinFamilies(database, conductor.clock)
     courier = Courier(database, clock=conductor.clock, secret=settings.webhook_secret, private=settings.webhook_private)
     collector = Collector(
         database,
@@ -183,6 +185,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         wakeup=wakeup,
         feed=feed,
         gate=gate,
+        builtin=builtin,
         courier=courier,
         collector=collector,
         metrics=metrics,

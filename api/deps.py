@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.access.gate import Gate
+from api.builtin import BuiltinFamilies
 from api.chores import Collector
 from api.conductor import Conductor
 from api.courier import Courier
@@ -32,6 +33,7 @@ class Service:
     collector: Collector
     metrics: Metrics
     gate: Gate
+    builtin: BuiltinFamilies
     listeners: Listeners = field(default_factory=Listeners)
 
     def end_waits(self) -> None:

@@ -140,9 +140,13 @@ class Webhook(Body):
 
 
 class SearchRequest(Body):
-    """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one."""
+    """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one.
 
-    family_digest: Digest
+    The family is named by exactly one of `family`, whose latest version counts, and `family_digest`.
+    """
+
+    family: Name | None = None
+    family_digest: Digest | None = None
     problem: GivenConfig | Annotated[str, Field(max_length=MAX_PROBLEM)] = ""
     device: Name = "auto"
     device_uuid: str | None = None
@@ -157,6 +161,21 @@ class SearchRequest(Body):
     warm_start: WarmStart | None = None
     webhook: Webhook | None = None
     requirements: Annotated[Requirements, _only_known(Requirements)] = Requirements()
+
+    @model_validator(mode="after")
+    def _one_family(self) -> "SearchRequest":
+        if self.family is None and self.family_digest is None:
+            raise InvalidInput(
+                "family_digest", 'is missing: give it, or the family by its name, e.g. {"family": "sdpa"}'
+            )
+        if self.family is not None and self.family_digest is not None:
+            raise InvalidInput("family", "is given beside `family_digest`: keep one of them")
+        return self
+
+    @property
+    def wanted_family(self) -> str:
+        """The family's name or digest."""
+        return self.family or self.family_digest or ""
 
 
 class SearchPatch(Body):

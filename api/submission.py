@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.active import beginning
+from api.builtin import own_digests
 from api.catalogue import Catalogue
 from api.schemas import SearchRequest, WarmStart
 from db.archive import Archive
@@ -56,7 +57,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         InvalidInput: names the field of the request, and what would be accepted; also for an empty space.
         Unavailable: no connected worker has such a device.
     """
-    family_row = Archive(session).family(request.family_digest)
+    family_row = Archive(session).family_named(request.wanted_family, own_digests())
     family = catalogue.family(family_row)
     _check_problem(family, request)
     policy = policy_from(request.policy)

@@ -1,11 +1,14 @@
 """Families, searches and trials: what was asked, in which order, and how it ended."""
 
+import contextlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
@@ -15,6 +18,11 @@ from evo.job import BaselineReport
 from evo.lifecycle import State
 from evo.outcome import Cancelled
 from evo.search import Logged
+from evo.suggestion import unknown
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+LONGEST_SHOWN = 80
 
 BUNDLE = "bundle:"
 """A family's location that begins so names an artefact."""
@@ -43,6 +51,15 @@ class Ended:
     delivery_ms: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """A family that lies where every service and worker has it."""
+
+    digest: str
+    name: str
+    document: dict[str, Any]
+
+
 class Archive:
     """Queries over one session; whoever opened the session commits."""
 
@@ -64,6 +81,16 @@ class Archive:
             row.location = location
         row.registered_at = now
         return row
+
+    def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
+        """Store those of these families that are unknown; another process may do the same at the same time."""
+        digests = [family.digest for family in families]
+        known = set(self.session.scalars(select(FamilyRow.digest).where(FamilyRow.digest.in_(digests))))
+        for family in families:
+            if family.digest not in known:
+                row = FamilyRow(digest=family.digest, name=family.name, document=family.document, registered_at=now)
+                with contextlib.suppress(IntegrityError), self.session.begin_nested():
+                    self.session.add(row)
 
     def upload_family(
         self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
@@ -87,6 +114,22 @@ class Archive:
         if (row := self.session.get(FamilyRow, digest)) is None:
             raise NotFound(f"no family with digest {digest} is registered: register it first (PUT /families/{digest})")
         return row
+
+    def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
+        """The latest version of a family, or the version that a digest names.
+
+        Args:
+            own: digests by the names that stand for one version alone, as of `latest_families`.
+
+        Raises:
+            NotFound: no such family; lists those there are, near misses first.
+        """
+        if DIGEST.fullmatch(name):
+            return self.family(name)
+        rows = {row.name: row for row in self.session.scalars(latest_families(own))}
+        if name not in rows:
+            raise NotFound(unknown(name[:LONGEST_SHOWN], list(rows), "families"))
+        return rows[name]
 
     def families(self) -> Sequence[FamilyRow]:
         """The latest version of each name, by name."""

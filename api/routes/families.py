@@ -1,7 +1,6 @@
 """Kernel families as registered by those who submit searches."""
 
 import hashlib
-import re
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.caller import caller
 from api.access.rule import allow
+from api.builtin import own_digests
 from api.catalogue import parsed
 from api.deps import Service, ServiceDep
 from api.paging import TEXT, PageQuery, page_of, place_of
@@ -19,7 +19,7 @@ from api.routing import rest_router
 from api.schemas import Digest, FamilyBody
 from api.views import family_view
 from db import listing
-from db.archive import BUNDLE, Archive, latest_families
+from db.archive import BUNDLE, Archive
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family import Family
 from evo.view import FamilyView, Page
@@ -33,7 +33,6 @@ class FamilyQuery(PageQuery):
 
 
 ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
-DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @router.put("/{digest}")
@@ -119,7 +118,7 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
         raise Conflict(f"family {digest[:12]} is registered with another document: an edited family has a new digest")
     if caller().can("author"):
         return body.location
-    known = digest in _own().values() or (row is not None and row.location is not None)
+    known = digest in own_digests().values() or (row is not None and row.location is not None)
     if not known and archive.placed(body.name):
         raise Conflict(
             f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
@@ -138,10 +137,11 @@ def _check_builtin(digest: str, family: Family) -> None:
 @allow("viewer")
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
     """The latest version of each family, by name; of those that come with kernel-evo, this service's version."""
+    service.builtin.try_to_ensure()
     with service.database.read() as session:
         after = place_of(query.cursor, TEXT)
         name = None if after is None else after[0]
-        found = listing.list_families(session, own=_own(), text=query.text, after=name, limit=query.limit + 1)
+        found = listing.list_families(session, own=own_digests(), text=query.text, after=name, limit=query.limit + 1)
         rows, following = page_of(found, query.limit, lambda row: (row.name,))
         return Page(items=tuple(map(family_view, rows)), next=following)
 
@@ -153,15 +153,6 @@ def get_family(name: str, service: ServiceDep) -> FamilyView:
 
     The name of a family that comes with kernel-evo stands for this service's version of it, whatever is registered.
     """
+    service.builtin.try_to_ensure()
     with service.database.read() as session:
-        if DIGEST.fullmatch(name):
-            return family_view(Archive(session).family(name))
-        rows = {row.name: row for row in session.scalars(latest_families(_own()))}
-    if name not in rows:
-        raise NotFound(f"no family {name!r} is registered; registered: {', '.join(sorted(rows)) or 'none yet'}")
-    return family_view(rows[name])
-
-
-def _own() -> dict[str, str]:
-    """Digests of the families that come with kernel-evo, by name."""
-    return {package.family.name: package.digest for package in registry.builtin()}
+        return family_view(Archive(session).family_named(name, own_digests()))

@@ -38,7 +38,9 @@ class SearchQuery(PageQuery):
 @router.post("", status_code=201)
 @allow("submitter")
 def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
-    """Start a search. The family must be registered, and a connected worker must offer the device."""
+    """Start a search of a family that comes with kernel-evo or is registered; a worker must offer the device."""
+    if body.family is not None:
+        service.builtin.ensure()
     webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
     return _view(service, service.conductor.orders.submit(body, webhook))
 

@@ -1,0 +1,89 @@
+"""Families by name: built-in ones on a fresh service, registered ones, and refusals."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from api.active import utc_now
+from api.builtin import BuiltinFamilies
+from db.archive import Archive
+from db.location import Location
+from db.session import Database, StoreUnavailable
+from templates import registry
+from tests.integration.local import Local, local
+from tests.integration.stage import DEVICE
+
+NAMES = {package.family.name for package in registry.builtin()}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Local]:
+    with local(tmp_path / "evo.db") as rest:
+        yield rest
+
+
+def test_a_fresh_service_lists_every_builtin_family(fresh: Local) -> None:
+    listed = {each["name"] for each in fresh.http.get("/families", params={"limit": 200}).json()["items"]}
+    assert listed == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_fresh_service_knows_each_builtin_family(fresh: Local, name: str) -> None:
+    found = fresh.http.get(f"/families/{name}")
+    assert found.status_code == 200
+    assert found.json()["digest"] == registry.find(name).digest
+    assert fresh.http.get(f"/families/{found.json()['digest']}").json() == found.json()
+
+
+def test_the_first_request_may_search_a_builtin_family(fresh: Local) -> None:
+    device = TypeAdapter(type(DEVICE)).dump_python(DEVICE, mode="json")
+    devices = [device | {"limits": {"cores": 4, "simd_bytes": 32, "l1_bytes": 32768, "l2_bytes": 1048576}}]
+    assert fresh.http.put("/workers/w1", json={"host": "here", "devices": devices}).status_code == 200
+    begun = fresh.http.post("/searches", json={"family": "softmax", "device": "cpu"})
+    assert begun.status_code == 201, begun.text
+    assert begun.json()["family"] == "softmax"
+
+
+def test_a_name_stands_for_the_latest_version(fresh: Local) -> None:
+    fresh.prepare()
+    assert fresh.http.post("/searches", json={"family": "toy"}).json()["family"] == "toy"
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(fresh: Local) -> None:
+    for answer in (fresh.http.get("/families/sofmax"), fresh.http.post("/searches", json={"family": "sofmax"})):
+        assert answer.status_code == 404
+        assert "did you mean `softmax`?" in answer.json()["detail"]
+    assert len(fresh.http.get("/families/" + "x" * 5000).content) < 2000
+
+
+@pytest.mark.parametrize(
+    ("named", "field"),
+    [({}, "family_digest"), ({"family": "softmax", "family_digest": "0" * 64}, "family"), ({"family": ""}, "family")],
+)
+def test_a_search_names_its_family_once(fresh: Local, named: dict[str, str], field: str) -> None:
+    answer = fresh.http.post("/searches", json=named)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_processes_that_begin_together_register_each_family_once(locations: Callable[[], Location]) -> None:
+    database = Database.open(locations())
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: BuiltinFamilies(database, utc_now).ensure(), range(4)))
+        with database.read() as session:
+            assert {row.name for row in Archive(session).families()} == NAMES
+    finally:
+        database.close()
+
+
+def test_readers_get_what_is_there_when_nothing_can_be_written(fresh: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh.prepare()
+
+    def full() -> None:
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(fresh.service.builtin, "ensure", full)
+    assert [each["name"] for each in fresh.http.get("/families").json()["items"]] == ["toy"]
