@@ -55,7 +55,7 @@ from db.artefacts import Artefacts
 from db.key import ensure_key
 from db.ownership import Ownership
 from db.session import Database, StoreUnavailable
-from evo.errors import EvoError
+from evo.errors import Conflict, EvoError
 
 log = structlog.get_logger("service")
 
@@ -140,11 +140,19 @@ def open_database(settings: Settings) -> Opened:
     """
     ownership = None if settings.db.file is None else Ownership.take(settings.db.file)
     try:
-        return ownership, Database.open(settings.db)
+        database = Database.open(settings.db)
     except BaseException:
         if ownership is not None:
             ownership.release()
         raise
+    if ownership is not None:
+        try:
+            ownership.hold_file()
+        except Conflict:
+            database.close()
+            ownership.release()
+            raise
+    return ownership, database
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:

@@ -13,8 +13,10 @@ KEY_BYTES = 32
 
 def local_key(database: Path) -> str | None:
     """The key, if a service made one and this user may read it."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return _path(database).read_text(encoding="ascii").strip() or None
+    for path in (_path(database), _path(database.expanduser().absolute().resolve())):  # it may be a symbolic link
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if key := path.read_text(encoding="ascii").strip():
+                return key
     return None
 
 

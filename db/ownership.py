@@ -13,7 +13,10 @@ import psutil
 
 from db.files import write_whole
 from db.unavailable import StoreUnavailable
-from evo.errors import Conflict
+from evo.errors import Conflict, EvoError
+
+LOCKS_FILES = sys.platform == "linux"
+"""Whether a lock on a whole file leaves SQLite's own locks on parts of it alone."""
 
 PATIENCE_S = 1.0
 """How long taking a database waits: a process that only looks whether a service runs holds the lock for a moment."""
@@ -28,10 +31,16 @@ class Announcement:
 
 
 class Ownership:
-    """The right to serve one database. The operating system ends it with the process, however that ends."""
+    """The right to serve one database. The operating system ends it with the process, however that ends.
+
+    Two locks are held: one beside the file, which is there before the file is, and one on the file itself, which under
+    each of its names (hard links) has the same content, but another write-ahead log.
+    """
 
     def __init__(self, database: Path, lock: IO[bytes]) -> None:
+        self._database = database
         self._lock = lock
+        self._file: IO[bytes] | None = None
         self._announced_at = _announcement_path(database)
 
     @classmethod
@@ -42,7 +51,7 @@ class Ownership:
             Conflict: another process is; the message says which, and its address.
             StoreUnavailable: the lock file beside the database cannot be written.
         """
-        database = database.expanduser().absolute()
+        database = _real(database)
         lock = _open_lock(database)
         deadline = time.monotonic() + PATIENCE_S
         while not _try_lock(lock):
@@ -52,11 +61,32 @@ class Ownership:
             time.sleep(0.02)
         ownership = cls(database, lock)
         try:
+            ownership.hold_file()
             ownership.announce(None)
-        except StoreUnavailable:
-            lock.close()
+        except EvoError:
+            ownership._close()
             raise
         return ownership
+
+    def hold_file(self) -> None:
+        """Lock the file itself, once it is there.
+
+        Raises:
+            Conflict: a service runs on it under another name.
+        """
+        if self._file is not None or not LOCKS_FILES or not self._database.is_file():
+            return
+        try:
+            file = self._database.open("rb")
+        except OSError:
+            return  # whoever opens the database says why
+        if not _try_lock(file):
+            file.close()
+            raise Conflict(
+                f"a service already runs on the file of {self._database} under another name (a hard link): use that "
+                "service or end it, or use another --db"
+            )
+        self._file = file
 
     def announce(self, url: str | None) -> None:
         """Tell other processes the address; they see the old announcement or the new one, never half of it."""
@@ -70,12 +100,17 @@ class Ownership:
         """Withdraw the announcement and let another process take the database."""
         if not self._lock.closed:
             self._announced_at.unlink(missing_ok=True)
-            self._lock.close()
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._lock.close()
 
 
 def running_service(database: Path) -> Announcement | None:
     """The service that owns this database now, or None. What a killed one left behind does not count."""
-    database = database.expanduser().absolute()
+    database = _real(database)
     if not _lock_path(database).exists():
         return None
     with _open_lock(database) as lock:
@@ -85,6 +120,11 @@ def running_service(database: Path) -> Announcement | None:
     if announcement is not None and not psutil.pid_exists(announcement.pid):
         return Announcement(url=None, pid=announcement.pid)  # of the owner before; the present one is about to write
     return announcement
+
+
+def _real(database: Path) -> Path:
+    """Return the file that a path leads to: SQLite keeps its log beside that, whatever links there are."""
+    return database.expanduser().absolute().resolve()
 
 
 def _read(database: Path) -> Announcement | None:

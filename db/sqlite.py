@@ -1,5 +1,6 @@
 """SQLite: one file, one process that serves it."""
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from db.damage import damage
 from db.location import Location
 from db.signals import Topic
 from db.unavailable import StoreUnavailable
@@ -45,6 +47,7 @@ class SQLite:
         except OSError as error:
             reason = f"no folder for it ({error.strerror})"
             raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
+        self._refuse_damaged()
         self._refuse_foreign()
         engine = create_engine(
             URL.create("sqlite", database=str(self.path)),
@@ -95,6 +98,25 @@ class SQLite:
 
     def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
         return lambda: None
+
+    def _refuse_damaged(self) -> None:
+        """Look for what SQLite would pass over; opening the file would make the loss final.
+
+        Raises:
+            StoreUnavailable: the file was cut, or its write-ahead log has a gap.
+        """
+        try:
+            found = damage(self.path) if self.path.is_file() else None
+        except OSError:
+            return  # SQLite says why it cannot be read
+        if found is None:
+            return
+        give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
+        ways_out = "restore a backup"
+        if "-wal" in found:
+            command = shlex.join(["python3", "-c", give_up, str(self.path)])
+            ways_out += f", or give up what cannot be read and go on with what is before it: {command}"
+        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {ways_out}")
 
     def _refuse_foreign(self) -> None:
         """Look into a file that exists, without writing to it, before it is opened for good."""

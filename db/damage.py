@@ -1,0 +1,168 @@
+"""Damage of a SQLite file that SQLite itself passes over: a file that was cut, and a write-ahead log with a gap.
+
+SQLite reads a log up to the first frame whose checksum is wrong and forgets the rest, since a crash may leave half a
+transaction there. A whole transaction behind such a frame is no such leftover: it was committed, and is lost. Formats:
+https://www.sqlite.org/fileformat2.html.
+"""
+
+import struct
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOG_HEADER, FRAME_HEADER = 32, 24
+MAGIC = 0x377F0682
+"""Of a log; the lowest bit says that checksums are taken over big-endian words."""
+AT_ONCE = 1024
+"""Frames whose checksums are worked out together."""
+SECOND_LOOK_S = 0.2
+"""Another program that writes to the file just now may be seen in the middle of it."""
+
+Sums = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """A write-ahead log as far as its checksums hold.
+
+    Attributes:
+        frames: that belong to it; behind them may be leftovers of an earlier one.
+        read: frames that SQLite will read.
+        lost: transactions behind those that were committed.
+        pages: numbers of the pages in committed transactions that can be read.
+        pages_after: size of the database in pages after the last of those; None: there is none.
+    """
+
+    frames: int = 0
+    read: int = 0
+    lost: int = 0
+    pages: frozenset[int] = frozenset()
+    pages_after: int | None = None
+
+
+def damage(database: Path) -> str | None:
+    """Return what is damaged, or None."""
+    found = _damage(database)
+    if found is not None:
+        time.sleep(SECOND_LOOK_S)
+        found = _damage(database)
+    return found
+
+
+def _damage(database: Path) -> str | None:
+    path = database.with_name(f"{database.name}-wal")
+    content = path.read_bytes() if path.exists() else b""
+    log = read_log(content)
+    if log is None:
+        return f"the header of its write-ahead log {path.name} is damaged, so nothing in that log can be read"
+    if log.lost:
+        behind = f"{log.lost} committed transaction{'s' if log.lost > 1 else ''} behind it cannot be read"
+        return f"its write-ahead log {path.name} is damaged at frame {log.read + 1} of {log.frames}: {behind}"
+    return _cut(database, log)
+
+
+def _cut(database: Path, log: Log) -> str | None:
+    """Look for pages that are neither whole in the file nor in the log."""
+    size = database.stat().st_size
+    with database.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        return None  # SQLite says so itself
+    page_bytes = struct.unpack(">H", header[16:18])[0]
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    pages, changes, valid_for = struct.unpack(">I", header[28:32])[0], header[24:28], header[92:96]
+    expected = log.pages_after if log.pages_after is not None else pages if changes == valid_for else None
+    if page_bytes < 512 or expected is None:
+        return None
+    whole = size // page_bytes
+    missing = [number for number in range(whole + 1, expected + 1) if number not in log.pages]
+    if not missing:
+        return None
+    return f"it was cut: it has {size} bytes, and {expected} pages of {page_bytes} bytes belong to it"
+
+
+def read_log(content: bytes) -> Log | None:
+    """Read a write-ahead log as SQLite does; None if it has frames and no header that holds."""
+    if len(content) < LOG_HEADER + FRAME_HEADER:
+        return Log()
+    magic, _, page_bytes, _, salt_1, salt_2, *sums = struct.unpack(">8I", content[:LOG_HEADER])
+    words = np.dtype(">u4" if magic & 1 else "<u4")
+    header: Sums = np.frombuffer(content[:24], words).astype(np.uint32)[None]
+    state = _contributions(header)[0]
+    sound = magic & ~1 == MAGIC and page_bytes >= 512 and page_bytes & (page_bytes - 1) == 0
+    if not sound or [int(each) for each in state] != sums:
+        return None
+    frame_bytes = FRAME_HEADER + page_bytes
+    count = (len(content) - LOG_HEADER) // frame_bytes
+    frames = np.frombuffer(content, np.uint8, count * frame_bytes, LOG_HEADER).reshape(count, frame_bytes)
+    heads = np.ascontiguousarray(frames[:, :FRAME_HEADER]).view(">u4").astype(np.int64)
+    own = (heads[:, 2] == salt_1) & (heads[:, 3] == salt_2)
+    belongs = int(own.argmin()) if not own.all() else count
+    read = _readable(frames[:belongs], heads, words, state)
+    return _log(heads, own, belongs=belongs, read=read)
+
+
+def _log(heads: NDArray[np.int64], own: NDArray[np.bool_], *, belongs: int, read: int) -> Log:
+    commits = np.flatnonzero(own & (heads[:, 1] != 0))
+    last = commits[commits < read]
+    kept = int(last[-1]) + 1 if last.size else 0
+    return Log(
+        frames=max(belongs, int(commits[-1]) + 1 if commits.size else 0),
+        read=read,
+        lost=int((commits >= read).sum()),
+        pages=frozenset(int(number) for number in heads[:kept, 0]),
+        pages_after=int(heads[kept - 1, 1]) if kept else None,
+    )
+
+
+def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dtype[Any], state: Sums) -> int:
+    """Count the frames up to the first whose checksum is wrong."""
+    for begin in range(0, len(frames), AT_ONCE):
+        some = frames[begin : begin + AT_ONCE]
+        summed = np.ascontiguousarray(np.concatenate([some[:, :8], some[:, FRAME_HEADER:]], axis=1))
+        parts = _contributions(summed.view(words).astype(np.uint32))
+        carry = _carry(summed.shape[1] // 8)
+        for place, part in enumerate(parts, start=begin):
+            state = (carry * state).sum(axis=1, dtype=np.uint32) + part
+            if [int(each) for each in state] != [int(each) for each in heads[place, 4:6]]:
+                return place
+    return len(frames)
+
+
+def _contributions(words: Sums) -> Sums:
+    """Return what each row adds to the two running sums; all is modulo 2**32.
+
+    A step takes two words x, y: s0 += x + s1; s1 += y + s0. That is linear, so a row of n steps adds a sum of its words
+    with fixed weights to M**n times the state before it, where M = ((1, 1), (1, 2)).
+    """
+    return (words @ _weights(words.shape[1] // 2)).astype(np.uint32)
+
+
+@cache
+def _powers(steps: int) -> tuple[tuple[int, int, int, int], ...]:
+    """M**0 to M**steps, each as a, b, c, d."""
+    powers = [(1, 0, 0, 1)]
+    for _ in range(steps):
+        a, b, c, d = powers[-1]
+        powers.append(((a + b) % 2**32, (a + 2 * b) % 2**32, (c + d) % 2**32, (c + 2 * d) % 2**32))
+    return tuple(powers)
+
+
+@cache
+def _weights(steps: int) -> Sums:
+    """Weights of a row's words, 2 * steps rows of two columns."""
+    rows = []
+    for a, b, c, d in reversed(_powers(steps - 1)):
+        rows += [((a + b) % 2**32, (c + d) % 2**32), (b, d)]
+    return np.array(rows, np.uint32)
+
+
+@cache
+def _carry(steps: int) -> Sums:
+    a, b, c, d = _powers(steps)[-1]
+    return np.array([[a, b], [c, d]], np.uint32)

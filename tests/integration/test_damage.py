@@ -1,0 +1,215 @@
+"""Damaged SQLite files: cut by a byte or by pages, and logs with a gap; and one file under two names."""
+
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from api.app import open_database
+from api.settings import Settings
+from db import damage
+from db.damage import read_log
+from db.key import ensure_key, local_key
+from db.location import Location
+from db.ownership import Ownership, running_service
+from db.session import Database, StoreUnavailable
+from evo.errors import Conflict
+from tests.integration.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "SECOND_LOOK_S", 0.0)
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A database whose service ended in order."""
+    stage = Stage(Location.of(tmp_path / "evo.db"))
+    stage.submit()
+    list(stage.play())
+    stage.database.close()
+    return tmp_path / "evo.db"
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A database whose service was killed: its log holds transactions that were never written back."""
+    made, kept = tmp_path / "made" / "evo.db", tmp_path / "evo.db"
+    made.parent.mkdir()
+    stage = Stage(Location.of(made))
+    stage.submit()
+    list(stage.play())
+    for name in ("evo.db", "evo.db-wal"):
+        shutil.copy(made.with_name(name), kept.with_name(name))
+    stage.database.close()
+    return kept
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("cut", [1, 100, 4095, 4096, 4097, 3 * 4096])
+def test_a_file_that_was_cut_is_named_as_damaged(closed: Path, cut: int) -> None:
+    os.truncate(closed, closed.stat().st_size - cut)
+    before = closed.read_bytes()
+    with pytest.raises(StoreUnavailable, match=r"is damaged: it was cut: it has \d+ bytes.*restore a backup"):
+        Database.open(closed)
+    assert closed.read_bytes() == before
+
+
+def test_a_sound_file_is_opened_whether_its_service_ended_or_was_killed(closed: Path, killed: Path) -> None:
+    for path in (closed, killed):
+        Database.open(path).close()
+
+
+def test_a_log_whose_last_transaction_was_cut_off_is_no_damage(killed: Path) -> None:
+    """A crash while a transaction was being written."""
+    for cut in (1, 24, 4096, 5000):
+        os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
+        log = read_log(log_of(killed).read_bytes())
+        assert log is not None
+        assert log.lost == 0
+    Database.open(killed).close()
+
+
+def test_a_gap_in_a_log_is_named_with_a_command_that_gives_up_what_is_behind_it(killed: Path) -> None:
+    log = log_of(killed)
+    flip(log, 32 + 5 * (24 + 4096) + 1000)
+    before = log.read_bytes()
+    with pytest.raises(
+        StoreUnavailable, match=r"damaged at frame 6 of \d+: \d+ committed transactions behind"
+    ) as error:
+        Database.open(killed)
+    assert log.read_bytes() == before, "nothing is lost for good before a person decides"
+    command = re.search(r"python3 -c .*", str(error.value))
+    assert command is not None
+    _, *arguments = shlex.split(command[0])
+    subprocess.run([sys.executable, *arguments], check=True, timeout=60)
+    Database.open(killed).close()
+
+
+@pytest.mark.parametrize("at", [0, 5, 10, 17, 21, 30])
+def test_a_damaged_header_of_a_log_is_named(killed: Path, at: int) -> None:
+    flip(log_of(killed), at)
+    with pytest.raises(StoreUnavailable, match=r"the header of its write-ahead log evo\.db-wal is damaged"):
+        Database.open(killed)
+
+
+@pytest.mark.parametrize("part", ["page", "salt", "sum", "number"])
+def test_sqlite_reads_as_far_as_the_checksums_hold(tmp_path: Path, part: str) -> None:
+    """SQLite's own count of frames, which it gives when it checkpoints, is the reference."""
+    path = tmp_path / "x.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    for statement in ("PRAGMA journal_mode=WAL", "PRAGMA wal_autocheckpoint=0", "CREATE TABLE t (x)"):
+        writer.execute(statement)
+    for number in range(3000):
+        writer.execute("INSERT INTO t VALUES (?)", (f"{number}" * 20,))
+    copy = tmp_path / "copy.db"
+    for name in ("x.db", "x.db-wal"):
+        shutil.copy(tmp_path / name, tmp_path / name.replace("x.db", "copy.db"))
+    writer.close()
+    offset = {"page": 2000, "salt": 9, "sum": 17, "number": 2}[part]
+    flip(log_of(copy), 32 + 2500 * (24 + 4096) + offset)
+    log = read_log(log_of(copy).read_bytes())
+    assert log is not None
+    assert log.lost > 0
+    reader = sqlite3.connect(copy, isolation_level=None)
+    _, frames, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    reader.close()
+    assert log.read == frames == 2500
+
+
+def test_leftovers_of_an_earlier_log_are_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("CREATE TABLE t (x)")
+    for number in range(100):
+        writer.execute("INSERT INTO t VALUES (?)", ("x" * number,))
+    writer.execute("PRAGMA wal_checkpoint(RESTART)")
+    for number in range(3):
+        writer.execute("INSERT INTO t VALUES (?)", (number,))
+    log = read_log(log_of(path).read_bytes())
+    assert log is not None
+    assert (log.lost, log.frames) == (0, log.read)
+    assert 0 < log.read < 10
+    assert damage.damage(path) is None
+    writer.close()
+
+
+# One file under two names
+
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "symbolic link": lambda link, file: link.symlink_to(file),
+    "hard link": lambda link, file: os.link(file, link),
+    "symbolic link to the folder": lambda link, file: link.parent.symlink_to(file.parent),
+}
+
+
+def linked(kind: str, file: Path, tmp_path: Path) -> Path:
+    link = tmp_path / "elsewhere" / ("evo.db" if "folder" in kind else "other.db")
+    if "folder" not in kind:
+        link.parent.mkdir()
+    LINKS[kind](link, file)
+    return link
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("new", [True, False], ids=["new file", "existing file"])
+def test_a_second_service_under_another_name_of_the_file_is_refused(tmp_path: Path, kind: str, new: bool) -> None:
+    file = tmp_path / "data" / "evo.db"
+    file.parent.mkdir()
+    if not new:
+        Database.open(file).close()
+    ownership, database = open_database(Settings(db=Location.of(file)))
+    assert ownership is not None
+    link = linked(kind, file, tmp_path)
+    with pytest.raises(Conflict, match="already runs on"):
+        open_database(Settings(db=Location.of(link)))
+    database.close()
+    ownership.release()
+    again, database = open_database(Settings(db=Location.of(link)))
+    assert again is not None
+    database.close()
+    again.release()
+
+
+def test_a_service_is_found_through_a_symbolic_link_with_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "evo.db"
+    owner = Ownership.take(file)
+    owner.announce("http://127.0.0.1:1234")
+    key = ensure_key(file)
+    link = tmp_path / "link.db"
+    link.symlink_to(file)
+    running = running_service(link)
+    assert running is not None
+    assert (running.url, local_key(link)) == ("http://127.0.0.1:1234", key)
+    owner.release()
+
+
+def test_copies_and_other_files_are_served_side_by_side(tmp_path: Path) -> None:
+    file = tmp_path / "evo.db"
+    Database.open(file).close()
+    copy = tmp_path / "copy.db"
+    shutil.copy(file, copy)
+    opened = [open_database(Settings(db=Location.of(path))) for path in (file, copy)]
+    for ownership, database in opened:
+        assert ownership is not None
+        database.close()
+        ownership.release()
