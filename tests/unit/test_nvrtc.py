@@ -264,7 +264,7 @@ STARTS = (
     ("gemm", "M=4096,N=4096,K=4096", {"CLUSTER": 2, "STAGES": 3, "CTAS_PER_SM": 1}),
     *(("gemm", f"M={m},N={n},K=4096", {}) for m in (16, 64) for n in (4096, 14336)),
     ("gemm_fp8", "M=4096,N=4096,K=4096", {}),
-    *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (1024, 4096)),
+    *(("softmax", f"rows=16384,cols={cols},dtype=float16", {}) for cols in (1024, 4096, 50257, 128256)),
     ("transpose", "rows=16384,cols=4096,dtype=float16", {}),
     *(("sdpa_decode", f"B={b},H=32,KV=8,S=8192,D=128", {}) for b in (1, 8)),
     ("sdpa_fp8", "B=2,H=8,S=512,D=64", {}),
