@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
             "kernel-evo record sdpa --device cuda --sample 2000 --to recordings",
             "kernel-evo record --resume 12 --to recordings",
             "kernel-evo search recordings/NAME.json.gz",
+            "kernel-evo search h100-sdpa-64 --trials 200",
         )
     )(record)
 

@@ -63,9 +63,9 @@ def test_where_the_problem_leaves_no_config_the_error_names_its_fields() -> None
     assert raised.value.field == "problem"
     told = r"with S=1, D=16 no config is valid: .*\(family.toml: cuda.constraints\[3\]\..*\); widen .*, or choose a.*"
     assert re.fullmatch(told, raised.value.reason)
-    family = find("layernorm").family
-    with pytest.raises(EmptySpace, match=r"^problem.cols: with cols=1048573 no config is valid: `steps <= 512`"):
-        family.space(family.problem("rows=4,cols=1048573", "cuda"), known("sm_90"), OBJECTIVE)
+    family = find("reduce").family
+    with pytest.raises(EmptySpace, match=r"^problem.cols: with cols=1073741789 no config is valid: `steps <= 4096`"):
+        family.space(family.problem("rows=1,cols=1073741789", "cuda"), known("sm_90"), OBJECTIVE)
 
 
 def test_a_problem_larger_than_the_memory_is_refused_with_what_it_takes() -> None:
