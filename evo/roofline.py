@@ -12,7 +12,7 @@ CLOCK_TOLERANCE = 0.2
 """Of a datasheet's ceiling: turbo may lift the clock by about this fraction."""
 
 MOST_COLD_SETS = 4096
-"""Of buffers that cold calls rotate."""
+"""The largest number of buffer sets that cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
 """Of a measured ceiling, which other work on the machine may have lowered: 1.4 times as much was seen minutes later."""
@@ -90,9 +90,8 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
         return None
     level = "l2_bytes" if device.kind == "cuda" else "l3_bytes"
     cache_bytes = device.limits.get(level, math.inf)
-    small = (
-        work.bytes * MOST_COLD_SETS < cache_bytes
-    )  # so many sets of it do not fill the cache: cold calls find it there
+    # even the largest number of rotated buffer sets fits the cache, so cold calls find them there
+    small = math.isfinite(cache_bytes) and work.bytes * MOST_COLD_SETS < cache_bytes
     kept = cache_bytes if objective.cache == "hot" or small else 0.0
     threads = objective.threads if device.kind == "cpu" else 1
     return roofline(work, device.ceilings, threads=threads, cached_bytes=kept)

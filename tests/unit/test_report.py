@@ -221,7 +221,7 @@ def test_an_estimate_is_never_told_as_a_finding() -> None:
         "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
         "| b | 550 µs | ≈ 600 µs | missed by the estimate: 1.09× faster than this is wanted |",
         "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes 490 µs at least |",
-        "| hot | ≈ 600 µs | 365.5 µs | memory | ≈ 61% |",
+        "| hot | ≈ 600 µs | 533.2 µs | memory | ≈ 89% |",
         "| cold | – | 533.2 µs | memory | not estimated |",
         "| BLOCK | 99 | 2 compile failed |",
         "--compile-only",

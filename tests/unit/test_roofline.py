@@ -66,6 +66,7 @@ def device(**limits: float) -> Device:
         (Objective(cache="hot"), {"l3_bytes": 0.5e6}, 50.0),
         (Objective(cache="hot"), {}, 0.1),
         (Objective(cache="cold", threads=2), {}, 50.0),
+        (Objective(cache="cold"), {"l3_bytes": 1e6 * 4097}, 0.1),
     ],
 )
 def test_a_hot_measurement_moves_only_what_the_cache_cannot_keep(
