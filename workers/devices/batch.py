@@ -10,7 +10,13 @@ MOST_DISAGREEMENT = 0.01
 differ."""
 
 _SPREAD_NS = 4_000
-"""Of what the system counts for the same few system calls."""
+"""The spread of what the system counts for the same few system calls."""
+
+_COLD_REQUEST = 2.0
+"""A request takes up to this many times its idle processor time once a kernel has filled the caches."""
+
+_COLD_REQUEST_NS = 20_000
+"""And this much more: on a busy machine honest kernels exceeded the idle account by 10 µs a sample."""
 
 _WAITS = 5
 """So many times as long as in the best case an answer may be on its way each time."""
@@ -52,7 +58,7 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
     Args:
         idle: the same process before it loaded anything.
     """
-    beside_ns = median(each.cpu_ns - each.claimed_ns for each in idle) + _SPREAD_NS
+    beside_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
     return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > beside_ns
 
 
