@@ -194,9 +194,14 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family's or the machine's fault: no candidate can be judged here until it is mended."""
+    """The family's or the machine's fault: no candidate can be judged here until it is mended.
+
+    Attributes:
+        exhausted: the machine's disk is full; the work is for another machine.
+    """
 
     reason: str
+    exhausted: bool = False
     kind: Literal["trouble"] = "trouble"
 
 

@@ -19,6 +19,7 @@ from workers.devices import (
     Session,
     TrespassError,
 )
+from workers.exhaustion import is_exhaustion
 from workers.protocol import (
     REPLIES,
     REQUESTS,
@@ -61,7 +62,7 @@ class Runner:
             return Trouble(reason=spent)
         except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
             step = f"the {request.kind} step failed: {type(error).__name__}: {error}"
-            return Trouble(reason=str(error) if isinstance(error, EvoError) else step)
+            return Trouble(reason=str(error) if isinstance(error, EvoError) else step, exhausted=is_exhaustion(error))
 
     def _answer(self, request: Request) -> Reply:
         if isinstance(request, Prove):

@@ -14,6 +14,7 @@ from evo.errors import CannotJudge, EvoError
 from evo.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
 from evo.policy import Policy
 from workers.child import Child, ChildDiedError, ChildTimeoutError
+from workers.exhaustion import MachineExhausted
 from workers.families import Assignment
 from workers.interruption import Interruption
 from workers.lock import GaveUp
@@ -68,6 +69,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     Raises:
         CandidateFault: the candidate was refused, or the runner died or was late under it.
         UnfitError: the device is at fault.
+        MachineExhausted: the machine's disk is full.
         TroubleError: none of these.
     """
     try:
@@ -79,6 +81,8 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     match reply:
         case Refused():
             raise CandidateFault(reply.outcome)
+        case Trouble(exhausted=True):
+            raise MachineExhausted(f"this machine cannot judge anything, make room first: {reply.reason}")
         case Trouble():
             raise TroubleError(reply.reason)
         case Unfit():

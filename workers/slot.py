@@ -14,6 +14,7 @@ from evo.device import Device
 from evo.errors import EvoError
 from evo.job import Activity, EvaluateReport, Lease, Report, SlotReport
 from workers.claims import Claims, Office
+from workers.exhaustion import MachineExhausted, is_exhaustion
 from workers.families import Assignment
 from workers.health import Health
 from workers.ladder import Performer, Preparation
@@ -171,9 +172,14 @@ class Slot:
             self._drop(lease)
         except UnfitError as error:
             self._mistrust(lease, str(error))
+        except MachineExhausted as error:
+            self._exhausted(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours is no bad candidate, and must not end the worker
+            if is_exhaustion(error):
+                self._exhausted(lease, f"this machine cannot work, make room first: {error}")
+                return
             _LOG.exception("job.broken", attempt=lease.attempt_id)
             self._broken(lease, f"{type(error).__name__}: {error}")
         else:
@@ -256,6 +262,15 @@ class Slot:
         _LOG.error("device.fault", device=self.device.model, attempt=lease.attempt_id, reason=reason)
         if self._fault is None:
             self._mending.wait()
+        self._meter.take()
+
+    def _exhausted(self, lease: Lease, reason: str) -> None:
+        """Give a job back that this machine has no room for, and wait for somebody to make some: it says nothing."""
+        _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
+        self._release(lease, reason)
+        self._give_back(reason)
+        self._doing = ("waiting", reason)
+        self._mending.wait()
         self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:

@@ -1,5 +1,6 @@
 """What a slot does with leases, whatever goes wrong: report, give back, or drop; never both, never neither."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,6 +30,7 @@ from evo.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build import Built
 from workers.claims import Office
+from workers.exhaustion import MachineExhausted
 from workers.families import Assignment, Copy, FamilyMismatch
 from workers.held import Held
 from workers.ladder import Preparation
@@ -334,6 +336,29 @@ def test_what_keeps_breaking_the_worker_is_given_back_and_in_the_end_reported(
     assert len(scene.service.released) == MAX_BREAKS - 1
     assert scene.service.reports == {1: verdict}
     assert scene.held.leases == []
+
+
+FULL = (MachineExhausted("no room"), OSError(errno.ENOSPC, "No space left on device"))
+
+
+@pytest.mark.parametrize("error", FULL, ids=["named", "plain"])
+def test_a_machine_without_room_gives_a_job_back_however_often_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    tries: list[Job] = []
+
+    def full(job: Job) -> Report:
+        tries.append(job)
+        if len(tries) <= 2 * MAX_BREAKS:
+            raise error
+        return GOOD
+
+    lease = evaluation(7)
+    scene = Scene(tmp_path, monkeypatch, lease, act=full)
+    scene.service.returned = [lease]
+    scene.play()
+    assert list(scene.service.reports) == [7]
+    assert len(scene.service.released) == 2 * MAX_BREAKS
 
 
 def test_a_family_this_machine_cannot_reproduce_is_given_back_and_not_asked_for_again(

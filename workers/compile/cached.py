@@ -15,6 +15,7 @@ from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Artefact, Compiler, Unit
 from workers.compile.contents import digest_of_names, digests_of_files, new_since
+from workers.exhaustion import refuse_exhaustion
 
 
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
@@ -22,6 +23,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
     Failures are not cached, since a time-out may be the machine's. Neither are units whose compiler does not say what
     it read, that read a file which changed during the compilation, or that take in files by ``.incbin``.
+
+    Raises:
+        MachineExhausted: the disk is full, which is not the unit's fault.
     """
     question = _question(compiler, unit)
     names = None if question is None else cache.get(question)
@@ -32,6 +36,8 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
             return _unpack(kept)
     begun = time.time()
     result = compiler.compile(unit, timeout_s=timeout_s)
+    if isinstance(result, CompileFailed):
+        refuse_exhaustion(result.log)
     if question is None or not isinstance(result, Artefact) or result.reads is None or "incbin" in unit.source:
         return result
     if new_since(begun, [name for name in result.reads if _within(name, unit) is None]):

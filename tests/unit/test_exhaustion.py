@@ -1,0 +1,52 @@
+"""A machine without room: whom its errors blame."""
+
+import errno
+import os
+
+import pytest
+
+from workers.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion
+from workers.protocol import Open, Trouble, Unfit
+from workers.runner import Runner
+from workers.runners import TroubleError, ask
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_full_or_read_only_disk_is_the_machines(number: int) -> None:
+    error = OSError(number, os.strerror(number), "kernel.o")
+    assert is_exhaustion(error)
+    with pytest.raises(MachineExhausted, match="make room first: kernel"):
+        refuse_exhaustion(f"kernel.c: warning: x\nkernel.s: Fatal error: can't write: {os.strerror(number)}\nmore")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), OSError(errno.EMFILE, "x"), ValueError("x")])
+def test_other_errors_are_not(error: Exception) -> None:
+    assert not is_exhaustion(error)
+    refuse_exhaustion(f"kernel.c:1: error: {error}")
+
+
+def test_a_runner_says_that_the_machine_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Runner, "_answer", full)
+    reply = Runner().answer(Open.__new__(Open))
+    assert isinstance(reply, Trouble)
+    assert reply.exhausted
+
+
+class Says:
+    def __init__(self, reply: object) -> None:
+        self.reply = reply
+
+    def ask(self, *_: object) -> object:
+        return self.reply
+
+
+def test_a_full_machine_is_told_from_a_family_in_trouble() -> None:
+    for reply, error in (
+        (Trouble(reason="no space", exhausted=True), MachineExhausted),
+        (Trouble(reason="reference.py fails"), TroubleError),
+    ):
+        with pytest.raises(error):
+            ask(Says(reply), Open.__new__(Open), Unfit, stage="open", limit_s=1.0)  # type: ignore[arg-type,type-var]
