@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
 from db.models import FamilyRow, SearchRow, TrialRow, table
+from db.readable import readable
 from evo.errors import NotFound
 from evo.job import BaselineReport
 from evo.lifecycle import State
@@ -135,6 +136,13 @@ class Archive:
         """The latest version of each name, by name."""
         return self.session.scalars(latest_families().order_by(FamilyRow.name)).all()
 
+    def state(self, search_id: int) -> State:
+        """Return the state of a search, also of one whose documents cannot be read."""
+        state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
+        if state is None:
+            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+        return state
+
     def search(self, search_id: int) -> SearchRow:
         """One search with its family."""
         row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
@@ -151,7 +159,7 @@ class Archive:
             query = query.where(SearchRow.state.in_(states))
         if before is not None:
             query = query.where(SearchRow.id < before)
-        return self.session.scalars(query).all()
+        return readable(self.session, query)
 
     def unfinished(self) -> dict[int, int]:
         """Revisions of the searches that have not ended, those of higher priority first, of equal ones the oldest."""

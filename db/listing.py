@@ -9,6 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, joinedload, selectinl
 
 from db.archive import latest_families
 from db.models import ChampionRow, DeviceRow, FamilyRow, SearchRow, WorkerRow
+from db.readable import readable
 from evo.lifecycle import State
 
 Row = TypeVar("Row")
@@ -86,7 +87,7 @@ def list_searches(
         None if wanted.text is None else _mentions(wanted.text, SearchRow.notes, FamilyRow.name, SearchRow.problem_key),
     ]
     query = query.where(*(condition for condition in conditions if condition is not None))
-    return session.scalars(SEARCH_ORDERS[order].page(query, after, limit)).all()
+    return readable(session, SEARCH_ORDERS[order].page(query, after, limit))
 
 
 def list_champions(
@@ -100,7 +101,7 @@ def list_champions(
         *_equal_fields(ChampionRow.problem_key, wanted.problem),
     ]
     query = select(ChampionRow).where(*(condition for condition in conditions if condition is not None))
-    return session.scalars(CHAMPION_ORDERS[order].page(query, after, limit)).all()
+    return readable(session, CHAMPION_ORDERS[order].page(query, after, limit))
 
 
 def list_workers(
@@ -111,7 +112,7 @@ def list_workers(
     if device is not None:
         offers = select(DeviceRow.worker_id).where(or_(DeviceRow.kind == device, DeviceRow.model == device))
         query = query.where(WorkerRow.id.in_(offers))
-    return session.scalars(WORKER_ORDERS[order].page(query, after, limit)).all()
+    return readable(session, WORKER_ORDERS[order].page(query, after, limit))
 
 
 def list_families(
@@ -123,7 +124,7 @@ def list_families(
         query = query.where(_mentions(text, FamilyRow.name))
     if after is not None:
         query = query.where(FamilyRow.name > after)
-    return session.scalars(query.order_by(FamilyRow.name).limit(limit)).all()
+    return readable(session, query.order_by(FamilyRow.name).limit(limit))
 
 
 def _equal_fields(key: InstrumentedAttribute[str], fields: Mapping[str, str]) -> list[ColumnElement[bool]]:

@@ -163,6 +163,7 @@ _CONNECT: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
     "prepare_threshold": 2,
 }
 _SETTINGS = {

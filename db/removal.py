@@ -17,9 +17,9 @@ def remove_search(session: Session, search_id: int) -> bool:
         NotFound: there is none.
         Conflict: it has not ended, or a champion rests on it.
     """
-    search = Archive(session).search(search_id)
-    if search.state not in TERMINAL:
-        raise Conflict(f"search {search_id} is {search.state}: cancel it, or let it end, before you delete it")
+    state = Archive(session).state(search_id)
+    if state not in TERMINAL:
+        raise Conflict(f"search {search_id} is {state}: cancel it, or let it end, before you delete it")
     champions = session.scalars(select(ChampionRow.id).where(ChampionRow.search_id == search_id)).all()
     if champions:
         listed = ", ".join(map(str, champions))

@@ -15,7 +15,7 @@ from api.deps import Service, ServiceDep
 from api.happenings import Happening, search_happenings
 from api.routing import rest_router
 from api.schemas import Id
-from db.archive import UNFINISHED, Archive
+from db.archive import Archive
 from db.events import Events, Place
 from db.session import StoreUnavailable
 
@@ -104,7 +104,7 @@ def _begin(service: Service, place: Place | None, search_id: int | None) -> tupl
         events = Events(session)
         lost = place is not None and not events.keeps(place)
         start = events.last() if place is None or lost else place
-        ids = [row.id for row in Archive(session).searches(states=UNFINISHED)] if search_id is None else [search_id]
+        ids = list(Archive(session).unfinished()) if search_id is None else [search_id]
         return start, lost, search_happenings(session, ids, service.conductor.clock(), start)
 
 

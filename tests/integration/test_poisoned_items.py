@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +20,9 @@ from api.schemas import SearchRequest
 from db.archive import Archive
 from db.events import Place
 from db.models import Webhook
-from evo.errors import InvalidInput
+from db.removal import remove_search
+from evo.errors import Conflict, InvalidInput, NotFound
+from tests.integration.local import local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage
 
 
@@ -207,3 +210,72 @@ def test_a_name_beyond_ascii_is_sent_encoded_or_refused_when_it_is_given(url: st
             target_of(url, private=False, resolve=lambda *_: [address])
     else:
         assert target_of(url, private=False, resolve=lambda *_: [address]).host == host
+
+
+# Lists
+
+
+def test_a_row_that_cannot_be_read_keeps_no_other_from_being_listed(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        rest.prepare()
+        rest.submit()
+        rest.submit(seed=1)
+        with rest.service.database.write() as session:
+            session.execute(text("UPDATE searches SET policy = '[7]' WHERE id = 1"))
+        assert [each["id"] for each in rest.http.get("/searches").json()["items"]] == [2]
+        page = httpx.get(str(rest.http.base_url).replace("/api/v1/", "/"), headers={"Accept": "text/html"})
+        assert page.status_code == 200
+        assert "/searches/2" in page.text
+        with rest.http.stream("GET", "/events") as stream:
+            assert any('"id":2' in line for line in stream.iter_lines() if line.startswith("data: "))
+
+
+def test_a_search_that_cannot_be_read_can_be_deleted_once_it_was_given_up(stage: Stage) -> None:
+    poisoned = stage.submit()
+    poison(stage, poisoned)
+    with stage.database.write() as session, pytest.raises(Conflict, match="is running: cancel it"):
+        remove_search(session, poisoned)
+    for _ in range(failures.MOST):
+        stage.conductor.sweep()
+    with stage.database.write() as session:
+        assert remove_search(session, poisoned)
+        with pytest.raises(NotFound):
+            Archive(session).state(poisoned)
+
+
+def test_two_processes_that_notice_one_lost_worker_count_one_loss(stage: Stage) -> None:
+    if not stage.database.shared:
+        pytest.skip("one process serves a file of SQLite")
+    other = Stage(stage.location)
+    stage.submit()
+    for _ in range(6):
+        stage.one()
+    for each in (stage, other):
+        each.wait(61)
+    failed: list[Exception] = []
+
+    def sweep(each: Stage) -> None:
+        try:
+            each.conductor.sweep()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            failed.append(error)
+
+    threads = [threading.Thread(target=sweep, args=(each,)) for each in (stage, other, stage, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    with stage.database.read() as session:
+        assert session.execute(text("SELECT DISTINCT worker_losses FROM jobs")).scalars().all() == [1]
+        assert session.execute(text("SELECT DISTINCT state FROM attempts")).scalars().all() == ["expired"]
+    other.database.close()
+
+
+def test_a_server_that_swallows_everything_is_noticed(stage: Stage) -> None:
+    """Keepalives are sent on idle connections only: a statement on its way would wait for a quarter of an hour."""
+    if not stage.database.shared:
+        pytest.skip("SQLite has no server")
+    with stage.database.read() as session:
+        driver: Any = session.connection().connection.dbapi_connection
+        assert driver.info.get_parameters()["tcp_user_timeout"] == "20000"
