@@ -1,12 +1,14 @@
 """The model behind estimates: how evenly blocks divide, how well a launch hides waiting, and what spills cost."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from evo.device import Device
 from evo.errors import InvalidInput
-from evo.estimate import LAUNCH_US, Footprint, estimate
+from evo.estimate import LAUNCH_US, Estimate, Footprint, estimate
 from evo.explain import detail_text
 from evo.family import Work
 from evo.objective import Objective
@@ -151,3 +153,34 @@ def test_no_launch_takes_less_than_an_empty_one() -> None:
 def test_without_work_there_is_nothing_to_estimate() -> None:
     with pytest.raises(InvalidInput, match=r"states no \[work\]"):
         estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
+
+
+WIDE = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
+
+
+def stream(size_bytes: float, cache: Literal["hot", "cold"] = "hot", target: Device = L4) -> Estimate:
+    return estimate(Work(flops=1.0, bytes=size_bytes, dtype="float32"), target, WIDE, Objective(cache=cache))
+
+
+@pytest.mark.parametrize("target", [known("sm_80"), L4, known("NVIDIA H100 80GB HBM3"), known("NVIDIA H200")])
+def test_long_streams_come_from_memory_on_every_target(target: Device) -> None:
+    assert target.ceilings is not None
+    cache, rate = target.limits["l2_bytes"], target.ceilings.bytes_per_s
+    for times in (1.0, 1.1, 2, 16):
+        hot, cold = stream(times * cache, target=target), stream(times * cache, "cold", target)
+        assert hot.floor_us == cold.floor_us == pytest.approx(times * cache / rate * 1e6)
+        assert hot.cached_bytes == cold.cached_bytes == 0.0
+
+
+def test_a_longer_stream_never_takes_less() -> None:
+    times = [stream(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
+    assert np.diff(times).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
+)
+def test_the_model_is_near_what_an_h100_took_to_copy(share: float, measured_us: float) -> None:
+    """Medians of 9 × 40 launches in a row; bytes read and written, in shares of the 50 MiB cache. None has the peak."""
+    h100 = known("NVIDIA H100 80GB HBM3")
+    assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us
