@@ -84,6 +84,12 @@ def known(target: str) -> Device:
     raise NotFound(unknown(target, [*ATTRIBUTES_BY_MODEL, *{device.architecture for device in devices}], "targets"))
 
 
+def architectures() -> tuple[str, ...]:
+    """The architectures of all targets, e.g. ``sm_89``."""
+    found = (_device(model, attributes).architecture for model, attributes in ATTRIBUTES_BY_MODEL.items())
+    return tuple(dict.fromkeys(found))
+
+
 def aimed_at(device: Device, objective: Objective) -> Device:
     """The device whose limits make the space and whose build the gates judge: the target, or the device itself."""
     return device if objective.target is None else known(objective.target)

@@ -26,6 +26,7 @@ from workers.compile.cached import compile_cached
 from workers.families import Assignment, Copy
 from workers.gate import gate
 from workers.kernel import Argument, KernelFile
+from workers.launching import launch_refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,15 +207,18 @@ class _Build:
         launch = self._launch(candidate)
         resources = self.compiler.resources(artefact, launch, self.terms.device)
         self.used = self.used or resources.figures()
-        refusal = self.compiler.refusal(resources, launch, self.terms.device)
+        entry = self.copy.family.implementation(self.terms.device.kind).entry
+        arguments = call_arguments(candidate)
+        refusal: Outcome | None = self.compiler.refusal(resources, launch, self.terms.device)
+        if refusal is None and launch is not None:
+            refusal = launch_refusal(artefact.ptx, entry, launch, arguments, self.terms.device)
         if refusal is None and self.gated:
             refusal = gate(resources, self.terms.policy)
         if refusal is not None:
             raise _Refused(refusal)
         path = self.folder / f"kernel-{len(self.compiled)}{self.compiler.suffix}"
         path.write_bytes(artefact.binary)
-        entry = self.copy.family.implementation(self.terms.device.kind).entry
-        kernel = KernelFile(path=str(path), entry=entry, arguments=call_arguments(candidate), launch=launch)
+        kernel = KernelFile(path=str(path), entry=entry, arguments=arguments, launch=launch)
         return _Compiled(source=source, artefact=artefact, kernel=kernel)
 
     def _render(self, problem: Problem) -> tuple[Candidate, str]:

@@ -57,7 +57,7 @@ def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
     from evo.cli.devices import cache_folder
 
     yield _compiler()
-    yield _nvrtc()
+    yield _nvrtc(devices)
     yield _cuda()
     yield from _sharing(devices)
     yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
@@ -84,16 +84,25 @@ def _compiler() -> Finding:
     return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
 
 
-def _nvrtc() -> Finding:
-    from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+def _nvrtc(devices: "list[Device]") -> Finding:
+    """The CUDA compiler, tried on a small kernel for every architecture that a search here may be for."""
+    from evo.target import architectures
+    from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, failures
 
-    try:
-        version, way_out = NvrtcCompiler().toolkit, ""
-        detail = f"NVRTC {version[0]}.{version[1]}"
-    except NoNvrtcError as error:
-        detail, way_out = "not installed", str(error)
     needed_for = "CUDA devices, and estimates for GPUs that are not here"
-    return Finding(what="CUDA compiler", found=not way_out, detail=detail, needed_for=needed_for, way_out=way_out)
+    try:
+        compiler = NvrtcCompiler()
+    except NoNvrtcError as error:
+        detail = "not installed"
+        return Finding(what="CUDA compiler", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+    own = (device.architecture for device in devices if device.kind == "cuda")
+    wanted = list(dict.fromkeys([*own, *architectures()]))
+    failed = failures(compiler, wanted)
+    detail = f"NVRTC {compiler.toolkit[0]}.{compiler.toolkit[1]}"
+    worked = ", ".join(each for each in wanted if each not in failed)
+    detail += f", compiles for {worked}" if worked else ", compiles nothing"
+    way_out = "; ".join(f"{architecture}: {reason}" for architecture, reason in failed.items())
+    return Finding(what="CUDA compiler", found=not failed, detail=detail, needed_for=needed_for, way_out=way_out)
 
 
 def _cuda() -> Finding:

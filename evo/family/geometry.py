@@ -63,7 +63,7 @@ class Geometry:
         return Launch(
             grid=_three(self.grid, scope),
             block=_three(self.block, scope),
-            shared_memory_bytes=self.shared_memory.whole(scope),
+            shared_memory_bytes=_size(self.shared_memory, scope),
             tensor_maps=tuple(each.resolve(scope, operands) for each in self.maps if each.when.truth(scope)),
         )
 
@@ -95,6 +95,13 @@ def read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived:
 
 def _stated(table: Table, key: str) -> Expression | None:
     return table.expression(key) if key in table else None
+
+
+def _size(expression: Expression, scope: Mapping[str, Value]) -> int:
+    value = expression.whole(scope)
+    if value < 0:
+        raise InvalidInput(expression.field, f"`{expression.text}` is {value} here, but bytes cannot be negative")
+    return value
 
 
 def _three(extents: Sequence[Expression], scope: Mapping[str, Value]) -> tuple[int, int, int]:

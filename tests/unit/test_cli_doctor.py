@@ -4,6 +4,7 @@ import pytest
 
 from evo.cli import doctor
 from evo.target import known
+from workers.compile import nvrtc
 from workers.devices.cuda import CudaDriver
 from workers.devices.cuda_survey import NO_DRIVER
 
@@ -26,3 +27,19 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.found
     assert finding.detail == "NVIDIA L4, NVIDIA H100 80GB HBM3"
     assert finding.way_out == ""
+
+
+def test_the_cuda_compiler_is_told_by_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pretended:
+        toolkit = (13, 0)
+
+    monkeypatch.setattr(nvrtc, "NvrtcCompiler", Pretended)
+    monkeypatch.setattr(nvrtc, "failures", lambda _, wanted: {})
+    finding = doctor._nvrtc([known("sm_90")])
+    assert finding.found
+    assert finding.detail == "NVRTC 13.0, compiles for sm_90, sm_80, sm_89"
+    monkeypatch.setattr(nvrtc, "failures", lambda _, wanted: dict.fromkeys(wanted, "failed to open its built-ins"))
+    finding = doctor._nvrtc([])
+    assert not finding.found
+    assert finding.detail == "NVRTC 13.0, compiles nothing"
+    assert finding.way_out.startswith("sm_80: failed to open its built-ins; sm_89: ")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from templates.render import render
 from workers.cache import Cache
 from workers.compile import Artefact, Launch, Unit, nvrtc, nvrtc_library
 from workers.compile.cached import compile_cached
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, figures
+from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
 from workers.compile.occupancy import blocks_per_sm, occupancy
 
 PROBLEMS = (
@@ -399,3 +400,62 @@ def test_workers_take_no_more_registers_than_copying_warps_give(changes: Config)
     launched_with = int(device.limits["registers"]) // threads // 8 * 8
     given = launched_with - config["PRODUCER_REGISTERS"]
     assert workers * (derived["worker_registers"] - launched_with) <= 32 * config["PRODUCER_WARPS"] * given
+
+
+class Installed:
+    """Libraries of a machine, in place of `ctypes.CDLL`: those that are there, and which version an NVRTC has."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, versions: dict[str, tuple[int, int]], builtins: set[str]
+    ) -> None:
+        self.versions, self.builtins, self.loaded = versions, builtins, list[str]()
+        paths = [Path(path) for path in versions if "/" in path]
+        monkeypatch.setattr(nvrtc_library, "_in_wheels", lambda folder, pattern: iter(paths))
+        monkeypatch.setattr(nvrtc_library.ctypes, "CDLL", self.load)
+
+    def load(self, path: str, mode: int = 0) -> SimpleNamespace:
+        if path not in self.versions and path not in self.builtins:
+            raise OSError(path)
+        self.loaded.append(path)
+        return SimpleNamespace(path=path, nvrtcVersion=lambda major, minor: self._tell(path, major, minor))
+
+    def _tell(self, path: str, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = self.versions[path]
+        return 0
+
+
+def test_the_built_in_functions_beside_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = "/site/nvidia/cu13/lib/libnvrtc-builtins.so.13.0"
+    machine = Installed(monkeypatch, {"/site/nvidia/cu13/lib/libnvrtc.so.13": (13, 0)}, {beside})
+    assert nvrtc_library._load().path == "/site/nvidia/cu13/lib/libnvrtc.so.13"
+    assert machine.loaded[-1] == beside
+
+
+def test_an_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its package was upgraded in part: libnvrtc-builtins of 13.5 beside an NVRTC of 13.0."""
+    versions = {"/a/lib/libnvrtc.so.13": (13, 0), "/b/lib/libnvrtc.so.12": (12, 9)}
+    Installed(monkeypatch, versions, {"/a/lib/libnvrtc-builtins.so.13.5", "/b/lib/libnvrtc-builtins.so.12.9"})
+    assert nvrtc_library._load().path == "/b/lib/libnvrtc.so.12"
+    Installed(monkeypatch, versions, set())
+    assert nvrtc_library._load().path == "/a/lib/libnvrtc.so.13"
+    Installed(monkeypatch, {}, set())
+    with pytest.raises(nvrtc_library.NvrtcMissingError):
+        nvrtc_library._load()
+
+
+def test_built_in_functions_that_the_system_finds_do_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
+    Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
+    assert nvrtc_library._load().path == "libnvrtc.so.12"
+
+
+def test_what_does_not_compile_is_found_for_each_architecture(
+    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failures(compiler, ["sm_89", "sm_90"]) == {}
+    found = failures(compiler, ["sm_89", "sm_12"])
+    assert list(found) == ["sm_12"]
+    assert "compiles for" in found["sm_12"]
+    broken = CompileFailed(log="nvrtc: error: failed to open libnvrtc-builtins.so.13.0.\nmore")
+    monkeypatch.setattr(NvrtcCompiler, "compile", lambda *_, **__: broken)
+    assert "reinstall the package that brings NVRTC" in failures(compiler, ["sm_89"])["sm_89"]

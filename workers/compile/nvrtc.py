@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import IO, cast
 
@@ -28,11 +28,16 @@ _CACHING_SINCE = (12, 9)
 """From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
 the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
 _COMMAND = (sys.executable, "-m", "workers.compile.nvrtc_library")
+_TRIAL = """#include <cuda_fp16.h>
+extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
+"""
+_TRIAL_S = 60.0
 _END_S = 2.0
 """What a process gets that has closed its output to end."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
-_MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
+_MOST_LOCAL_BYTES = 512 << 10
+"""Local memory of a thread, by every compute capability."""
 _FIGURES: Mapping[str, str] = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
@@ -232,6 +237,31 @@ def _end(popen: "subprocess.Popen[str]") -> None:
                 pipe.close()
 
 
+def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
+    """Why a small kernel, with a header of the toolkit, does not compile for some architectures; by architecture."""
+    found: dict[str, str] = {}
+    for architecture in architectures:
+        unit = Unit(source=_TRIAL, architecture=architecture, entry="trial", language="cuda")
+        try:
+            made = compiler.compile(unit, timeout_s=_TRIAL_S)
+        except NoNvrtcError as error:
+            found[architecture] = str(error)
+            continue
+        if isinstance(made, CompileFailed):
+            found[architecture] = _way_out(made.log)
+    return found
+
+
+def _way_out(log: str) -> str:
+    """What to do about a compiler that does not compile even a small kernel."""
+    first = log.strip().partition("\n")[0]
+    if "builtin" in log:
+        return f"{first}; reinstall the package that brings NVRTC, so that its two libraries are of one version"
+    if "open source file" in log:
+        return f"{first}; install CUDA's headers: pip install 'cuda-toolkit[cudart,crt,cccl]' of the same version"
+    return first
+
+
 def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
     """Ours, before a family's own."""
     return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
@@ -259,12 +289,11 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """(resource, used, limit) of whatever a launch fails on."""
+    """(resource, used, limit) of what a build uses and a launch fails on; `workers.launching` has the other limits."""
     unlimited = float("inf")
     threads = _threads(launch)
     yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)
     yield "threads", threads, limits.get("max_threads", unlimited)
     registers = registers_of_block(resources.registers or 0, threads)
     yield "registers of a block", registers, limits.get("registers", unlimited)
-    for axis, blocks, limit in zip("xyz", launch.grid if launch else (), _MAXIMUM_GRID, strict=False):
-        yield f"blocks along {axis}", blocks, limit
+    yield "stack_bytes", resources.stack_bytes or 0, _MOST_LOCAL_BYTES

@@ -123,26 +123,37 @@ def _traced_headers(trace: Path) -> tuple[str, ...] | None:
 
 
 def _load() -> Any:
+    """The first NVRTC that has its built-in functions; where none has, one without, which compiles nothing."""
     paths: tuple[Path | str, ...] = (*_in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
+    incomplete = None
     for path in paths:
-        with contextlib.suppress(OSError):
+        try:
             library = ctypes.CDLL(str(path))
-            _load_builtins(library, Path(path).parent)
+        except OSError:
+            continue
+        if _load_builtins(library, Path(path).parent):
             return library
-    raise NvrtcMissingError("NVRTC is not installed")
+        incomplete = incomplete or library
+    if incomplete is None:
+        raise NvrtcMissingError("NVRTC is not installed")
+    return incomplete
 
 
-def _load_builtins(library: Any, folder: Path) -> None:
-    """Load the library of built-in functions that belongs to this NVRTC, where it lies beside it.
+def _load_builtins(library: Any, folder: Path) -> bool:
+    """Load the library of built-in functions that belongs to this NVRTC: beside it, or where the system finds it.
 
     NVRTC opens it by its bare name with the first compilation. Some packages (13.0, which PyTorch depends on) do not
     say where it lies, so the system finds none, or that of another version. One that is loaded already is taken.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
-    if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0:
+    if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+        return False
+    name = f"libnvrtc-builtins.so.{major.value}.{minor.value}"
+    for path in (str(folder / name), name):
         with contextlib.suppress(OSError):
-            name = f"libnvrtc-builtins.so.{major.value}.{minor.value}"
-            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            return True
+    return False
 
 
 def installed() -> bool:
