@@ -345,7 +345,6 @@ def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
         (128, Launch(grid=(1, 1, 1), block=(2048, 1, 1)), "threads"),
         (128, Launch(grid=(1, 1, 1), block=(1024, 1, 1)), "registers of a block"),
         (96, Launch(grid=(1, 1, 1), block=(672, 1, 1)), "registers of a block"),
-        (128, Launch(grid=(1, 70_000, 1), block=(32, 1, 1)), "blocks along y"),
     ):
         artefact = Artefact(binary=b"", figures={"registers": registers})
         refusal = compiler.refusal(compiler.resources(artefact, launch, device), launch, device)
