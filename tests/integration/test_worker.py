@@ -150,13 +150,12 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     kinds = {
         "none": "measured",
         "print": "measured",
-        "read": "measured",  # only a sanitizer sees it, and then it is no champion
-        "lazy": "measured",  # nor is this, which only a comparison of its own sees
+        "lazy": "measured",  # only a comparison of its own sees it, and then it is no champion
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
-        "parent": "crashed",
-        "group": "crashed",
+        "parent": "launch_failed",  # its imports reach beyond computing
+        "group": "launch_failed",
         "allocate": "crashed",
         "hang": "timed_out",
         "syntax": "compile_failed",
@@ -164,8 +163,9 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
     }
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
-    assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert len(outcomes) == 32
+    assert outcomes.pop("undefined") in {"measured", "wrong_answer"}  # a sanitizer sees it once it is a challenger
+    assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert search.champion is not None
     assert search.champion.config["FAULT"] in {"none", "print"}
     assert set(search.baselines) == {"numpy"}

@@ -29,7 +29,7 @@ class Torch:
 def test_tensors_come_in_the_order_of_the_function_and_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = Torch(sees_gpu=True)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    offered = torch_baselines(lambda x, weight: (x, weight), ("x", "weight"))
+    offered = torch_baselines(lambda x, weight: (x, weight), ("x", "weight"), dtype="float32")
     inputs = {"weight": np.array([2]), "x": np.array([1])}
     assert offered["torch"](inputs)() == ([1], [2])
     calls = [offered["torch-compile"](inputs) for _ in range(3)]
@@ -40,4 +40,4 @@ def test_tensors_come_in_the_order_of_the_function_and_it_is_compiled_once(monke
 def test_without_a_gpu_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
     with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
-        torch_baselines(len, ("x",))["torch"]({"x": np.array([1])})
+        torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})
