@@ -225,11 +225,15 @@ class Conductor:
         """Take in several results, each as `report` does; answers in their order."""
         return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
 
-    def release(self, attempt_id: int, token: str, reason: str = "") -> None:
-        """Take a lease back without blaming anyone; its job waits for the next worker."""
+    def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
+        """Take a lease back; its job waits for the next worker.
+
+        Args:
+            unfit: the worker can do no work of the search, which shows the reason until some is done.
+        """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
-        self._losses.release(attempt_id, search_id, reason)
+        self._losses.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
         """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""

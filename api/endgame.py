@@ -18,6 +18,7 @@ from db.models import SearchRow
 from evo.challenge import Bar, Incumbent, bar, comparable_us
 from evo.challengers import CHALLENGERS
 from evo.explain import detail_text, first_lines
+from evo.hopeless import same_error
 from evo.lifecycle import TERMINAL, Command, transition
 from evo.outcome import ReferenceFailed
 from evo.trial import Trial
@@ -64,7 +65,7 @@ def advance(turn: Turn, now: datetime) -> None:
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
         change_state(turn, "stop", now, reason=reason)
     if active.state == "running" and (fault := _unjudgeable(active)) is not None:
-        change_state(turn, "fail", now, reason=f"nothing can be judged, whatever the config: {fault}")
+        change_state(turn, "fail", now, reason=fault)
     elif active.state == "running":
         challenge(turn, now, ended=False)
     elif active.state == "stopping" and not active.search.history.pending:
@@ -78,12 +79,16 @@ def advance(turn: Turn, now: datetime) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Why no trial will be measured, once the family's own reference.py has failed each of the first few."""
+    """Why no trial will be measured: each of the first few met the same fault of reference.py or of the source."""
     ended = active.search.history.finished
+    if (error := same_error(ended)) is not None:
+        return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < UNJUDGED or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
         return None
     outcome = ended[0].outcome
-    return outcome.reason if isinstance(outcome, ReferenceFailed) else None
+    if not isinstance(outcome, ReferenceFailed):
+        return None
+    return f"nothing can be judged, whatever the config: {outcome.reason}"
 
 
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:

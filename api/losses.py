@@ -10,6 +10,7 @@ from api.roster import Roster
 from api.settlement import confirmed, end_trial
 from api.turn import Turn
 from db.archive import Archive
+from db.events import Events
 from db.leases import Leases
 from db.models import AttemptState, JobRow
 from evo.job import Evaluate
@@ -25,8 +26,8 @@ class Losses:
         self._roster = roster
         self._clock = clock
 
-    def release(self, attempt_id: int, search_id: int, reason: str) -> None:
-        """Nobody is to blame: the job waits for the next worker."""
+    def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
+        """The job waits for the next worker; why this one cannot do any of the search's, the search shows."""
         with self._roster.turn(search_id) as turn:
             attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
             if turn is None or attempt is None:
@@ -34,6 +35,10 @@ class Losses:
             Leases(turn.session).end(attempt, "released", now=self._clock())
             attempt.job.state = "queued"
             turn.queued()
+            if unfit and reason:
+                search = Archive(turn.session).search(search_id)
+                search.obstacle, search.obstacle_at = reason, self._clock()
+                Events(turn.session).search_changed(search_id)
         log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
 
     def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:

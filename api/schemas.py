@@ -260,6 +260,9 @@ class ResultsReply(BaseModel):
 class Release(Body):
     token: str
     reason: str = Field(default="", max_length=2000)
+    unfit: bool = Field(
+        default=False, description="The worker cannot do any work of this search; the search shows the reason."
+    )
 
 
 class Receipt(BaseModel):

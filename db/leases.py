@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
@@ -142,6 +142,12 @@ class Leases:
         """Whether anybody works on a job."""
         query = select(JobRow.id).where(JobRow.search_id == search_id, JobRow.state == "leased").limit(1)
         return self.session.scalars(query).first() is not None
+
+    def any_since(self, search_id: int, since: datetime) -> bool:
+        """Whether a worker has work of the search now, or has reported some since then."""
+        working = or_(AttemptRow.state == "live", (AttemptRow.state == "done") & (AttemptRow.ended_at >= since))
+        found = select(AttemptRow.id).join(JobRow).where(JobRow.search_id == search_id, working).limit(1)
+        return self.session.execute(found).first() is not None
 
     def confirmations(self, search_id: int) -> Sequence[JobRow]:
         """Every confirmation of a search with its challenger, oldest first."""

@@ -122,7 +122,7 @@ class Families:
         if package.digest != ref.digest:
             raise FamilyMismatch(
                 f"family {ref.name} differs from the one that was submitted ({where} has digest "
-                f"{package.digest[:12]}, not {ref.digest[:12]}): start a new search, or mend this copy"
+                f"{package.digest[:12]}, not {ref.digest[:12]}): undo the changes there, or start a new search"
             )
         return package
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -38,6 +39,9 @@ MEND_S, LONGEST_MEND_S = 5.0, 60.0
 MOST_BROKEN = 1000
 """Jobs whose breaks are counted; forgetting them costs further tries."""
 
+LONGEST_REASON = 2_000
+"""Letters of a reason that the service takes."""
+
 MAX_BREAKS = 3
 """How often one job may break this worker (which is not its candidate's fault) before that is its result."""
 
@@ -58,7 +62,7 @@ class Slot:
         self._office = office
         self._meter = Meter()
         self._pipeline = Pipeline(device.kind, performer, self._meter)
-        self._claims = Claims(device.uuid, office, self._meter, unfit=self._release)
+        self._claims = Claims(device.uuid, office, self._meter, unfit=partial(self._release, unfit=True))
         self._shipping = Shipping()
         self._twins = Twins(office.client)
         self._health = Health()
@@ -291,13 +295,17 @@ class Slot:
         for pending in self._pipeline.empty():
             self._release(pending.lease, reason)
 
-    def _release(self, lease: Lease, reason: str) -> None:
-        """Give a lease back; a worker that ends gives back all at once, when it leaves."""
+    def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
+        """Give a lease back; a worker that ends gives back all at once, when it leaves.
+
+        Args:
+            unfit: no lease of its search can be worked on here.
+        """
         self._office.held.drop(lease)
         if self._office.stopping.is_set():
             return
         try:
-            self._office.client.release(lease.attempt_id, lease.token, reason=reason)
+            self._office.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
         except EvoError as error:  # it expires by itself
             _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
 

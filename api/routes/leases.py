@@ -81,4 +81,4 @@ def _take(body: Results, service: Service) -> list[Answer]:
 @allow("worker")
 def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
     """Give a lease back without blaming anyone."""
-    service.conductor.release(attempt_id, body.token, body.reason)
+    service.conductor.release(attempt_id, body.token, body.reason, unfit=body.unfit)

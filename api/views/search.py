@@ -76,9 +76,17 @@ def _search_view(
         device_uuid=row.device_uuid,
         proving=None if row.state in TERMINAL else _proving(session, row.id, now),
         unchallenged=row.unchallenged,
+        obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
         source=_source(row.family),
     )
+
+
+def _obstacle(session: Session, row: SearchRow) -> str | None:
+    """Why the search's work waits; nothing while a worker has some of it, or once one has done some since."""
+    if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
+        return None
+    return None if Leases(session).any_since(row.id, row.obstacle_at) else row.obstacle
 
 
 def _source(family: FamilyRow) -> str | None:

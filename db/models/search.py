@@ -77,6 +77,8 @@ class SearchRow(Base):
     state: Mapped[State] = mapped_column(String(16))
     reason: Mapped[str | None]
     unchallenged: Mapped[str | None]
+    obstacle: Mapped[str | None]
+    obstacle_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

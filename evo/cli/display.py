@@ -105,6 +105,8 @@ def left_text(view: SearchView) -> str:
         under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"
         ending = under_way if view.state == "stopping" else view.state
         return ending if view.proving is None else proving_text(view.proving)
+    if view.obstacle is not None:
+        return f"waits: {view.obstacle}"
     if view.budget.minutes is not None:
         left = 60 * view.budget.minutes - view.elapsed_s
         return f"{duration_text(left)} left" if left > 0 else "confirming the best"

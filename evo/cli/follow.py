@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
@@ -12,7 +12,8 @@ from evo.client import SearchCommand
 from evo.condition import hindrance
 from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
-from evo.view import SearchView
+from evo.shell import command
+from evo.view import SearchView, WorkerView
 
 POLL_S = 0.5
 LOOK_S = 5.0
@@ -51,10 +52,26 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def follow(connection: Connection, search_id: int, screen: Screen, interrupts: Interrupts) -> SearchView:
+def follow(
+    connection: Connection,
+    search_id: int,
+    screen: Screen,
+    interrupts: Interrupts,
+    *,
+    alone: str | None = None,
+    where: str = "",
+) -> SearchView:
     """Show a search until it has ended, and return how it stands then.
 
     Ctrl-C once stops it: what runs may finish, and the report follows. Twice cancels it: what runs is dropped.
+
+    Args:
+        alone: the id of a worker that ends with this command: where only that one is there and cannot do the search's
+            work, there is nothing to wait for.
+        where: the options that lead a further command to the same service.
+
+    Raises:
+        Conflict: the search cannot go on; it stays as it is.
     """
     obeyed, looked_at, known = 0, time.monotonic(), None
     while True:
@@ -64,8 +81,11 @@ def follow(connection: Connection, search_id: int, screen: Screen, interrupts: I
             return view
         if time.monotonic() - looked_at >= LOOK_S:
             looked_at = time.monotonic()
-            found = hindrance(connection.ask(lambda client: client.workers().items), view.device, view.requirements)
-            if found is not None and known is None:
+            workers = connection.ask(lambda client: client.workers().items)
+            found = view.obstacle or hindrance(workers, view.device, view.requirements)
+            if alone is not None and view.obstacle is not None and _nobody_else(workers, view, alone):
+                raise Conflict(stuck(view, where))
+            if found is not None and (known is None or (view.obstacle is not None and found != known)):
                 screen.note(found)
             known = found
         if interrupts.count > obeyed:
@@ -74,12 +94,25 @@ def follow(connection: Connection, search_id: int, screen: Screen, interrupts: I
         time.sleep(POLL_S)
 
 
-def _obey(connection: Connection, search_id: int, screen: Screen, command: SearchCommand) -> None:
+def _nobody_else(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
+    """Whether no other connected worker has a device for the search."""
+    others = [worker for worker in workers if worker.id != worker_id and worker.left_at is None]
+    return not any(view.fits(device) for worker in others for device in worker.devices)
+
+
+def stuck(view: SearchView, where: str) -> str:
+    """Why a search does not go on, and the ways out."""
+    resume, end = command("search", "--resume", view.id), command("cancel", view.id)
+    ways_out = f"`{resume}{where}` goes on with it then, `{end}{where}` ends it"
+    return f"search {view.id} cannot go on: {view.obstacle}; {ways_out}"
+
+
+def _obey(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
     try:
-        connection.ask(lambda client: client.command(search_id, command))
+        connection.ask(lambda client: client.command(search_id, wanted))
     except Conflict:  # it ended in this very moment
         return
-    if command == "stop":
+    if wanted == "stop":
         screen.note("Stopping: what runs may finish, then the report. Ctrl-C again cancels at once.")
     else:
         screen.note("Cancelling: what runs is dropped.")

@@ -17,7 +17,7 @@ from evo.cli.devices import cache_trouble, require_compiler
 from evo.cli.display import head, left_text, screen
 from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
-from evo.cli.local import worker_connected
+from evo.cli.local import WORKER, worker_connected
 from evo.cli.output import console, print_json
 from evo.cli.place import Where
 from evo.cli.report import print_failures, print_report
@@ -77,7 +77,8 @@ def run(
                 tell(view)
             return Exit.DONE
         with screen(out) as shown:
-            view = follow(connection, view.id, shown, interrupts)
+            alone = WORKER if where.url is None else None
+            view = follow(connection, view.id, shown, interrupts, alone=alone, where=where.options)
         family = _family_of(view) if isinstance(asked, int) else asked.family
         if told is None:
             _mention_cache(out, _cache_warning(connection, view))

@@ -98,9 +98,14 @@ class Work(Calls):
         body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}
         return parse(self._send("POST", "/results", body), Answers).answers
 
-    def release(self, attempt_id: int, token: str, *, reason: str = "") -> None:
-        """Give a lease back without a fault of anybody."""
-        self._send("POST", f"/attempts/{attempt_id}/release", {"token": token, "reason": reason})
+    def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
+        """Give a lease back, which counts against nothing.
+
+        Args:
+            unfit: this worker cannot do any work of the search; the search shows the reason until some is done.
+        """
+        body = {"token": token, "reason": reason, **({"unfit": True} if unfit else {})}
+        self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def twin(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
         """The report of an earlier trial of this search whose binary was the same, or None."""

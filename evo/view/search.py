@@ -126,6 +126,7 @@ class SearchView:
         requirements: what a device must have to be given work of it.
         proving: what is confirmed or ablated now.
         unchallenged: why it ended without its best trial challenging the champion; None where one did.
+        obstacle: why its work waits, in the words of the last worker that could not do it; None once some is done.
         retired: those it promoted that are champions no more, the newest first.
         device_uuid: the one unit that is given work of it; None: any that fits.
     """
@@ -170,6 +171,7 @@ class SearchView:
     device_uuid: str | None = None
     proving: ProvingView | None = None
     unchallenged: str | None = None
+    obstacle: str | None = None
     retired: tuple[RetiredView, ...] = ()
     source: str | None = None
 

@@ -12,6 +12,7 @@ from db.champions import Champions
 from db.leases import StaleLease
 from db.signals import WORK
 from evo.errors import Conflict, InvalidInput
+from evo.hopeless import ALIKE
 from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Stages
 from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
 from evo.strategy import opening
@@ -319,6 +320,16 @@ def test_a_reference_that_fails_ends_the_search_and_spends_no_budget(stage: Stag
     assert view.reason == (
         "nothing can be judged, whatever the config: reference.py, reference() (line 18): ValueError: boom"
     )
+
+
+def test_the_same_compile_error_of_every_config_ends_the_search_with_one_explanation(stage: Stage) -> None:
+    search, served = stage.submit(budget={"trials": 60}), 0
+    while leases := stage.claim():
+        served += isinstance(leases[0].job, Evaluate)
+        stage.hand_in(leases[0], CompileFailed(log=f"k.c:{served}:1: error: unknown type name 'flaot'"))
+    view = stage.view(search)
+    assert (view.state, served) == ("failed", ALIKE)
+    assert view.reason == f"the first {ALIKE} configs fail to compile with the same error: unknown type name 'flaot'"
 
 
 def test_faster_than_the_roofline_is_impossible_and_never_ranked(stage: Stage) -> None:

@@ -139,6 +139,24 @@ def test_an_abandoned_confirmation_lets_the_next_challenge(stage: Stage) -> None
     assert view.champion.config not in challengers
 
 
+def test_search_shows_why_no_worker_can_do_its_work_until_one_does(stage: Stage) -> None:
+    search = stage.submit()
+    lease = stage.one()
+    stage.conductor.release(lease.attempt_id, lease.token, "the worker ends")
+    assert stage.view(search).obstacle is None
+    lease = stage.one()
+    stage.conductor.release(lease.attempt_id, lease.token, "family toy differs from the one", unfit=True)
+    assert stage.view(search).obstacle == "family toy differs from the one"
+    lease = stage.one()
+    assert stage.view(search).obstacle is None, "a worker has some of its work"
+    stage.conductor.release(lease.attempt_id, lease.token, "the worker ends")
+    assert stage.view(search).obstacle is not None
+    stage.hand_in(stage.one())
+    assert stage.view(search).obstacle is None
+    stage.conductor.orders.command(search, "cancel")
+    assert stage.view(search).obstacle is None
+
+
 def test_a_released_lease_blames_no_one(stage: Stage) -> None:
     stage.submit(policy=policy(max_worker_losses=1))
     stage.hand_in(stage.one())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evo.cli import follow as following
+from evo.cli.display import left_text
 from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
 from evo.cli.session import exit_code
@@ -141,3 +142,37 @@ def test_interrupts_are_counted_and_the_third_gets_through() -> None:
 )
 def test_exit_codes_of_a_search(ended: SearchView, interruptions: int, code: Exit) -> None:
     assert exit_code(ended, interruptions) == code
+
+
+STUCK = "family toy differs from the one that was submitted"
+
+
+def test_obstacle_of_a_search_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    waiting = view(obstacle=STUCK)
+    _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
+    assert screen.notes == [STUCK, STUCK]
+    assert left_text(waiting) == f"waits: {STUCK}"
+
+
+@pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])
+def test_search_that_only_this_command_serves_ends_with_its_obstacle(
+    worker: str, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    monkeypatch.setattr(following, "POLL_S", 0.0)
+    script, screen = Script(view(obstacle=STUCK), finished()), Notes({}, Interrupts())
+
+    def stay() -> SearchView:
+        return follow(script, 3, screen, Interrupts(), alone=worker, where=" --db 'a b.db'")  # type: ignore[arg-type]
+
+    if not ends:
+        assert stay().state == "finished"
+        return
+    with pytest.raises(Conflict) as stopped:
+        stay()
+    number = view().id
+    assert str(stopped.value) == (
+        f"search {number} cannot go on: {STUCK}; `kernel-evo search --resume {number} --db 'a b.db'` goes on with it "
+        f"then, `kernel-evo cancel {number} --db 'a b.db'` ends it"
+    )

@@ -51,6 +51,7 @@ class Service:
     returned: list[Lease] = field(default_factory=list)
     reports: dict[int, Report] = field(default_factory=dict)
     released: list[int] = field(default_factory=list)
+    unfit: list[str] = field(default_factory=list)
     twins: dict[str, EvaluateReport] = field(default_factory=dict)
     answers: list[EvoError] = field(default_factory=list)
     registered: int = 0
@@ -81,9 +82,10 @@ class Service:
             self.reports[each.attempt_id] = each.report
         return tuple(Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries)
 
-    def release(self, attempt_id: int, token: str, *, reason: str) -> None:
+    def release(self, attempt_id: int, token: str, *, reason: str, unfit: bool = False) -> None:
         """As the real one, hands the job out again."""
         self.released.append(attempt_id)
+        self.unfit += [reason] if unfit else []
         self.leases += [lease for lease in self.returned if lease.attempt_id == attempt_id]
 
     def twin(self, search_id: int, digest: str) -> EvaluateReport | None:
@@ -369,6 +371,7 @@ def test_a_family_this_machine_cannot_reproduce_is_given_back_and_not_asked_for_
     scene.service.returned = [lease]
     scene.play()
     assert (scene.service.released, scene.service.reports) == ([1], {})
+    assert scene.service.unfit == ["another digest"], "the search shows it"
 
 
 def test_a_service_that_is_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

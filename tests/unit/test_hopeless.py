@@ -1,0 +1,62 @@
+"""The same compile error of every config ends a search early; an error that a config may cause does not."""
+
+import pytest
+
+from evo.hopeless import ALIKE, same_error
+from evo.outcome import CompileFailed, Measured, Outcome, TimedOut
+from evo.timing import Timing
+from evo.trial import Proposal, Trial
+
+MEASURED = Measured(timing=Timing(samples_us=(1.0,)))
+
+
+def trials(*outcomes: Outcome) -> list[Trial]:
+    return [
+        Trial(number=number, proposal=Proposal(config={"A": number}, origin="random"), outcome=each)
+        for number, each in enumerate(outcomes)
+    ]
+
+
+def failed(log: str) -> CompileFailed:
+    return CompileFailed(log=log)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "kernel.c:{0}:5: error: unknown type name 'flaot'\n   {0} | flaot x;",
+        "In file included from kernel.c:1:\nx.h:{0}:1: fatal error: nowhere.h: No such file or directory",
+        'kernel.cu({0}): error: identifier "flaot" is undefined',
+        'kernel.cu({0}): error #20: identifier "THREAD" is undefined',
+        "kernel.c:{0}:1: error: expected ';' before 'return'",
+    ],
+)
+def test_the_same_error_of_the_first_configs_is_told(log: str) -> None:
+    ended = trials(*(failed(log.format(line)) for line in range(10, 10 + ALIKE)))
+    error = same_error(ended)
+    assert error is not None and error in log.format(10)
+    assert same_error(ended[:-1]) is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        'kernel.cu(7): error: static assertion failed with "tile"',
+        "kernel.c:7:2: error: #error tile too large",
+        "ptxas error   : Entry function 'k' uses too much shared data (0x10000 bytes, 0xc000 max)",
+        "kernel.c:3:9: error: size of array 'x' exceeds maximum object size",
+        "no word of what is wrong",
+    ],
+)
+def test_errors_that_a_config_may_cause_are_not(log: str) -> None:
+    assert same_error(trials(*(failed(log) for _ in range(3 * ALIKE)))) is None
+
+
+@pytest.mark.parametrize(
+    "other", [MEASURED, TimedOut(stage="compile", limit_s=1.0), failed("k.c:1:1: error: another fault")]
+)
+@pytest.mark.parametrize("place", [0, 3, ALIKE])
+def test_one_that_ends_otherwise_keeps_the_search_going(other: Outcome, place: int) -> None:
+    outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
+    outcomes[place] = other
+    assert same_error(trials(*outcomes)) is None
