@@ -1,7 +1,7 @@
 // Parallel coordinates in SVG of our own. Dragging along an axis keeps the trials with those values; the arrow keys do
 // the same. What is kept stands in the page's address as the filter that the leaderboard understands.
 import { Brushes, runs } from "./brush.js";
-import { ask, tell } from "./plight.js";
+import { ask, showStatus } from "./connection-status.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 360, TOP = 44, BOTTOM = 330, SIDE = 64, LEAST = 92;
@@ -170,7 +170,7 @@ async function fetchTable(search, filter) {
     if (filter !== latest) return;
     document.getElementById("chosen-rows").innerHTML = html; // our own page's part: the service escapes what others wrote
   } catch (error) {
-    tell(error);
+    showStatus(error);
     return;
   }
   part.hidden = false;

@@ -1,8 +1,8 @@
 // One part of a page that is kept up to date, without moving what the reader looks at.
 
 import { morph } from "./morph.js";
-import { ask, tell } from "./plight.js";
-import { pressOver } from "./press.js";
+import { ask, showStatus } from "./connection-status.js";
+import { pointerUp } from "./pointer-guard.js";
 
 const LEAST_MS = 700;
 const PATIENCE = 4; // a part that takes long is asked for less often: at most a fifth of the time is spent on it
@@ -50,7 +50,7 @@ export class Part {
       this.element.classList.add("stale");
       this.over = error.final ?? false;
       this.pause = Math.max(this.pause, 1000 * (error.wait_s ?? 0));
-      tell(error);
+      showStatus(error);
     }
   }
 
@@ -59,7 +59,7 @@ export class Part {
     const address = this.element.dataset.liveFrom;
     const html = await this.fetch(address);
     this.pause = Math.max(LEAST_MS, PATIENCE * (performance.now() - this.last));
-    await pressOver();
+    await pointerUp();
     if (address !== this.element.dataset.liveFrom) return; // the reader has asked for something else meanwhile
     if (this.held) this.announce(ended(html) - Number(this.element.firstElementChild.dataset.ended));
     else this.show(html);
@@ -69,7 +69,7 @@ export class Part {
     const html = await ask(address, "text/html");
     this.over = false;
     this.element.classList.remove("stale");
-    tell(null);
+    showStatus(null);
     return html;
   }
 

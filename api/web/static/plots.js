@@ -1,6 +1,6 @@
 // Draws the plots of a search: asks for each when it comes into view, and again while the search goes on.
 import { drawParallel } from "./parallel.js";
-import { ask, tell } from "./plight.js";
+import { ask, showStatus } from "./connection-status.js";
 
 const EVERY_MS = 8000;
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -164,7 +164,7 @@ async function refresh(section) {
   }
   try {
     const text = await ask(section.dataset.from + (asked.get(section) ?? ""), "application/json");
-    tell(null);
+    showStatus(null);
     section.classList.remove("stale");
     if (text === drawn.get(section)?.text) return;
     const plot = JSON.parse(text);
@@ -172,7 +172,7 @@ async function refresh(section) {
     await draw(section, plot);
   } catch (error) {
     over ||= error.final;
-    tell(error);
+    showStatus(error);
     section.classList.add("stale");
     section.setAttribute("aria-busy", "false");
     if (!drawn.has(section)) section.querySelector(".said").textContent = `It could not be drawn (${error.message}); reload the page to try again.`;

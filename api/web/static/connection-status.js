@@ -1,0 +1,58 @@
+// Requests to the service, and the line at the bottom of the page that says why the page is out of date when they fail.
+
+const SLOW_MS = 5000;
+const TIMEOUT_MS = 30000;
+const SILENT = "The service does not answer.";
+const MESSAGES = { // status -> what is said, and the text of the link that helps
+  401: ["You are signed out: your token or your session is no longer valid.", "Sign in"],
+  403: ["You may no longer see this.", "Sign in with another token"],
+  404: ["This no longer exists.", "All searches"],
+  429: ["The service asks for fewer requests.", null],
+  503: ["The service is not ready.", null],
+};
+
+// The service answered with an error. `final`: another request would not help.
+export class Refused extends Error {
+  constructor(answer) {
+    const [message, link] = MESSAGES[answer.status] ?? [`The service answered with an error (${answer.status}).`, null];
+    super(message);
+    this.status = answer.status;
+    this.final = link !== null;
+    this.link = link;
+    this.wait_s = Number(answer.headers.get("Retry-After")) || 0;
+  }
+
+  get address() {
+    return this.status === 404 ? "/" : `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
+  }
+}
+
+// Returns the text of an answer. Throws an error whose message `showStatus` can show.
+export async function ask(address, accept) {
+  const slow = setTimeout(() => showStatus(new Error(SILENT)), SLOW_MS);
+  try {
+    const answer = await fetch(address, { headers: { Accept: accept }, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (!answer.ok) throw new Refused(answer);
+    return await answer.text();
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    throw new Error(error.name === "TimeoutError" ? SILENT : "The service cannot be reached.");
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+let updated = new Date(); // when the page was last known to be up to date
+
+// Shows an error in the status line, or clears the line if `error` is null.
+export function showStatus(error) {
+  const line = document.getElementById("connection-status");
+  if (!error) updated = new Date();
+  const message = error?.message ?? "";
+  if (line.dataset.error === message) return;
+  line.dataset.error = message;
+  const age = `The page shows the state of ${updated.toLocaleTimeString()}`;
+  if (!error) line.replaceChildren();
+  else if (error.final) line.replaceChildren(`${message} ${age}. `, Object.assign(document.createElement("a"), { href: error.address, textContent: error.link }));
+  else line.replaceChildren(`${message} ${age} and updates again when the service answers.`);
+}

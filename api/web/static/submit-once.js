@@ -1,0 +1,17 @@
+// Submits a form that changes something only once: a double click on its button starts one search, not two.
+
+const PAUSE_MS = 3000; // after this the form can be submitted again, because the first request may have failed
+
+let sent = new WeakMap(); // form -> time of its last submission
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  const now = performance.now();
+  if (now - (sent.get(form) ?? -PAUSE_MS) < PAUSE_MS) event.preventDefault();
+  else sent.set(form, now);
+});
+
+window.addEventListener("pageshow", () => { // the browser may restore a page from its cache
+  sent = new WeakMap();
+});
