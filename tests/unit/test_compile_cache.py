@@ -202,3 +202,60 @@ def test_a_file_taken_in_by_the_assembler_is_never_cached(cache: Cache, tmp_path
     two = compiled(compiler, cache, asked)
     data.write_bytes(b"\3\0\0\0")
     assert compiled(compiler, cache, asked).binary != two.binary
+
+
+@pytest.fixture
+def default_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Two folders that the C compiler searches without being told by a flag; the first one does not exist."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setenv("CPATH", f"{first}:{second}")
+    return first, second
+
+
+@pytest.mark.parametrize("name", ["factor.h", "deep/down/factor.h"])
+def test_a_new_header_in_an_earlier_default_folder_counts(
+    cache: Cache, default_folders: tuple[Path, Path], name: str
+) -> None:
+    first, second = default_folders
+    header((second / name).parent, 2)
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", f"#include <{name}>")
+    two = compiled(compiler, cache, asked)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 1
+    header((first / name).parent, 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_a_new_header_in_a_default_folder_comes_before_a_late_folder(
+    cache: Cache, tmp_path: Path, default_folders: tuple[Path, Path]
+) -> None:
+    late = tmp_path / "late"
+    header(late, 2)
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", "#include <factor.h>", "-idirafter", str(late))
+    two = compiled(compiler, cache, asked)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 1
+    header(default_folders[0], 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_a_header_that_a_source_only_asked_for_counts(cache: Cache, default_folders: tuple[Path, Path]) -> None:
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", "#if __has_include(<factor.h>)\n#include <factor.h>\n#else\n#define FACTOR 2\n#endif")
+    two = compiled(compiler, cache, asked)
+    compiled(compiler, cache, asked)
+    assert compiler.count == 1
+    header(default_folders[0], 3)
+    assert compiled(compiler, cache, asked).binary != two.binary
+
+
+def test_a_cut_off_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
+    compiler = Counting(CCompiler(find_compiler()))
+    asked = unit("c", "#define FACTOR 2")
+    two = compiled(compiler, cache, asked)
+    for entry in cache.folder.glob("??/*"):
+        entry.write_bytes(entry.read_bytes()[:-5])
+    assert compiled(compiler, cache, asked).binary == two.binary
+    assert compiler.count == 2

@@ -90,6 +90,7 @@ class Artefact:
         figures: what the log says of resources, independent of the launch; the compiler's own names.
         ptx: of a CUDA kernel, what drivers compile for GPUs that the binary does not run on.
         reads: absolute paths of the files that the compiler read besides the source; None where it does not say.
+        searched: absolute paths of the folders, apart from those of the unit, that the compiler looks for headers in.
     """
 
     binary: bytes
@@ -97,6 +98,7 @@ class Artefact:
     figures: Mapping[str, float] = field(default_factory=dict)
     ptx: bytes = b""
     reads: tuple[str, ...] | None = None
+    searched: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -108,7 +110,8 @@ class Compiler(Protocol):
     """Compiles units off the device.
 
     Contract: `compile` is called from several threads at once, never touches a device, and is a function of the unit,
-    the `version` and the contents of the files it read, so its result may be cached under them.
+    the `version`, the contents of the files it read and the absence of others with their names, so its result may be
+    cached under them.
     """
 
     @property

@@ -1,20 +1,22 @@
 """The artefact cache: every unit is compiled once on this machine.
 
 What a compilation reads is known only after it. So an entry has two parts, as in ccache's direct mode
-(https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read, under the unit
-itself, and the artefact, under the unit and the contents of these files.
+(https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read and of those
+that it did not find, under the unit itself, and the artefact, under the unit and the contents of the files.
 """
 
 import json
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from evo.family.flags import header_folders
 from evo.outcome import CompileFailed
 from workers.cache import Cache, cache_key
 from workers.compile import Artefact, Compiler, Unit
 from workers.compile.contents import digest_of_names, digests_of_files, new_since
+from workers.compile.vacancies import all_vacant, vacancies
 from workers.exhaustion import refuse_exhaustion
 
 
@@ -28,9 +30,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         MachineExhausted: the disk is full, which is not the unit's fault.
     """
     question = _question(compiler, unit)
-    names = None if question is None else cache.get(question)
-    if question is not None and names is not None:
-        key = _key(question, json.loads(names), unit)
+    found = None if question is None else cache.get(question)
+    if question is not None and found is not None and all_vacant((names := json.loads(found))["vacant"]):
+        key = _key(question, names["reads"], unit)
         kept = None if key is None else cache.get(key)
         if kept is not None:
             return _unpack(kept)
@@ -45,7 +47,8 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     portable = _portable(result.reads, unit)
     key = _key(question, portable, unit)
     if key is not None:
-        cache.put(question, json.dumps(portable).encode())
+        vacant = vacancies(result.reads, _sources(result.reads, unit), result.searched)
+        cache.put(question, json.dumps({"reads": portable, "vacant": vacant}).encode())
         cache.put(key, _pack(result))
     return result
 
@@ -57,7 +60,14 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
     if None in offered:
         return None
     parts = (compiler.version, unit.architecture, unit.language, unit.entry, *unit.flags, "", *map(str, offered))
-    return cache_key("unit", *parts, unit.source)
+    return cache_key("unit and places", *parts, unit.source)
+
+
+def _sources(reads: Sequence[str], unit: Unit) -> list[str]:
+    """The unit's source, and the headers of its own folders that were read."""
+    own = (*map(str, unit.folders), *header_folders(unit.placed_flags))
+    paths = (Path(name) for name in reads if name.startswith(tuple(f"{folder}{os.sep}" for folder in own)))
+    return [unit.source, *(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())]
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:

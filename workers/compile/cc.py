@@ -17,11 +17,12 @@ from pathlib import Path
 from evo.cflags import c_steps, native_flag
 from evo.device import Device
 from evo.errors import EvoError
-from evo.family.flags import linked_files
+from evo.family.flags import header_folders, linked_files
 from evo.family.language import Language
 from evo.outcome import CompileFailed, OverResources
 from workers.compile import Artefact, Launch, Resources, Unit
 from workers.compile.process import run
+from workers.compile.vacancies import search_list
 from workers.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
@@ -29,6 +30,9 @@ SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
 
 _SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 """Environment variables that change what a compiler finds."""
+
+_ANSWER_S = 60.0
+"""For a question to the compiler that involves no source."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 """A file name in Make's syntax, with its escapes."""
@@ -68,6 +72,7 @@ class CCompiler:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = tuple(command)
+        self._search_lists: dict[tuple[Language, tuple[str, ...]], tuple[str, ...]] = {}
 
     @cached_property
     def macros(self) -> Mapping[str, str]:
@@ -107,7 +112,9 @@ class CCompiler:
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit)}\n{said}".strip())
-            return Artefact(binary=binary, log=said, reads=_read_files(folder / reads, unit))
+            return Artefact(
+                binary=binary, log=said, reads=_read_files(folder / reads, unit), searched=self._searched(unit, folder)
+            )
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         return Resources()
@@ -115,10 +122,30 @@ class CCompiler:
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
         return None
 
+    def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
+        """The folders that headers are looked for in, apart from those of the unit; asked once for the same flags."""
+        key = (unit.language, unit.placed_flags)
+        if key not in self._search_lists:
+            language = "c++" if unit.language == "c++" else "c"
+            command = [*self.command, *unit.placed_flags, "-x", language, "-E", "-v", os.devnull]
+            _, said = run(command, folder, _ANSWER_S)
+            own = {os.path.normpath(each) for each in header_folders(unit.placed_flags)}
+            self._search_lists[key] = tuple(dict.fromkeys(each for each in search_list(said) if each not in own))
+        return self._search_lists[key]
+
     def _ask(self, *arguments: str) -> str:
         command = [*self.command, *arguments]
+        plain = {**os.environ, "LC_ALL": "C"}  # words as the parsers know them
         try:
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            answer = subprocess.run(
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_ANSWER_S,
+                check=True,
+                env=plain,
+            )
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", None) or error
             raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None

@@ -107,7 +107,14 @@ class NvrtcCompiler:
         told = figures(log, unit.entry)
         if "registers" not in told:
             return CompileFailed(log=_SILENT.format(entry=unit.entry, log=log).rstrip())
-        return Artefact(binary=binary, log=log, figures=told, ptx=ptx, reads=_reads(answer["headers"], unit))
+        return Artefact(
+            binary=binary,
+            log=log,
+            figures=told,
+            ptx=ptx,
+            reads=_reads(answer["headers"], unit),
+            searched=include_folders(),
+        )
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         found = {name: int(value) for name, value in artefact.figures.items()}

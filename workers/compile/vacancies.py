@@ -1,0 +1,69 @@
+"""Places without a header, at which a new one would take the place of one that was read.
+
+A compiler looks for a header in one folder after another. So a binary rests on the files that were read and on the
+absence of files in the other folders. ccache names this as a case its direct mode cannot see
+(https://ccache.dev/manual/latest.html#_the_direct_mode); the remedy here is to record the absent paths.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+_ASKED = re.compile(r"""__has_include(?:_next)?\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
+_LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
+_BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
+_OWN_FRAMEWORKS = " (framework directory)"
+
+
+def vacancies(reads: Iterable[str], sources: Iterable[str], folders: Sequence[str]) -> list[str]:
+    """Paths where nothing is now, and where a new file might be read instead of one that was read.
+
+    Of a path whose parent folders are missing, the topmost missing one is listed.
+
+    Args:
+        reads: absolute paths of the files that were read.
+        sources: texts that may ask for headers by ``__has_include``.
+        folders: absolute paths of the folders that are searched, in any order.
+    """
+    read = {os.path.normpath(path) for path in reads}
+    names = {name for path in read for folder in folders if (name := _below(path, folder)) is not None}
+    names |= {quoted or angled for text in sources for quoted, angled in _ASKED.findall(text)}
+    candidates = (os.path.normpath(f"{folder}/{name}") for folder in folders for name in names)
+    return sorted({missing for path in candidates if (missing := _missing(path)) is not None})
+
+
+def all_vacant(paths: Iterable[str]) -> bool:
+    """True while nothing is at any of the paths."""
+    return not any(os.path.lexists(path) for path in paths)
+
+
+def search_list(said: str) -> Iterator[str]:
+    """The folders in the report of ``cc -E -v``, those that do not exist included."""
+    listing = False
+    for line in said.splitlines():
+        if (absent := _LISTED.match(line)) is not None:
+            yield os.path.normpath(absent[1])
+        elif line.startswith(_BEGINS[0]) and line.endswith(_BEGINS[1]):
+            listing = True
+        elif line == _ENDS:
+            return
+        elif listing and line.startswith(" ") and not line.endswith(_OWN_FRAMEWORKS):
+            yield os.path.normpath(line[1:])
+
+
+def _below(path: str, folder: str) -> str | None:
+    """The name that finds the file in the folder."""
+    for root in {folder, os.path.realpath(folder)}:
+        if path.startswith(f"{root}{os.sep}"):
+            return path[len(root) + 1 :]
+    return None
+
+
+def _missing(path: str) -> str | None:
+    if os.path.lexists(path):
+        return None
+    parent = Path(path)
+    while not os.path.lexists(parent.parent):
+        parent = parent.parent
+    return str(parent)
