@@ -20,9 +20,10 @@ from evo.target import aimed_at
 from evo.trial import Config
 from templates.render import RenderError, render
 from workers.cache import Cache
-from workers.compile import Artefact, Compiler, Launch
+from workers.compile import Artefact, Compiler, Launch, Unit
 from workers.compile.advice import Macros, advised
 from workers.compile.cached import compile_cached
+from workers.compile.own_headers import own_headers
 from workers.families import Assignment, Copy
 from workers.gate import gate
 from workers.kernel import Argument, KernelFile
@@ -40,6 +41,7 @@ class Built:
         digest: of all binaries and how they are launched: candidates of equal digest behave the same.
         source, binary, ptx: of the searched problem.
         sources: by case name.
+        headers: path of each file that `source` includes, by its name in an export.
         log: what the compiler said, of all cases.
         resources: of the searched problem, also where they are why it goes no further.
     """
@@ -53,6 +55,7 @@ class Built:
     sources: Mapping[str, str] = field(default_factory=dict)
     binary: bytes | None = None
     ptx: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
     render_s: float = 0.0
@@ -132,6 +135,7 @@ class _Compiled:
     source: str
     artefact: Artefact
     kernel: KernelFile
+    headers: Mapping[str, str]
 
 
 @dataclass(kw_only=True)
@@ -171,6 +175,7 @@ class _Build:
             sources={} if refusal else self._sources(kernels),
             binary=nominal.artefact.binary if nominal else None,
             ptx=nominal.artefact.ptx if nominal else None,
+            headers=nominal.headers if nominal else {},
             log="\n".join(filter(None, self.logs)),
             resources=self.used,
             render_s=self.spent_s["render"],
@@ -203,7 +208,8 @@ class _Build:
     def _make(self, problem: Problem) -> _Compiled:
         candidate, source = self._render(problem)
         self.source = self.source or source
-        artefact = self._compile(candidate, source)
+        unit = self._unit(candidate, source)
+        artefact = self._compile(unit)
         launch = self._launch(candidate)
         resources = self.compiler.resources(artefact, launch, self.terms.device)
         self.used = self.used or resources.figures()
@@ -219,7 +225,9 @@ class _Build:
         path = self.folder / f"kernel-{len(self.compiled)}{self.compiler.suffix}"
         path.write_bytes(artefact.binary)
         kernel = KernelFile(path=str(path), entry=entry, arguments=arguments, launch=launch)
-        return _Compiled(source=source, artefact=artefact, kernel=kernel)
+        return _Compiled(
+            source=source, artefact=artefact, kernel=kernel, headers=own_headers(artefact.reads or (), unit)
+        )
 
     def _render(self, problem: Problem) -> tuple[Candidate, str]:
         terms = self.terms
@@ -230,9 +238,11 @@ class _Build:
             except (RenderError, InvalidInput) as error:
                 raise _Refused(InvalidConfig(reason=str(error))) from None
 
-    def _compile(self, candidate: Candidate, source: str) -> Artefact:
+    def _unit(self, candidate: Candidate, source: str) -> Unit:
         device = self.terms.device
-        unit = self.copy.unit(device.kind, source, candidate.target(device.architecture))
+        return self.copy.unit(device.kind, source, candidate.target(device.architecture))
+
+    def _compile(self, unit: Unit) -> Artefact:
         with self._clock("compile"):
             result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
         self.logs.append(result.log)

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from evo.export.headers import NAME as HEADERS
+from evo.export.headers import pack_headers
 from evo.job import ConfirmReport, EvaluateReport, Lease, Report
 from evo.latest import Latest
 from evo.outcome import Measured
 from workers.build import Built
+from workers.compile.own_headers import contents
 from workers.ladder import Preparation
 from workers.outbox import digest_of
 from workers.spool import Parcel
@@ -29,7 +32,7 @@ class Shipping:
         self._best_us: Latest[int, list[float]] = Latest(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
-        """Source and compiler log always; the binary of good trials and of every challenger."""
+        """Source and compiler log always; binary and headers of good trials and of every challenger."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.search_id, report))
@@ -53,6 +56,8 @@ def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
         files["binary"] = built.binary
         if built.ptx:
             files["ptx"] = built.ptx
+        if headers := contents(built.headers):
+            files[HEADERS] = pack_headers(headers)
     return files
 
 

@@ -15,6 +15,8 @@ from db.artefacts import Artefacts
 from db.champions import Champions
 from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
+from evo.export.headers import NAME as HEADERS
+from evo.export.headers import unpack_headers
 from evo.family import Family
 from evo.prediction import times_as_fast
 from evo.statistics import Interval
@@ -140,8 +142,16 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
     row = Archive(session).search(champion.search_id)
     (_, source), (_, library) = (store.get(session, champion.artefacts[name]) for name in ("source", "binary"))
     ptx = store.get(session, champion.artefacts["ptx"])[1] if "ptx" in champion.artefacts else None
-    family = Family.from_document(row.family.document)
-    return Bundle(champion=champion, search=search, family=family, source=source, library=library, ptx=ptx)
+    packed = store.get(session, champion.artefacts[HEADERS])[1] if HEADERS in champion.artefacts else None
+    return Bundle(
+        champion=champion,
+        search=search,
+        family=Family.from_document(row.family.document),
+        source=source,
+        library=library,
+        ptx=ptx,
+        headers={} if packed is None else unpack_headers(packed),
+    )
 
 
 def _refusal(champion: ChampionView, search: SearchView) -> str | None:

@@ -21,6 +21,8 @@ ENDINGS: Mapping[tuple[str, str], str] = {
     ("binary", "cpu"): "so",
     ("binary", "cuda"): "cubin",
     ("binary", "estimate"): "cubin",
+    ("headers", "cpu"): "zip",
+    ("headers", "cuda"): "zip",
 }
 """Of files whose names have none, by the kind of device."""
 

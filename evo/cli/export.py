@@ -8,6 +8,8 @@ from evo.cli.writing import writing_to
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
+from evo.export.headers import NAME as HEADERS
+from evo.export.headers import unpack_headers
 from evo.export.runner_up import RunnerUp
 from evo.family import Family
 from evo.outcome import Measured
@@ -33,6 +35,7 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
         source=source,
         library=library,
         ptx=ptx,
+        headers=_headers(client, champion.artefacts),
         page=client.champion_report(champion.id),
     )
 
@@ -76,6 +79,7 @@ def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
                 source=source,
                 library=library,
                 ptx=client.artefact(trial.artefacts["ptx"]) if "ptx" in trial.artefacts else None,
+                headers=_headers(client, trial.artefacts),
                 trial=client.numbered_trial(champion.search_id, trial.number),
                 outcome=trial.outcome,
                 rank=rank,
@@ -106,7 +110,7 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
             raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     return [folder / name for name in contents]
 
@@ -115,3 +119,7 @@ def _artefact(client: Client, champion: ChampionView, name: str) -> bytes:
     if name not in champion.artefacts:
         raise NotFound(f"champion {champion.id} has no stored {name}: measure it again to store one")
     return client.artefact(champion.artefacts[name])
+
+
+def _headers(client: Client, artefacts: Mapping[str, str]) -> dict[str, bytes]:
+    return unpack_headers(client.artefact(artefacts[HEADERS])) if HEADERS in artefacts else {}

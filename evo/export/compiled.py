@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from evo.cflags import c_steps
 from evo.encoding import stored
+from evo.export.headers import flags_at, laid_out
 from evo.family import Candidate, Family, Operand
 from evo.family.language import Language
 from evo.trial import Config
@@ -60,6 +61,7 @@ class Compiled:
     Attributes:
         library: what `source` was compiled to.
         ptx: of a CUDA kernel, where it was kept.
+        headers: that `source` includes, as `evo.export.headers` names them; the system's and CUDA's are left out.
     """
 
     search: SearchView
@@ -67,6 +69,7 @@ class Compiled:
     source: bytes
     library: bytes
     ptx: bytes | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
 
     def working_files(self, config: Config, **told: Any) -> dict[str, bytes]:
         """Content by file name; `told` goes into config.json as well."""
@@ -75,6 +78,7 @@ class Compiled:
             self.source_name: self.source,
             self.form.binary: self.library,
             **({PTX: self.ptx} if self.ptx else {}),
+            **laid_out(self.headers, self.family.implementation(self.search.device.kind).file),
             **{name: (folder / ours).read_bytes() for name, ours in self._loaders(config).items()},
             "config.json": as_json({**self._description(config), **told}),
         }
@@ -103,7 +107,8 @@ class Compiled:
     def build_command(self, config: Config) -> str:
         """How the binary was compiled from the source, with this machine's compiler in the place of its own."""
         kind, architecture = self.search.device.kind, self.search.device.architecture
-        flags = self.family.implementation(kind).flags
+        implementation = self.family.implementation(kind)
+        flags = flags_at(self.headers, implementation.flags, implementation.file)
         if kind == "cpu":
             steps = c_steps(architecture, flags, source=self.source_name, library=self.form.binary)
             compiler = "c++" if self.language == "c++" else "cc"

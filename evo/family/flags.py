@@ -206,16 +206,35 @@ def _check_later_stages(option: Option, field: str) -> None:
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
     """The flags with relative folders and object files made absolute, as the family's folder has them."""
+    return relocated(flags, folder, {})
+
+
+def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
+    """The flags for another place.
+
+    Args:
+        family: the folder in which relative paths lie.
+        carried: where a folder of headers is now, by its number among `options_of_headers`, as text.
+    """
+    moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []
     for option in options(flags):
         relative = not Path(option.value).is_absolute() and (option.name in _FOLDERS or not option.name)
-        found += option.with_value(f"{folder}/{option.value}") if relative else option.flags
+        if (place := moved.get(option.place)) is not None:
+            found += option.with_value(place)
+        else:
+            found += option.with_value(f"{family}/{option.value}") if relative else option.flags
     return tuple(found)
+
+
+def options_of_headers(flags: Sequence[str]) -> tuple[Option, ...]:
+    """The options that name a folder to look for headers in."""
+    return tuple(option for option in options(flags) if option.name in _HEADERS)
 
 
 def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
     """The folders that the flags have the compiler look for headers in."""
-    return tuple(option.value for option in options(flags) if option.name in _HEADERS)
+    return tuple(option.value for option in options_of_headers(flags))
 
 
 def linked_files(flags: Sequence[str]) -> tuple[str, ...]:

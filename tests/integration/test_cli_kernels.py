@@ -31,10 +31,15 @@ def policy(line: CommandLine) -> Path:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
-    """The family that `new` makes, searched in a folder of the user's own; then a service to look at it through."""
+    """The family that `new` makes, with a header of its own, searched in a folder of the user's own; then a service to
+    look at it through."""
     made = line.run("new", "saxpy")
     assert made.code == 0
     assert "kernel-evo search ./saxpy" in made.out
+    (line.home / "saxpy" / "length.h").write_text("#define LENGTH(n) enum { N = n }\n")
+    template = line.home / "saxpy" / "kernel.c.j2"
+    own = template.read_text().replace("enum { N = {{ N }}, STEP", "LENGTH({{ N }});\nenum { STEP")
+    template.write_text(f'#include "length.h"\n{own}')
     ended = line.run_apart("search", "./saxpy", *QUICK, "--policy", str(policy), "--problem", "N=4096")
     with line.serving():
         yield ended
@@ -62,7 +67,7 @@ def test_a_users_own_family_gets_a_champion(searched: Ended) -> None:
 
 def test_an_export_holds_everything(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "evidence.json", "report.md"}
-    names |= {"evidence.schema.json", "samples.csv", "report.html", "float_control.py"}
+    names |= {"evidence.schema.json", "samples.csv", "report.html", "float_control.py", "headers"}
     assert {path.name for path in exported.iterdir()} == names
     evidence = json.loads((exported / "evidence.json").read_text())
     assert len(evidence["report"]["challenger"]["samples_us"]) == 20
@@ -150,6 +155,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
 
 
 def test_an_exported_loader_runs_by_itself_and_its_source_builds_again(exported: Path, tmp_path: Path) -> None:
+    assert (exported / "headers" / "family" / "length.h").is_file()
     again = shutil.copytree(exported, tmp_path / "again")
     build = json.loads((again / "config.json").read_text())["build"]
     (again / "libkernel.so").unlink()

@@ -1,7 +1,9 @@
 """What outlives a worker: sources and logs of all, binaries of the good ones and of every challenger."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from evo.export.headers import unpack_headers
 from evo.job import BaselineReport, ConfirmReport, EvaluateReport
 from evo.outcome import Measured, WrongAnswer
 from evo.timing import Timing
@@ -45,3 +47,15 @@ def test_a_challenger_is_kept_whole() -> None:
 def test_baselines_and_broken_jobs_ship_nothing() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
+
+
+def test_headers_go_with_the_binary(tmp_path: Path) -> None:
+    header = tmp_path / "a.h"
+    header.write_text("#define A 1")
+    built = replace(BUILT, headers={"family/a.h": str(header)})
+    shipping = Shipping()
+    packed = [shipping.pack(lease(1), measured(time_us), {"candidate": built}) for time_us in (10.0, 10.0)]
+    (kept,) = {parcel.report.artefacts["headers"] for parcel in packed}
+    assert unpack_headers(packed[0].contents[kept]) == {"family/a.h": b"#define A 1"}
+    wrong = shipping.pack(lease(1), EvaluateReport(outcome=WrongAnswer(reason="x")), {"candidate": built})
+    assert "headers" not in wrong.report.artefacts

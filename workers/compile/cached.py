@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evo.family.flags import header_folders
@@ -35,7 +36,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
         key = _key(question, names["reads"], unit)
         kept = None if key is None else cache.get(key)
         if kept is not None:
-            return _unpack(kept)
+            return replace(_unpack(kept), reads=tuple(_places(names["reads"], unit)))
     begun = time.time()
     result = compiler.compile(unit, timeout_s=timeout_s)
     if isinstance(result, CompileFailed):
@@ -72,9 +73,13 @@ def _sources(reads: Sequence[str], unit: Unit) -> list[str]:
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
     """The key of the artefact: the contents of all files that were read; None where they cannot be known."""
-    folders = {str(place): str(folder) for place, folder in enumerate(unit.folders)}
-    digests = digests_of_files([f"{folders[place]}/{name}" if place else name for place, name in portable])
+    digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
+
+
+def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
+    """The paths that `_portable` names, for this unit."""
+    return [f"{unit.folders[int(place)]}/{name}" if place else name for place, name in portable]
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:

@@ -1,0 +1,100 @@
+"""The headers that an exported source includes, packed as one file.
+
+Below ``family/`` they lie as in the family's folder; below ``0/``, ``1/``, … as in the folders that its flags name.
+"""
+
+import io
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from evo.errors import InvalidInput
+from evo.family.flags import relocated
+
+NAME = "headers"
+"""Of the artefact, and of the folder in an export."""
+
+FAMILY = "family"
+SHARED = "include"
+"""The folder of a family that is searched without a flag."""
+
+MOST_FILES, MOST_BYTES = 4_000, 32 << 20
+_PLACEHOLDER = ".keep"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError)
+"""What `zipfile` raises on content that is no sound ZIP."""
+
+
+def pack_headers(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP of the files by their names; equal files give equal bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def unpack_headers(content: bytes) -> dict[str, bytes]:
+    """The files of such a ZIP.
+
+    A worker made it, so names and sizes are checked before anything is written to a disk.
+
+    Raises:
+        InvalidInput: it is no ZIP, holds too much, or a name leaves the folder.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > MOST_BYTES:
+                raise InvalidInput(NAME, f"hold more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB")
+            for entry in entries:
+                _check_name(entry.filename)
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except InvalidInput:
+        raise
+    except _BROKEN as error:
+        raise InvalidInput(NAME, f"are no ZIP that can be read: {error}") from error
+
+
+def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
+    """The headers by their paths in an export.
+
+    Args:
+        file: of the source, relative to the family's folder. Its own folder is always there: a source may include
+            ``"../common.h"``.
+    """
+    if not headers:
+        return {}
+    beside = f"{NAME}/{_beside(file)}"
+    placed = {f"{NAME}/{name}": content for name, content in headers.items()}
+    if any(name.startswith(f"{beside}/") for name in placed):
+        return placed
+    return {**placed, f"{beside}/{_PLACEHOLDER}": b""}
+
+
+def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:
+    """A family's flags as they are for an export: its headers are found where `laid_out` puts them."""
+    if not headers:
+        return tuple(flags)
+    family = f"{NAME}/{FAMILY}"
+    searched = dict.fromkeys((f"{NAME}/{_beside(file)}", family, f"{family}/{SHARED}"))
+    own = {name.partition("/")[0] for name in headers} - {FAMILY}
+    carried = {number: f"{NAME}/{number}" for number in own}
+    return (*(f"-I{folder}" for folder in searched), *relocated(flags, family, carried))
+
+
+def _beside(file: str) -> str:
+    """The folder that the source came from."""
+    return PurePosixPath(FAMILY, file).parent.as_posix()
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name.isprintable() or "\\" in name or ":" in name or len(name) > 1000:
+        raise InvalidInput(NAME, f"{name!r:.100} is not a plain name")
+    if any(part in ("", ".", "..") for part in parts) or not (parts[0] == FAMILY or parts[0].isdecimal()):
+        raise InvalidInput(NAME, f"{name!r:.100} lies outside the folders of headers")
