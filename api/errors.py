@@ -96,7 +96,11 @@ def wants_page(request: Request) -> bool:
 
 
 def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
-    """A problem document for programs, a page for people."""
+    """A problem document for programs, a page for people.
+
+    What `detail` repeats of the request may be as long as the sender likes; the answer is not.
+    """
+    detail = shortened(detail, MOST_DETAIL)
     page = getattr(request.app.state, "error_page", None)
     if page is None or not wants_page(request):
         return problem(status, detail, **extra)
@@ -140,7 +144,7 @@ def refusal(request: Request, error: EvoError) -> Response:
     extra = {"field": shortened(error.field, LONGEST_NAME)} if isinstance(error, InvalidInput) else {}
     if isinstance(error, StoreUnavailable) and not may_see_places(request):
         return answer(request, status, error.public)
-    return answer(request, status, shortened(str(error), MOST_DETAIL), **extra)
+    return answer(request, status, str(error), **extra)
 
 
 def may_see_places(request: Request) -> bool:
@@ -161,7 +165,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     if isinstance(error, Malformed):
-        return answer(request, 422, str(error.detail), field=error.field)
+        return answer(request, 422, str(error.detail), field=shortened(error.field, LONGEST_NAME))
     if error.status_code == 400:  # a form that Starlette cannot read; our own refusals are never 400
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])

@@ -12,11 +12,14 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    GetCoreSchemaHandler,
     StringConstraints,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
+from pydantic_core import CoreSchema, PydanticKnownError
 
+from api.errors import MOST_NAMED
+from api.first_faults import ending_at_first_fault
 from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
@@ -91,9 +94,16 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return ending_at_first_fault(handler(source), handler)
+
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_NAMED:
+            unknown = next(name for name in given if name not in cls.model_fields)
+            raise InvalidInput(unknown, f"no such field, among {len(given):,}; known: {', '.join(cls.model_fields)}")
         refuse_unstorable(given)
         return given
 

@@ -13,6 +13,9 @@ from evo.errors import InvalidInput
 DEEPEST = 64
 """Levels of lists and objects in a JSON document."""
 
+MOST_NAMES = 2_000
+"""Names in one object of a JSON document, more than any request needs. Each unknown name would be a fault to keep."""
+
 LONGEST_KEY = 16
 """Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
 
@@ -36,10 +39,13 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
         where: the field that an error names for the document as a whole.
 
     Raises:
-        InvalidInput: the text is not JSON, repeats a name within one object, or is nested deeper than `DEEPEST`.
+        InvalidInput: the text is not JSON, repeats a name within one object, has more than `MOST_NAMES` in one, or is
+            nested deeper than `DEEPEST`.
     """
 
     def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) > MOST_NAMES:
+            raise InvalidInput(where, f"has an object of {len(pairs):,} names: {MOST_NAMES:,} are allowed in one")
         found = dict(pairs)
         if len(found) < len(pairs):
             name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)

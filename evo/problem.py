@@ -23,7 +23,8 @@ HUGE = re.compile(r"[+-]?[0-9]{20,}")
 MOST_SHAPES = 100
 """Problems that one command searches."""
 
-MAX_TEXT = 2_000
+MAX_TEXT, MAX_FIELDS = 2_000, 100
+"""Characters and fields in one text: each field of a filter is a condition of a query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +151,15 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
     """``A=1, B=x`` as name → text; nothing for a blank text.
 
     Raises:
-        InvalidInput: a piece without ``=``, or a name given twice.
+        InvalidInput: a piece without ``=``, a name given twice, or too much of it.
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(what, f"is {len(text)} characters long, of at most {MAX_TEXT}")
     found: dict[str, str] = {}
-    for piece in _pieces(text, what):
+    pieces = _pieces(text, what)
+    if len(pieces) > MAX_FIELDS:
+        raise InvalidInput(what, f"names {len(pieces)} fields, of at most {MAX_FIELDS}")
+    for piece in pieces:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not (name and equals and value):
             raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")

@@ -89,13 +89,29 @@ def test_json_is_read_strictly(rest: Local, body: str, field: str, words: str) -
 
 def test_an_answer_does_not_grow_with_the_number_or_length_of_mistakes(rest: Local) -> None:
     many = SOME_SEARCH | {"warm_start": {"source": "x", "configs": [{"A": []}] * 5000}}
-    unknown = SOME_SEARCH | {f"field{number}": 1 for number in range(5000)}
+    unknown = SOME_SEARCH | {f"field{number}": 1 for number in range(1500)}
+    objective = SOME_SEARCH | {"objective": {f"field{number}": 1 for number in range(1500)}}
     long = SOME_SEARCH | {"x" * 100_000: 1, "strategy": "s" * 100_000}
     deep = SOME_SEARCH | {"policy": {"k" * 90: [[[["\x00" * 9] * 1000] * 10] * 10]}}
-    for body in (many, unknown, long, deep):
+    for body in (many, unknown, objective, long, deep):
         answer = rest.http.post("/searches", json=body)
         assert answer.status_code == 422
         assert len(answer.content) < 30_000, json.dumps(answer.json())[:300]
+
+
+@pytest.mark.parametrize("path", ["/" + "y" * 50_000, "/families/" + "y" * 50_000, "/artefacts/" + "y" * 50_000])
+def test_an_answer_does_not_grow_with_the_address(rest: Local, path: str) -> None:
+    answer = rest.http.get(path)
+    assert answer.status_code in (404, 422)
+    assert len(answer.content) < 5_000
+
+
+def test_a_list_is_filtered_by_some_fields_at_most(rest: Local) -> None:
+    rest.submit()
+    for path in ("/searches", "/champions"):
+        some, many = (",".join(f"f{number}=1" for number in range(count)) for count in (100, 101))
+        assert rest.http.get(path, params={"problem": some}).json()["items"] == []
+        assert rest.http.get(path, params={"problem": many}).status_code == 422
 
 
 def test_forms_and_json_are_smaller_than_files(rest: Local) -> None:

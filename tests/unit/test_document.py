@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evo.document import DEEPEST, LONGEST_KEY, read_json, read_toml
+from evo.document import DEEPEST, LONGEST_KEY, MOST_NAMES, read_json, read_toml
 from evo.errors import InvalidInput
 
 MEBIBYTE = 1 << 20
@@ -42,6 +42,13 @@ def test_repeated_names_are_refused_with_their_name(text: str, field: str) -> No
 
 def test_the_same_name_in_two_objects_is_accepted() -> None:
     assert read_json('{"a": {"b": 1}, "c": {"b": 2}}') == {"a": {"b": 1}, "c": {"b": 2}}
+
+
+def test_an_object_of_too_many_names_is_refused() -> None:
+    most = {str(number): 1 for number in range(MOST_NAMES)}
+    assert read_json(json.dumps([most, most])) == [most, most]
+    with pytest.raises(InvalidInput, match="body: has an object of 2,001 names: 2,000 are allowed"):
+        read_json(json.dumps([{**most, "another": 1}]))
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.problem import Field, parse_problem, problem_key, split_shapes
+from evo.problem import MAX_FIELDS, Field, parse_problem, problem_key, split_assignments, split_shapes
 
 FIELDS = (
     Field(name="B", type="int", default=1, min=1, max=64),
@@ -126,3 +126,10 @@ def test_several_values_are_several_problems() -> None:
     for wrong in ("256", "A=" + ",".join(map(str, range(101)))):
         with pytest.raises(InvalidInput, match="problem"):
             split_shapes(wrong)
+
+
+def test_a_text_of_too_many_fields_is_refused() -> None:
+    text = ",".join(f"a{number}=1" for number in range(MAX_FIELDS))
+    assert len(split_assignments(text, "problem")) == MAX_FIELDS
+    with pytest.raises(InvalidInput, match="problem: names 101 fields, of at most 100"):
+        split_assignments(f"{text},b=1", "problem")
