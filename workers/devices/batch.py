@@ -1,4 +1,4 @@
-"""Calls in a row by a kernel process, and whether what it says of them can be."""
+"""Batches of calls in a kernel process, and whether their reported times are possible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,39 +6,40 @@ from itertools import pairwise
 from statistics import median
 
 MOST_DISAGREEMENT = 0.01
-"""The share of a sample by which the process's time may differ from the system's account, beyond what idle calls
-differ."""
+"""Share of a batch by which claimed and counted time may differ, beyond the cost of the request itself."""
 
 _SPREAD_NS = 4_000
-"""The spread of what the system counts for the same few system calls."""
+"""Spread of the time that the system counts for the same few system calls."""
 
 _COLD_REQUEST = 2.0
 """A request takes up to this many times its idle processor time once a kernel has filled the caches."""
 
 _COLD_REQUEST_NS = 20_000
-"""And this much more: on a busy machine honest kernels exceeded the idle account by 10 µs a sample."""
+"""Further processor time of a request: on a busy machine honest kernels exceeded the idle cost by 10 µs a batch."""
 
 _WAITS = 5
-"""So many times as long as in the best case an answer may be on its way each time."""
+"""An answer may take this many times as long as the fastest idle one before the wait counts as unexplained."""
 
 _DISAGREEING = 10
-"""A sample in so many may be contradicted although it was taken again."""
+"""One batch in this many may stay contradicted after repetition."""
 
-_LEAST_BATCHES = 3
+LEAST_BATCHES = 3
+"""Fewer batches are not judged."""
+
 _LEAK_BYTES_A_CALL = 8
-"""malloc never gives less than 16 bytes away."""
+"""malloc never hands out less than 16 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Calls in a row.
+    """Consecutive calls, timed by the kernel process and by the judge.
 
     Attributes:
-        claimed_ns: what the process says they took; -1: it names a time outside of ours.
-        wall_ns: what passed here from asking to its answer.
-        cpu_ns: processor time that the system counted for the process meanwhile.
-        changes: what the calls left changed, in words.
-        heap_bytes: held by the process afterwards.
+        claimed_ns: duration by the process's clock; -1 if it lies outside the judge's span.
+        wall_ns: time from the judge's request to the answer.
+        cpu_ns: processor time that the system counted for the process in that span.
+        changes: process state that the calls left changed, as text; None if none.
+        heap_bytes: memory the process holds on its heap afterwards.
     """
 
     calls: int
@@ -50,27 +51,51 @@ class Batch:
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
-    """Whether the system counted more processor time for a batch than its calls can have taken.
+    """True if the system counted more processor time than the batch can have taken.
 
-    That time is counted by the system alone, and does not grow while other programs run. A process that claims less
-    than it used has a wrong clock, or used more cores than it may.
+    Only the system counts that time, and it does not grow while other programs run. A process that claims less than it
+    used has a wrong clock or used more cores than it may.
 
     Args:
-        idle: the same process before it loaded anything.
+        idle: batches of an empty function, taken by the same process before it loaded the candidate.
+        threads: cores that the process may use at once.
     """
-    beside_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
-    return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > beside_ns
+    request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
+    return batch.cpu_ns - threads * batch.claimed_ns * (1 + MOST_DISAGREEMENT) > request_ns
+
+
+def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
+    """True if much more time passed than the process claims and than an idle answer takes.
+
+    Competing programs delay single answers by milliseconds, so one such batch proves nothing.
+    """
+    waited_ns = min(each.wall_ns - each.claimed_ns for each in idle) + _SPREAD_NS
+    return batch.wall_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT) > _WAITS * waited_ns
+
+
+def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
+    """True if a batch is contradicted and another attempt may clear it.
+
+    Other programs disturb single attempts; a wrong clock contradicts every one. Batches in `ledger` were repeated
+    already: as many contradicted ones as a judgement needs make further attempts pointless.
+
+    Args:
+        ledger: the batches that were accepted so far.
+    """
+    if contradicts(batch, idle, threads):
+        return sum(contradicts(each, idle, threads) for each in ledger) < LEAST_BATCHES
+    return overdue(batch, idle) and len(ledger) < LEAST_BATCHES and all(overdue(each, idle) for each in ledger)
 
 
 def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
-    """How the times that a process claims cannot be; None where nothing speaks against them.
+    """Return why the claimed times are impossible; None if they are consistent.
 
-    Waiting is no processor time: a process that claims less than passed is found by the shortest of the differences.
+    Waiting uses no processor time: a process that claims less time than passed is found because every batch is overdue.
     """
-    if len(batches) < _LEAST_BATCHES:
+    if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
-        return "the process names times that lie outside of those in which it was asked and answered"
+        return "the process reports times outside of the span between request and answer"
     over = [batch for batch in batches if contradicts(batch, idle, threads)]
     if len(over) * _DISAGREEING > len(batches):
         claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
@@ -78,17 +103,15 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
             f"in {len(over)} of {len(batches)} samples the kernel used more processor time than the calls can have "
             f"taken on {threads} core{'s' * (threads > 1)}: {counted / 1e3:.4g} µs in {claimed / 1e3:.4g} µs"
         )
-    waited_ns = min(batch.wall_ns - batch.claimed_ns for batch in idle) + _SPREAD_NS
-    missing_ns = [batch.wall_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT) for batch in batches]
-    if min(missing_ns) > _WAITS * waited_ns:
+    if all(overdue(batch, idle) for batch in batches):
         claimed, passed = (median(each) for each in zip(*((b.claimed_ns, b.wall_ns) for b in batches), strict=True))
         return f"the process claims {claimed / 1e3:.4g} µs a sample where {passed / 1e3:.4g} µs passed"
     return None
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """What calls kept of the memory that they allocated; None where it does not grow with them."""
-    if len(batches) < _LEAST_BATCHES or not batches[0].heap_bytes:
+    """Return how much memory each call keeps; None if the heap does not grow with the calls."""
+    if len(batches) < LEAST_BATCHES or not batches[0].heap_bytes:
         return None
     steps = [(after.heap_bytes - before.heap_bytes) / after.calls for before, after in pairwise(batches)]
     lost = median(steps)

@@ -36,8 +36,9 @@ from workers.scratch import scratch
 MINIMUM_SAMPLE_S = 5e-4
 """Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
 
-MOST_ATTEMPTS = 4
-"""At a sample: one that the system's account contradicts is taken again, for other programs may have disturbed it."""
+MOST_ATTEMPTS = 12
+"""Attempts at a sample. One that the system's account contradicts is repeated: with eight busy programs on two cores,
+six in ten honest batches are answered late, and in every one of twelve attempts only two in a thousand."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -94,7 +95,7 @@ class KernelTimer:
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         for _ in range(MOST_ATTEMPTS - 1):
-            if not self._process.doubts(self._batch):
+            if not self._process.worth_repeating(self._batch):
                 break
             taken_s = self._take(self.calls)
         self._process.note(self._batch)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from workers import descendants
 from workers.devices import DeviceLostError, InvalidMeasurementError, LaunchError, Manner, TrespassError
-from workers.devices.batch import Batch, contradicted, contradicts, leak
+from workers.devices.batch import Batch, contradicted, leak, worth_repeating
 from workers.devices.kernel_state import KernelState, state_of
 from workers.devices.memory import GuardedArray, HostBuffers, scalar
 from workers.devices.segment import Segment
@@ -150,9 +150,9 @@ class KernelProcess:
         """Remember what a call left changed, for `fault`."""
         self._changed = self._changed or batch.changes
 
-    def doubts(self, batch: Batch) -> bool:
-        """Whether the system contradicts what the process claims of some calls."""
-        return contradicts(batch, self.idle, self.threads)
+    def worth_repeating(self, batch: Batch) -> bool:
+        """True if the system contradicts the claimed time of a batch and another attempt may clear it."""
+        return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def fault(self) -> str | None:
         """What the calls so far changed, or kept, and must not; None when nothing.

@@ -1,0 +1,74 @@
+"""Times that a kernel process claims, held against the system's account of it."""
+
+import pytest
+
+from workers.devices.batch import LEAST_BATCHES, Batch, contradicted, contradicts, overdue, worth_repeating
+
+IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
+"""A request costs 10 µs of processor time and is answered after 15 µs."""
+
+
+def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | None = None) -> Batch:
+    """A batch whose request cost as much as an idle one, unless stated otherwise."""
+    cpu = claimed_us + 10 if cpu_us is None else cpu_us
+    wall = claimed_us + 15 if wall_us is None else wall_us
+    claimed_ns, wall_ns, cpu_ns = (round(1000 * each) for each in (claimed_us, wall, cpu))
+    return Batch(calls=100, claimed_ns=claimed_ns, wall_ns=wall_ns, cpu_ns=cpu_ns)
+
+
+HONEST = batch(claimed_us=516.3)
+COLD = batch(claimed_us=516.3, cpu_us=536.1)
+PREEMPTED = batch(claimed_us=3_000, cpu_us=520, wall_us=3_015)
+LATE = batch(claimed_us=516.3, wall_us=8_000)
+SECOND_CORE = batch(claimed_us=516.3, cpu_us=1.35 * 516.3)
+SLOW_CLOCK = batch(claimed_us=0.7 * 516.3, cpu_us=526.3, wall_us=531.3)
+SLEEPS = batch(claimed_us=50, cpu_us=60, wall_us=1_000)
+
+
+@pytest.mark.parametrize("each", [HONEST, COLD, PREEMPTED])
+def test_honest_batches_are_accepted(each: Batch) -> None:
+    assert contradicted([each] * 40, IDLE, 1) is None
+    assert not worth_repeating(each, [], IDLE, 1)
+
+
+@pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
+def test_processor_time_beyond_the_claimed_time_is_refused(each: Batch) -> None:
+    assert contradicts(each, IDLE, 1)
+    assert "more processor time" in (contradicted([each] * LEAST_BATCHES, IDLE, 1) or "")
+
+
+def test_a_second_core_is_accepted_where_the_objective_allows_it() -> None:
+    assert contradicted([SECOND_CORE] * 40, IDLE, 2) is None
+
+
+def test_one_contradicted_batch_in_ten_is_accepted() -> None:
+    assert contradicted([SECOND_CORE] * 4 + [HONEST] * 36, IDLE, 1) is None
+    assert contradicted([SECOND_CORE] * 5 + [HONEST] * 36, IDLE, 1) is not None
+
+
+def test_time_that_always_passes_unclaimed_is_refused() -> None:
+    assert overdue(SLEEPS, IDLE)
+    assert "where 1000 µs passed" in (contradicted([SLEEPS] * LEAST_BATCHES, IDLE, 1) or "")
+
+
+def test_late_answers_are_accepted_once_one_was_on_time() -> None:
+    assert contradicted([LATE, HONEST, LATE, LATE], IDLE, 1) is None
+
+
+def test_times_outside_of_the_judges_span_are_refused() -> None:
+    outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
+    assert "outside of the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
+
+
+@pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
+def test_contradicted_batches_are_repeated_until_enough_stayed_contradicted(each: Batch) -> None:
+    assert worth_repeating(each, [HONEST] * 40, IDLE, 1)
+    assert worth_repeating(each, [each] * (LEAST_BATCHES - 1), IDLE, 1)
+    assert not worth_repeating(each, [each] * LEAST_BATCHES, IDLE, 1)
+
+
+def test_late_answers_are_repeated_until_one_is_on_time() -> None:
+    assert worth_repeating(LATE, [], IDLE, 1)
+    assert worth_repeating(LATE, [LATE], IDLE, 1)
+    assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
+    assert not worth_repeating(LATE, [LATE] * LEAST_BATCHES, IDLE, 1)
