@@ -36,8 +36,8 @@ def security(*, plotting: bool = False) -> dict[str, str]:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
         images = "'self' data:"  # a heatmap is one
     return {
-        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src {styles}; img-src {images}; "
-        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; worker-src 'self'; style-src {styles}; "
+        f"img-src {images}; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",
         "Cache-Control": "no-store",

@@ -177,6 +177,31 @@ def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Cli
         assert "http" not in content.text.replace("http://www.w3.org/2000/svg", "")
 
 
+def test_a_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) -> None:
+    """Its policy comes with its script, also where a browser has the script and is told that nothing has changed."""
+    assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
+    first = page.get("/static/event-worker.js")
+    again = page.get("/static/event-worker.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code) == (200, 304)
+    for answer in (first, again):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; connect-src 'self'" in policy
+        assert answer.headers["cache-control"] == "no-cache"
+
+
+def test_the_lead_of_the_plots_says_whether_the_search_goes_on(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit(budget={"trials": 2})
+    list(stage.play(2))
+    before = page.get(f"/searches/{search}/lead").text
+    assert 'data-live="yes"' in before
+    assert f'data-live-from="/searches/{search}/lead"' in page.get(f"/searches/{search}/plots").text
+    list(stage.play())
+    after = page.get(f"/searches/{search}/lead").text
+    assert 'data-live="no"' in after
+    assert "2 trials" in after
+    assert page.get("/searches/999/lead").status_code == 404
+
+
 def test_pages_can_be_used_without_seeing(stage: Stage, page: httpx.Client) -> None:
     search = stage.submit(budget={"trials": 5})
     list(stage.play())

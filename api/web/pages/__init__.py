@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
-from starlette.staticfiles import StaticFiles
 
 from api.access.csrf import FIELD
 from api.access.typed import typed_of
@@ -27,6 +26,7 @@ from api.web.pages import (
 from api.web.plots.gallery import Gallery
 from api.web.rendering import HERE, render
 from api.web.start.kept import CHOSEN, cut_address_of
+from api.web.static_files import Files
 
 PAGES = (searches, start, search, plots, trial, compare, champions, contest, evidence, workers, families, sign_in)
 """Every page has a module here with a `router`; a new one joins this list."""
@@ -34,7 +34,7 @@ PAGES = (searches, start, search, plots, trial, compare, champions, contest, evi
 
 def routes() -> list[BaseRoute]:
     """The pages and what they load."""
-    static = Mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    static = Mount("/static", Files(directory=HERE / "static"), name="static")
     return [*(route for page in PAGES for route in page.router.routes), static]
 
 

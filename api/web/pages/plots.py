@@ -33,10 +33,24 @@ def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Wher
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
         selection_of((search_id,), tunables_of(session, service.conductor.catalogue, search_id), where=where)
-    live = search.state not in TERMINAL
     return render(
-        request, "plots.html", plotting=True, search=search, exhibits=EXHIBITS, live=live, script=plotly.address()
+        request,
+        "plots.html",
+        plotting=True,
+        search=search,
+        exhibits=EXHIBITS,
+        live=search.state not in TERMINAL,
+        script=plotly.address(),
     )
+
+
+@router.get("/searches/{search_id}/lead")
+@allow("viewer")
+def lead_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
+    """State of the search and number of its trials, as the page of its plots shows them."""
+    with service.database.read() as session:
+        search = search_view(session, search_id, service.conductor.clock())
+    return render(request, "_lead.html", search=search, live=search.state not in TERMINAL)
 
 
 @router.get("/searches/{search_id}/plots/{name}")

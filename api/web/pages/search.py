@@ -79,6 +79,7 @@ def _leaderboard(session: Session, service: Service, search: SearchView, address
     here = address.at(f"/searches/{search.id}")
     return {
         "search": search,
+        "searches": (search.id,),
         "listing": listing_of(session, here, tunables, search=search),
         "rows_path": f"/searches/{search.id}/leaderboard",
         "files": {form: f"/api/v1/searches/{search.id}/trials.{form}" for form in ("csv", "json")},

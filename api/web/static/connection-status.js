@@ -27,9 +27,11 @@ export class Refused extends Error {
   }
 }
 
-// Returns the text of an answer. Throws an error whose message `showStatus` can show.
-export async function ask(address, accept) {
-  const slow = setTimeout(() => showStatus(new Error(SILENT)), SLOW_MS);
+// Returns the text of an answer. Throws an error that `showStatus` can show.
+//
+// `source` is the part of the page that asks: the line says when its answer takes long.
+export async function ask(source, address, accept) {
+  const slow = setTimeout(() => showStatus(source, new Error(SILENT)), SLOW_MS);
   try {
     const answer = await fetch(address, { headers: { Accept: accept }, signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (!answer.ok) throw new Refused(answer);
@@ -42,12 +44,19 @@ export async function ask(address, accept) {
   }
 }
 
+const problems = new Map(); // part of the page -> why it is out of date; the latest problem is last
 let updated = new Date(); // when the page was last known to be up to date
 
-// Shows an error in the status line, or clears the line if `error` is null.
-export function showStatus(error) {
+// Notes why a part of the page is out of date, or with null that it is not. The status line shows the latest problem.
+export function showStatus(source, error) {
+  problems.delete(source);
+  if (error) problems.set(source, error);
+  else if (!problems.size) updated = new Date();
+  show([...problems.values()].at(-1));
+}
+
+function show(error) {
   const line = document.getElementById("connection-status");
-  if (!error) updated = new Date();
   const message = error?.message ?? "";
   if (line.dataset.error === message) return;
   line.dataset.error = message;

@@ -2,7 +2,7 @@
 // shown. Without this script the same links and the same form load the page.
 
 import { parts } from "./live.js";
-import { Refused, showStatus } from "./connection-status.js";
+import { Refused } from "./connection-status.js";
 
 const rows = parts.find((part) => part.element.id === "rows");
 const form = document.getElementById("filters");
@@ -23,7 +23,7 @@ async function go(address, { remember = true, back = false, top = false } = {}) 
     rows.show(html);
   } catch (error) {
     if (error instanceof Refused && error.status < 500 && !error.wait_s) location.assign(address); // a page that says what is wrong
-    else showStatus(error);
+    else rows.failed(error);
     return;
   }
   if (remember) history.pushState(null, "", url.pathname + url.search);

@@ -1,66 +1,67 @@
-// Keeps what is marked `data-live-from` up to date. The service says what happened over server-sent events; while it cannot
-// be heard, the parts are asked for again and again.
+// Keeps the page up to date: events say what has changed, and what is shown of that is fetched again. While no events arrive,
+// everything is fetched at regular intervals. A hidden page does neither and catches up when it is shown again.
 
+import { EventClient } from "./event-client.js";
+import { matches } from "./event-hub.js";
 import { Part } from "./part.js";
 
+/** @typedef {import("./follower.js").Follower} Follower */
+
 const POLL_MS = 1500;
-const QUIET_MS = 10000; // nothing was heard for so long: is the service still there, and how long does the search run?
-const RECONNECT_MS = 4000;
 
 class Feed {
-  constructor(parts) {
-    this.parts = parts;
-    this.url = document.querySelector("[data-events]")?.dataset.events;
-    this.connected = false;
-    this.connect();
-    setInterval(() => this.poll(), POLL_MS);
-    document.addEventListener("visibilitychange", () => this.again());
+  /** @type {Follower[]} */
+  #followers = [];
+  #client = new EventClient({
+    opened: () => this.#live.forEach((follower) => follower.changed()), // what was missed until now
+    event: (event) => this.#live.filter(({ filter }) => matches(filter, event)).forEach((follower) => follower.changed()),
+  });
+
+  constructor() {
+    setInterval(() => this.#poll(), POLL_MS);
+    document.addEventListener("visibilitychange", () => this.#shownOrHidden());
+    window.addEventListener("pagehide", () => this.#client.subscribe([]));
+    window.addEventListener("pageshow", () => this.#subscribe());
   }
 
-  connect() {
-    if (!this.url) return;
-    this.source = new EventSource(this.url);
-    this.source.onopen = () => {
-      this.all(); // what was missed since the page was made, or meanwhile
-      this.connected = true;
-    };
-    this.source.onerror = () => {
-      this.connected = false;
-      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => this.reconnect(), RECONNECT_MS);
-    };
-    for (const name of ["trial", "search", "worker", "reset", "deleted"]) {
-      this.source.addEventListener(name, () => this.heard(name));
-    }
+  /** @param {Follower} follower */
+  add(follower) {
+    this.#followers.push(follower);
+    this.#subscribe();
   }
 
-  reconnect() {
-    if (this.parts.some((part) => part.live)) this.connect();
+  get #live() {
+    return this.#followers.filter((follower) => follower.live);
   }
 
-  heard(name) {
-    for (const part of this.parts) {
-      if (name === "reset" || part.names.includes(name)) part.changed();
-    }
-    if (!this.parts.some((part) => part.live)) this.source.close();
+  #subscribe() {
+    this.#client.subscribe(document.hidden ? [] : this.#live.map((follower) => follower.filter));
   }
 
-  poll() {
-    const since = performance.now() - (this.connected ? QUIET_MS : 0);
-    for (const part of this.parts) if (part.live && part.last <= since && !document.hidden) part.changed();
-  }
-
-  all() {
-    for (const part of this.parts) if (part.live && !document.hidden) part.changed();
-  }
-
-  // The page is looked at again: whoever was signed out may have signed in elsewhere.
-  again() {
+  #poll() {
+    this.#subscribe(); // a search may have ended
     if (document.hidden) return;
-    for (const part of this.parts) part.over = false;
-    if (this.source?.readyState === EventSource.CLOSED) this.reconnect();
-    this.all();
+    for (const follower of this.#live) {
+      if (performance.now() - follower.last >= (this.#client.open ? follower.quietMs : 0)) follower.changed();
+    }
+  }
+
+  #shownOrHidden() {
+    if (!document.hidden) for (const follower of this.#followers) follower.over = false; // the reader may have signed in again
+    this.#subscribe();
   }
 }
 
-export const parts = [...document.querySelectorAll("[data-live-from]")].map((element) => new Part(element));
-if (parts.some((part) => part.live)) new Feed(parts);
+/** @type {Feed | null} */
+let feed = null;
+
+/** Keeps a section of the page up to date from now on.
+ * @param {Follower} follower */
+export function follow(follower) {
+  feed ??= new Feed();
+  feed.add(follower);
+}
+
+/** The parts of this page that the service renders. */
+export const parts = [...document.querySelectorAll("[data-live-from]")].map((element) => new Part(/** @type {HTMLElement} */ (element)));
+parts.filter((part) => part.live).forEach(follow);

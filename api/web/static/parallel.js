@@ -2,6 +2,7 @@
 // the same. What is kept stands in the page's address as the filter that the leaderboard understands.
 import { Brushes, runs } from "./brush.js";
 import { ask, showStatus } from "./connection-status.js";
+import { morph } from "./morph.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 360, TOP = 44, BOTTOM = 330, SIDE = 64, LEAST = 92;
@@ -42,10 +43,12 @@ export function drawParallel(section, plot) {
   const scroll = document.createElement("div");
   scroll.className = "scroll";
   scroll.append(svg);
+  const focused = figures.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   figures.replaceChildren(scroll);
+  if (focused) [...svg.querySelectorAll(".grip")].find((grip) => grip.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
   controls(section, plot, lines);
   section.querySelector(".note").textContent = "Drag along an axis to keep those values, or focus an axis and use the arrow keys (Shift extends, Escape clears). Strong lines are fast. The table below follows.";
-  apply(section, plot, lines, false);
+  apply(section, plot, lines, true);
 }
 
 // A little apart, always alike: lines through the same value do not hide each other.
@@ -122,7 +125,7 @@ function controls(section, plot, lines) {
   const clear = document.createElement("button");
   clear.type = "button";
   clear.textContent = "Keep all";
-  clear.addEventListener("click", () => { brushes.clearAll(); drawParallel(section, plot); apply(section, plot, lines, true); });
+  clear.addEventListener("click", () => { brushes.clearAll(); drawParallel(section, plot); });
   const link = document.createElement("a");
   link.className = "to-leaderboard";
   const ramp = document.createElement("span");
@@ -166,11 +169,12 @@ async function fetchTable(search, filter) {
   const part = document.getElementById("chosen");
   const where = filter ? `?where=${encodeURIComponent(filter)}` : "";
   try {
-    const html = await ask(`/searches/${search}/leaderboard${where}`, "text/html");
+    const html = await ask(part, `/searches/${search}/leaderboard${where}`, "text/html");
+    showStatus(part, null);
     if (filter !== latest) return;
-    document.getElementById("chosen-rows").innerHTML = html; // our own page's part: the service escapes what others wrote
+    morph(document.getElementById("chosen-rows"), html);
   } catch (error) {
-    showStatus(error);
+    showStatus(part, error);
     return;
   }
   part.hidden = false;

@@ -1,8 +1,12 @@
-// Draws the plots of a search: asks for each when it comes into view, and again while the search goes on.
+// Draws the plots of a search. Each is fetched when it comes into view, and again when trials have ended.
+import { ask } from "./connection-status.js";
+import { find } from "./elements.js";
+import { Follower } from "./follower.js";
+import { follow, parts } from "./live.js";
 import { drawParallel } from "./parallel.js";
-import { ask, showStatus } from "./connection-status.js";
+import { pointerUp } from "./pointer-guard.js";
 
-const EVERY_MS = 8000;
+const PACE = { leastMs: 3000, quietMs: 60000 };
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 const plots = document.getElementById("plots");
@@ -12,9 +16,6 @@ const library = new Promise((done, fail) => { // large: what needs it waits, wha
   script.addEventListener("load", done);
   script.addEventListener("error", () => fail(new Error("the plotting library did not arrive")));
 });
-const drawn = new Map(); // section -> what was drawn last
-const asked = new Map(); // section -> the query it was asked with
-
 
 // `light-dark(…)` is not a colour to Plotly: let the browser work it out.
 function resolved(name) {
@@ -128,8 +129,8 @@ function drawTable(section, table) {
   details.querySelector("div").replaceChildren(made);
 }
 
-function chooser(section, plot) {
-  const controls = section.querySelector(".controls");
+function chooser(exhibit, plot) {
+  const controls = exhibit.element.querySelector(".controls");
   if (!plot.choices?.length || controls.children.length) return;
   for (const [at, name] of ["x", "y"].entries()) {
     const label = document.createElement("label");
@@ -138,18 +139,19 @@ function chooser(section, plot) {
     label.append(`${name === "x" ? "Across" : "Up"} `, select);
     select.addEventListener("change", () => {
       const [x, y] = [...controls.querySelectorAll("select")].map((each) => each.value);
-      asked.set(section, `?${new URLSearchParams({ x, y })}`);
-      refresh(section);
+      exhibit.query = `?${new URLSearchParams({ x, y })}`;
+      exhibit.refresh();
     });
     controls.append(label);
   }
 }
 
-async function draw(section, plot) {
+async function draw(exhibit, plot) {
+  const section = exhibit.element;
   section.querySelector(".said").textContent = plot.summary;
   if (section.dataset.exhibit === "parallel") drawParallel(section, plot);
   else {
-    chooser(section, plot);
+    chooser(exhibit, plot);
     section.querySelector(".note").textContent = plot.note;
     drawTable(section, plot.table);
     await drawFigures(section, plot);
@@ -157,47 +159,86 @@ async function draw(section, plot) {
   section.setAttribute("aria-busy", "false");
 }
 
-async function refresh(section) {
-  if (!drawn.has(section)) {
-    section.setAttribute("aria-busy", "true");
-    section.querySelector(".said").textContent = "Drawing…";
+const lead = parts.find((part) => part.element.id === "lead"); // says whether the search goes on
+
+class Exhibit extends Follower {
+  /** @type {any} */
+  #plot = null; // drawn last
+  #text = ""; // which came as this
+  #seen = false;
+  #outdated = true;
+  query = "";
+
+  /** @param {HTMLElement} section */
+  constructor(section) {
+    super(section, PACE);
+    this.last = -Infinity;
   }
-  try {
-    const text = await ask(section.dataset.from + (asked.get(section) ?? ""), "application/json");
-    showStatus(null);
-    section.classList.remove("stale");
-    if (text === drawn.get(section)?.text) return;
-    const plot = JSON.parse(text);
-    drawn.set(section, { text, plot });
-    await draw(section, plot);
-  } catch (error) {
-    over ||= error.final;
-    showStatus(error);
-    section.classList.add("stale");
-    section.setAttribute("aria-busy", "false");
-    if (!drawn.has(section)) section.querySelector(".said").textContent = `It could not be drawn (${error.message}); reload the page to try again.`;
+
+  get live() {
+    return super.live && Boolean(lead?.live);
+  }
+
+  /** @param {boolean} seen whether it is in view */
+  see(seen) {
+    this.#seen = seen;
+    if (seen && this.#outdated) this.changed();
+  }
+
+  async changed() {
+    this.#outdated = true;
+    if (this.#seen) await super.changed();
+  }
+
+  async renew() {
+    this.#outdated = false;
+    if (!this.#plot) this.#say("Drawing…", true);
+    const { query } = this;
+    const text = await ask(this, `${this.element.dataset.from}${query}`, "application/json");
+    this.succeeded();
+    await pointerUp();
+    if (query !== this.query) return; // the reader has chosen something else meanwhile
+    if (text !== this.#text) {
+      this.#plot = JSON.parse(text);
+      this.#text = text;
+      await this.draw();
+    }
+    this.pace();
+  }
+
+  /** @param {Error} error */
+  failed(error) {
+    super.failed(error);
+    this.#outdated = true;
+    this.#text = "";
+    if (this.#plot) this.element.setAttribute("aria-busy", "false");
+    else this.#say(`It could not be drawn (${error.message}); reload the page to try again.`, false);
+  }
+
+  async draw() {
+    if (this.#plot) await draw(this, this.#plot);
+  }
+
+  /** @param {string} words
+   * @param {boolean} busy */
+  #say(words, busy) {
+    find(this.element, ".said").textContent = words;
+    this.element.setAttribute("aria-busy", String(busy));
   }
 }
 
-let over = false; // asking again would not help
-const seen = new Set();
+/** @type {HTMLElement[]} */
+const sections = [...document.querySelectorAll(".exhibit")];
+const exhibits = new Map(sections.map((section) => [section, new Exhibit(section)]));
 const watcher = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) seen.delete(target);
-    else {
-      seen.add(target);
-      if (!drawn.has(target)) refresh(target);
-    }
-  }
+  for (const { target, isIntersecting } of entries) exhibits.get(target)?.see(isIntersecting);
 }, { rootMargin: "300px" });
-document.querySelectorAll(".exhibit").forEach((section) => watcher.observe(section));
-
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const [section, { plot }] of drawn) draw(section, plot);
+for (const [section, exhibit] of exhibits) {
+  watcher.observe(section);
+  if (exhibit.live) follow(exhibit);
+}
+lead?.element.addEventListener("shown", () => { // the last trials of a search that has just ended
+  if (!lead.live) exhibits.forEach((exhibit) => exhibit.changed());
 });
 
-if (plots.dataset.live === "yes") {
-  setInterval(() => {
-    if (!document.hidden && !over) seen.forEach(refresh);
-  }, EVERY_MS);
-}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => exhibits.forEach((exhibit) => exhibit.draw()));

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 
 class Wire:
-    """Passes on what comes over TCP, until it is cut; then it drops what is open and refuses what comes."""
+    """Forwards TCP connections to a service until it is cut; then it drops open connections and refuses new ones."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, url: str) -> None:
+        self._target = _address(url)
         self._whole = True
         self._open: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -26,21 +26,29 @@ class Wire:
                 each.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def mend(self) -> None:
+    def mend(self, url: str | None = None) -> None:
+        """Forward connections again; to another service if a URL is given."""
+        self._target = self._target if url is None else _address(url)
         self._whole = True
 
     def close(self) -> None:
         self.cut()
         self._server.close()
 
+    def _connect(self) -> socket.socket | None:
+        """A connection to the service; None while the wire is cut or the service is down."""
+        with contextlib.suppress(OSError):
+            return socket.create_connection(self._target) if self._whole else None
+        return None
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
-                if not self._whole:
+                far = self._connect()
+                if far is None:
                     near.close()
                     continue
-                far = socket.create_connection(self._target)
                 self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
@@ -55,10 +63,14 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             each.close()
 
 
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return str(parts.hostname), int(parts.port or 80)
+
+
 @contextmanager
 def wire_to(url: str) -> Iterator[Wire]:
-    parts = urlsplit(url)
-    made = Wire((str(parts.hostname), int(parts.port or 80)))
+    made = Wire(url)
     try:
         yield made
     finally:

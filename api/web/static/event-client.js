@@ -1,0 +1,94 @@
+// A page's subscription to the service's events: at the shared worker of all tabs, or where a browser has no shared workers
+// (or one does not answer), at a hub of the page's own.
+
+import { EventHub, openStream } from "./event-hub.js";
+
+/** @typedef {import("./event-hub.js").Filter} Filter */
+/** @typedef {import("./event-hub.js").Message} Message */
+/** @typedef {import("./event-hub.js").ServiceEvent} ServiceEvent */
+
+const REPEAT_MS = 20000; // the hub drops subscribers that are silent for longer
+const WORKER = "kernel-evo events 1"; // another number where the messages change: pages of two releases may be open at once
+
+export class EventClient {
+  /** Whether events arrive. Until then, what is shown may be out of date. */
+  open = false;
+  /** @type {Filter[]} */
+  #filters = [];
+  #sent = "[]";
+  #answered = true;
+  /** @type {MessagePort} */
+  #port;
+  #on;
+
+  /** @param {{ opened: () => void, event: (event: ServiceEvent) => void }} on `opened`: events arrive from now on, those
+   * before may have been missed */
+  constructor(on) {
+    this.#on = on;
+    this.#port = this.#listen(connect(() => this.#useOwnHub()));
+    setInterval(() => this.#repeat(), REPEAT_MS);
+  }
+
+  /** Subscribes to what any of the filters matches, instead of what was subscribed to before; without filters, to nothing.
+   * @param {Filter[]} filters */
+  subscribe(filters) {
+    const wanted = JSON.stringify(filters);
+    if (wanted === this.#sent) return;
+    this.#filters = filters;
+    this.#sent = wanted;
+    this.open = false; // events of the new kind may have been missed
+    this.#send();
+  }
+
+  #send() {
+    this.#answered = !this.#filters.length;
+    this.#port.postMessage({ filters: this.#filters });
+  }
+
+  #repeat() {
+    if (!this.#filters.length) return;
+    if (this.#answered) this.#send();
+    else this.#useOwnHub();
+  }
+
+  #useOwnHub() {
+    this.open = false;
+    this.#port.postMessage({ filters: [] });
+    this.#port = this.#listen(ownHub());
+    this.#send();
+  }
+
+  /** @param {MessagePort} port */
+  #listen(port) {
+    port.onmessage = ({ data }) => {
+      if (port === this.#port) this.#receive(data);
+    };
+    return port;
+  }
+
+  /** @param {Message} message */
+  #receive(message) {
+    this.#answered = true;
+    if ("event" in message) {
+      this.#on.event(message.event);
+      return;
+    }
+    const opened = message.open && !this.open;
+    this.open = message.open;
+    if (opened) this.#on.opened();
+  }
+}
+
+/** @param {() => void} failed called if the worker cannot be started */
+function connect(failed) {
+  if (!("SharedWorker" in globalThis)) return ownHub();
+  const worker = new SharedWorker(new URL("./event-worker.js", import.meta.url), { type: "module", name: WORKER });
+  worker.addEventListener("error", failed, { once: true });
+  return worker.port;
+}
+
+function ownHub() {
+  const { port1, port2 } = new MessageChannel();
+  new EventHub({ openStream, lingerMs: 0 }).accept(port2);
+  return port1;
+}
