@@ -16,6 +16,7 @@ from api.access.door import Door
 from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
 from api.access.throttle import Rate
+from api.authority import is_loopback
 from api.builtin import BuiltinFamilies
 from api.chores import Chore, Collector, regularly
 from api.compression import Compressed
@@ -29,7 +30,7 @@ from api.idempotency import Idempotency
 from api.interruptions import Interruptions
 from api.logs import RequestLog
 from api.metrics import Measured, Metrics
-from api.origin import OwnOrigin, is_loopback
+from api.origin import OwnOrigin
 from api.routes import (
     ablation,
     artefacts,

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import caller
+from api.access.outside import sign_of_outside
 from api.etag import Outdated
 from api.strict_json import Malformed
 from db.session import StoreUnavailable
@@ -150,7 +151,9 @@ def refusal(request: Request, error: EvoError) -> Response:
 def may_see_places(request: Request) -> bool:
     """True for callers who may know hosts, paths and users of the installation: administrators, and anybody on this
     machine while no token is needed there."""
-    return caller().can("admin") or bool(request.app.state.service.gate.was_open)
+    if caller().can("admin"):
+        return True
+    return bool(request.app.state.service.gate.was_open) and sign_of_outside(request.headers) is None
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

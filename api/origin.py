@@ -4,12 +4,10 @@ A page from elsewhere can make a browser on this machine send requests here. Wha
 ``Host``, which is its own name even where that name resolves to this machine, and ``Origin``.
 """
 
-import ipaddress
-from urllib.parse import urlsplit
-
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.authority import host_name, is_loopback
 from api.errors import problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -35,7 +33,7 @@ class OwnOrigin:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         answer = self.app
-        if self.names is not None and _name(host) not in self.names:
+        if self.names is not None and host_name(host) not in self.names:
             ways = "use http://127.0.0.1 or http://localhost with the port, or serve on another --host"
             answer = problem(
                 421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
@@ -44,22 +42,6 @@ class OwnOrigin:
             ways = "send the request from the service's own pages, or without an Origin header"
             answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
         await answer(scope, receive, send)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on this host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def _name(authority: str) -> str | None:
-    """The host of ``host:port``; None when it is neither a name nor an address."""
-    try:
-        return urlsplit(f"//{authority}").hostname
-    except ValueError:
-        return None
 
 
 def _same(origin: str, host: str) -> bool:

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
+from api.authority import is_loopback
 from api.connections import Punctual, raise_limit
 from api.deps import Service
 from api.logs import configure
-from api.origin import is_loopback
 from api.prelude import learn_to_judge, settle
 from api.settings import Settings
 from db.ownership import Ownership

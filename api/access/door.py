@@ -16,11 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import ANYBODY, STRANGER, Caller, enter
 from api.access.gate import Gate
+from api.access.outside import sign_of_outside
 from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
 from api.access.typed import keep_typed
 from api.errors import answer, wants_page
 from api.logs import LONGEST_PATH
+from evo.shell import command
 
 log = structlog.get_logger("access")
 
@@ -83,13 +85,19 @@ class Door:
     async def _refused(self, request: Request) -> Response | None:
         """Why this request is not let in, or None, once its caller is known."""
         address = _address(request)
-        who = await _identified(request, request.app.state.service.gate)
+        gate: Gate = request.app.state.service.gate
+        is_open = await _is_open(gate)
+        sign = sign_of_outside(request.headers) if is_open else None
+        who = ANYBODY if is_open and sign is None else await _identified(request, gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
         if who is None:
             log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH])
             return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
         if who is STRANGER and not self._is_public(request):
+            if sign is not None:
+                log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH], sign=sign[:LONGEST_PATH])
+                return _no_token_yet(request, sign)
             if wants_page(request) and request.url.path != METRICS:
                 await keep_typed(request)
             return _unknown(request, "this service wants a token")
@@ -124,10 +132,13 @@ def _address(request: Request) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
 
 
+async def _is_open(gate: Gate) -> bool:
+    """Return True while callers on this machine need no token."""
+    return gate.open_lately or await run_in_threadpool(gate.is_open)
+
+
 async def _identified(request: Request, gate: Gate) -> Caller | None:
     """Who it is, STRANGER without a token or a session; None with a token that is not valid."""
-    if gate.open_lately or await run_in_threadpool(gate.is_open):
-        return ANYBODY
     authorization = request.headers.get("authorization", "")
     if authorization:
         secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
@@ -147,6 +158,16 @@ def _unknown(request: Request, reason: str) -> Response:
     response = answer(request, 401, f"{reason}: {ways}, or sign in at {SIGN_IN}")
     response.headers["WWW-Authenticate"] = 'Bearer realm="kernel-evo"'
     return response
+
+
+def _no_token_yet(request: Request, sign: str) -> Response:
+    """Refuse a caller from another machine whom a proxy on this machine lets in before the first token exists."""
+    host, port = request.scope["server"]
+    there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    create = command("token", "create", "NAME", "--role", "admin", "--url", there)
+    shown = sign[:LONGEST_PATH]
+    reason = f"no token exists yet, so this service serves its own machine alone, and {shown!r} names another"
+    return answer(request, 403, f"{reason}: create a token there (`{create}`), and use it here")
 
 
 def _too_many(request: Request, wait_s: float) -> Response:

@@ -455,6 +455,29 @@ def test_a_service_for_the_network_without_tokens_is_refused(tmp_path: Path) -> 
     database.close()
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-Forwarded-For": "203.0.113.9"}, {"X-Real-IP": "203.0.113.9"}, {"X-Forwarded-Host": "evo.example.org"}],
+)
+def test_without_tokens_a_proxy_on_this_machine_lets_nobody_else_in(tmp_path: Path, headers: dict[str, str]) -> None:
+    with serving(tmp_path / "evo.db") as service, service.client() as client:
+        for refused in (
+            client.get(f"{API}/searches", headers=headers),
+            client.post(f"{API}/tokens", headers=headers, json={"name": "thief", "roles": ["admin"]}),
+            client.get("/", headers=headers),
+        ):
+            assert refused.status_code == 403
+            assert "kernel-evo token create NAME --role admin --url http://127.0.0.1:80" in unescape(refused.text)
+        assert client.get(f"{API}/health", headers=headers).status_code == 200
+        assert client.get(f"{API}/ready", headers=headers).status_code == 200
+        key = local_key(tmp_path / "evo.db")
+        assert service.client(key).get(f"{API}/searches", headers=headers).status_code == 200, "the owner's key"
+        made = client.post(f"{API}/tokens", json={"name": "root", "roles": ["admin"]})
+        assert made.status_code == 201, "callers on this machine still need no token"
+        assert service.client(made.json()["secret"]).get(f"{API}/searches", headers=headers).status_code == 200
+        assert client.get(f"{API}/searches", headers=headers).status_code == 401
+
+
 def test_a_start_that_fails_is_told_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,47 @@
+"""Recognises requests that a proxy forwards from other machines.
+
+A service on a loopback address serves everybody on its machine without a token until the first token exists. A proxy on
+the same machine connects from a loopback address too, so its headers are the only sign of callers from elsewhere.
+"""
+
+import ipaddress
+import re
+
+from starlette.datastructures import Headers
+
+from api.authority import host_name, is_loopback
+
+CLIENT_HEADERS = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
+"""Headers in which proxies name the address of the client, or a list of addresses."""
+
+HOST_HEADERS = ("host", "x-forwarded-host")
+"""Headers with the name under which a client addressed the service."""
+
+FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
+"""The parameters of `Forwarded` (RFC 7239) that name a client or a host."""
+
+
+def sign_of_outside(headers: Headers) -> str | None:
+    """Return the header, with its value, that shows a request from another machine; None if no header does.
+
+    An address that cannot be read counts as one of another machine.
+    """
+    for name in (*HOST_HEADERS, *CLIENT_HEADERS):
+        read = host_name if name in HOST_HEADERS else _address
+        for value in headers.getlist(name):
+            if any(not is_loopback(read(each) or "") for each in value.split(",")):
+                return f"{name}: {value}"
+    for value in headers.getlist("forwarded"):
+        found = FORWARDED.findall(value)
+        if not found or any(not is_loopback(_address(each) or "") for _, each in found):
+            return f"forwarded: {value}"
+    return None
+
+
+def _address(text: str) -> str | None:
+    """The address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``; None if there is none."""
+    bare = text.strip().strip('"')
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        return host_name(bare)
