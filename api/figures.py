@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from evo.device import Ceilings
 from evo.errors import InvalidInput
+from evo.job import Answers
 from evo.limits import LARGEST_FIGURE, LONGEST_S, LONGEST_US, SHORTEST_US, accepted
 from evo.outcome import CaseError
 from evo.timing import Timing
@@ -18,9 +19,20 @@ BESIDE_US: Range = (0.0, LONGEST_US)
 """Of what stands beside a time: a floor, a threshold, an anchor."""
 SPAN_S: Range = (-1.0, LONGEST_S)
 """Differences of clocks may come out a little below nothing."""
-ANY: Range = (-sys.float_info.max, sys.float_info.max)
+ERROR: Range = (0.0, sys.float_info.max)
+"""Of a wrong answer: it may come from memory that nothing wrote."""
+COUNT: Range = (0.0, 1e15)
+"""Of calls, samples and versions: a call takes a nanosecond at least, so more would take eleven days."""
+CALLS: Range = (1.0, 1e15)
 RATE: Range = (1.0, LARGEST_FIGURE)
 FIGURE: Range = (-LARGEST_FIGURE, LARGEST_FIGURE)
+
+_FIELDS: Mapping[tuple[type, str], Range] = {
+    (Timing, "samples_us"): TIME_US,
+    (Timing, "calls_per_sample"): CALLS,
+    (Timing, "protocol"): COUNT,
+}
+_CLASSES: Mapping[type, Range] = {Answers: COUNT, Ceilings: RATE, CaseError: ERROR}
 
 
 def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
@@ -50,13 +62,9 @@ def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
 
 
 def _range(said: Any, name: str) -> Range:
-    match said:
-        case Timing() if name == "samples_us":
-            return TIME_US
-        case Ceilings():
-            return RATE
-        case CaseError():
-            return ANY
+    by_field = _FIELDS.get((type(said), name)) or _CLASSES.get(type(said))
+    if by_field is not None:
+        return by_field
     return BESIDE_US if name.endswith("_us") else SPAN_S if name.endswith("_s") else FIGURE
 
 

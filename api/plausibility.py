@@ -1,17 +1,28 @@
-"""What no report may say, whoever sent it: times that are no times, and outcomes that only the service decides."""
+"""Checks of reports as they arrive: figures, contradictions, and whether a report answers its job."""
 
 from collections.abc import Iterator, Sequence
 
 from api.figures import TIME_US, check_figures
 from evo.device import DeviceKind
 from evo.errors import InvalidInput
-from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
-from evo.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Pruned
+from evo.job import (
+    Ablated,
+    AblateReport,
+    BaselineReport,
+    Confirm,
+    ConfirmReport,
+    EvaluateReport,
+    Job,
+    Repeat,
+    Report,
+    SearchTerms,
+)
+from evo.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Outcome, Pruned
 from evo.timing import Timing
 
 
 def check(report: Report) -> None:
-    """Nothing, for a report that can be believed as far as its form goes.
+    """Check a report on its own, whatever job it answers.
 
     Raises:
         InvalidInput: names the field of the report.
@@ -25,6 +36,8 @@ def check(report: Report) -> None:
     for where, timing in _timings(report):
         if not timing.samples_us:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
+    if isinstance(report, EvaluateReport):
+        _check_outcome(report.outcome)
     if isinstance(report, ConfirmReport):
         _check_rounds(report)
     if isinstance(report, AblateReport):
@@ -32,16 +45,74 @@ def check(report: Report) -> None:
             _check_change(f"report.changes.{place}", each)
 
 
-def check_kind(report: Report, kind: DeviceKind) -> None:
-    """Nothing, for a report that this kind of device can give: estimates and times never meet in one search.
+def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
+    """Check that a report answers its job, under the terms of the search.
 
     Raises:
         InvalidInput: names the field of the report.
     """
+    _check_kind(report, terms.device.kind)
+    if terms.device.kind != "replay":  # a recording keeps the protocol under which it was taken
+        _check_protocol(report, terms.objective.protocol)
+    if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
+        _check_incumbent(report, job)
+
+
+def _check_kind(report: Report, kind: DeviceKind) -> None:
+    """Estimates and times never meet in one search."""
     if kind == "estimate" and any(_timings(report)):
         raise InvalidInput("report", "nothing is timed in a search of estimates")
     if kind != "estimate" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         raise InvalidInput("report.outcome.kind", "estimated: this search measures")
+
+
+def _check_protocol(report: Report, protocol: int) -> None:
+    """Times of different protocols are never ranked together."""
+    for where, timing in _timings(report):
+        if timing.protocol != protocol:
+            way_out = "update the worker" if timing.protocol < protocol else "begin the search again"
+            raise InvalidInput(
+                f"{where}.protocol",
+                f"{timing.protocol}, but this search ranks times of protocol {protocol}: {way_out}",
+            )
+
+
+def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
+    """Without the times of its incumbent a challenger would be judged as a first champion, and replace it."""
+    if report.failure is not None:
+        return
+    if job.incumbent is not None and report.incumbent is None:
+        way_out = "time both, or report a `failure` with `failed`"
+        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent: {way_out}")
+    if job.incumbent is None and report.incumbent is not None:
+        raise InvalidInput("report.incumbent", "this job names no incumbent to compare with: leave it out")
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    """An outcome must not contradict the figures that it rests on."""
+    match outcome:
+        case Measured(cases=cases):
+            for place, case in enumerate(cases):
+                if not case.passed:
+                    raise InvalidInput(
+                        f"report.outcome.cases.{place}",
+                        f"{case.case} is off by more than its limits, so the outcome is no `measured`: "
+                        "report `wrong_answer`",
+                    )
+        case Pruned(timing=timing, threshold_us=threshold_us) if timing.samples_us:
+            if timing.median_us <= threshold_us:
+                raise InvalidInput(
+                    "report.outcome.threshold_us",
+                    f"the median of the samples, {timing.median_us:g} µs, is not above {threshold_us:g} µs: "
+                    "report `measured`",
+                )
+        case Impossible(timing=timing, floor_us=floor_us) if timing.samples_us:
+            if timing.median_us >= floor_us:
+                raise InvalidInput(
+                    "report.outcome.floor_us",
+                    f"the median of the samples, {timing.median_us:g} µs, is not below {floor_us:g} µs: "
+                    "report `measured`",
+                )
 
 
 def _check_rounds(report: ConfirmReport) -> None:
@@ -50,7 +121,23 @@ def _check_rounds(report: ConfirmReport) -> None:
         raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
     if report.witness is not None:
         _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
+    _check_repeats(report)
+
+
+def _check_repeats(report: ConfirmReport) -> None:
+    """Every further process compares the challenger with the same kernel, the incumbent where there is one."""
+    against = report.repeated_against
+    if report.repeats and report.incumbent is not None and against != "incumbent":
+        raise InvalidInput("report.repeated_against", "incumbent: further processes compare with it where there is one")
+    if against not in (None, "incumbent", *report.baselines):
+        known = ", ".join(report.baselines) or "none"
+        raise InvalidInput("report.repeated_against", f"{against} is none of the baselines of this report: {known}")
+    if against == "incumbent" and report.incumbent is None:
+        raise InvalidInput("report.repeated_against", "incumbent, but the report has no samples of one")
     for place, repeat in enumerate(report.repeats):
+        if (repeat.other is None) != (against is None):
+            needed = "is left out where `repeated_against` is" if against is None else f"needs the samples of {against}"
+            raise InvalidInput(f"report.repeats.{place}.other", needed)
         _check_as_many(f"report.repeats.{place}", _both(repeat))
 
 
@@ -103,7 +190,7 @@ def _beside(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
 
 
 def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:
-    """What was interleaved in the first process."""
+    """The series that were interleaved in the first process."""
     for name in ("challenger", "challenger_again", "incumbent"):
         if (timing := getattr(report, name)) is not None:
             yield f"report.{name}", timing

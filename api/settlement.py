@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from api import ablation
 from api.active import ActiveSearch
-from api.plausibility import check_kind
+from api.plausibility import check_answer
 from api.turn import Turn
 from db.archive import Archive, Ended
 from db.champions import Champions, IncumbentChanged
@@ -56,7 +56,7 @@ def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now:
     """
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
-    check_kind(report, turn.active.terms.device.kind)
+    check_answer(report, attempt.job.payload, turn.active.terms)
     if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
         ablation.check_answers(attempt.job.payload, report)
     Leases(turn.session).end(attempt, "done", now=now, result=report)
@@ -177,7 +177,14 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
     seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
     rolled_back = None if fallen is None else f"champion {fallen.id}, which was {fallen.retired_reason}"
-    return promotion.judge(report, search.policy, challengers, np.random.default_rng(seed), rolled_back=rolled_back)
+    return promotion.decide(
+        report,
+        search.policy,
+        challengers,
+        np.random.default_rng(seed),
+        kind=search.device.kind,
+        rolled_back=rolled_back,
+    )
 
 
 def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:

@@ -189,9 +189,11 @@ class Outbox:
     def _answered(self, parcel: Parcel, answer: Answer) -> None:
         if answer.status in {"stale", "unknown"}:
             _LOG.info("result.stale", attempt=parcel.attempt_id, reason=answer.detail)
-        elif answer.status == "refused":
+        if answer.status == "refused":  # kept for a person to look into; its lease expires
             _LOG.error("result.refused", attempt=parcel.attempt_id, reason=answer.detail)
-        self._spool.drop(parcel)
+            self._spool.set_aside(parcel)
+        else:
+            self._spool.drop(parcel)
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:

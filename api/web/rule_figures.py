@@ -64,6 +64,9 @@ READINGS: Mapping[str, Reading] = {
         figure="as long on outputs that hold nothing yet as where they hold the answer",
         threshold="as long",
     ),
+    "evidence": Reading(
+        unit=_counted("part"), side="", figure="of the required evidence missing", threshold="may be missing"
+    ),
     "sanitizers": Reading(unit=_counted("fault"), side="", figure="found by sanitizers", threshold="may be found"),
     "profile": Reading(unit=_counted("gate"), side="", figure="of the policy missed", threshold="may be missed"),
     "intervals": Reading(

@@ -19,6 +19,7 @@ from evo.job import (
     Ablate,
     Ablated,
     AblateReport,
+    Answers,
     Baseline,
     BaselineReport,
     Confirm,
@@ -27,9 +28,11 @@ from evo.job import (
     EvaluateReport,
     Lease,
     Report,
+    Sanitized,
     Stages,
+    Witness,
 )
-from evo.outcome import Measured, Outcome
+from evo.outcome import CaseError, Measured, Outcome
 from evo.policy import Policy
 from evo.timing import Timing
 from evo.trial import Config
@@ -72,7 +75,21 @@ DEVICE = Device(
     ceilings=Ceilings(flops_per_s={"float32": 1e9}, bytes_per_s=1e9, source="table"),
 )
 
-QUICK = {"quick_samples": 5, "confirm_samples": 10}
+QUICK = {"quick_samples": 5, "confirm_samples": 10, "confirm_processes": 1}
+
+
+RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1e-5, max_abs_limit=1e-5)
+PROOF: dict[str, Any] = {
+    "cases": (RIGHT,),
+    "answers": Answers(judged=20),
+    "witness": Witness(
+        answered=Timing(samples_us=(10.0,) * 10),
+        poisoned=Timing(samples_us=(10.0,) * 10),
+    ),
+    "sanitizers": (Sanitized(tool="address", skipped="a toy"),),
+    "environment": {"separation": "none"},
+}
+"""Evidence that a CPU must deliver beside its samples."""
 
 
 def toy_time_us(config: Config) -> float:
@@ -103,6 +120,7 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
                 challenger_again=timing(toy_time_us(challenger)),
                 incumbent=None if incumbent is None else timing(toy_time_us(incumbent)),
                 baselines={"library": timing(20.0)},
+                **PROOF,
             )
         case Ablate(champion=champion, changed=changed):
             own = timing(toy_time_us(champion))

@@ -89,7 +89,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage.hand_in(stage.one(), CompileFailed(log=HOSTILE))
     stage.hand_in(stage.one(), WrongAnswer(reason=HOSTILE, cases=(replace(CASE, case=HOSTILE),)))
     other = Measured(
-        timing=timing(12.0), other=timing(30.0), cases=(CASE,), resources={"registers": 96.0, HOSTILE: 1.0}
+        timing=timing(12.0), other=timing(30.0), cases=(RIGHT,), resources={"registers": 96.0, HOSTILE: 1.0}
     )
     stage.hand_in(stage.one(), other)
     stage.hand_in(stage.one(), Pruned(timing=timing(40.0), threshold_us=25.0))
@@ -177,11 +177,12 @@ def test_outcomes_that_failed_say_what_and_where(stage: Stage, page: httpx.Clien
         assert "Not run." in html
         assert HOSTILE not in html
         assert "&lt;script&gt;alert(1)" in html
-    assert "not finite ≤ 1e-05" in text_of(shown(page, f"/trials/{wrong}")).replace("&le;", "≤")
+    judged = text_of(shown(page, f"/trials/{wrong}"))
+    assert "not finite ≤ 1e-05" in judged.replace("&le;", "≤")
+    assert "✕ failed" in judged
     measured = text_of(shown(page, f"/trials/{both}"))
     assert "Cold" in measured
     assert "registers 96" in measured
-    assert "✕ failed" in measured
 
 
 def test_files_are_downloads_and_never_pages(stage: Stage, page: httpx.Client) -> None:

@@ -137,7 +137,7 @@ def test_a_killed_worker_delivers_in_its_next_life_what_nobody_had_answered_for(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("status", ["stale", "unknown", "refused", "repeated"])
+@pytest.mark.parametrize("status", ["stale", "unknown", "repeated"])
 def test_whatever_the_service_answers_the_result_is_off_our_hands(tmp_path: Path, status: str) -> None:
     service = Service()
     service.answers = {1: status}
@@ -146,6 +146,16 @@ def test_whatever_the_service_answers_the_result_is_off_our_hands(tmp_path: Path
     outbox.post(parcel(2))
     assert outbox.flush()
     assert (service.reports, outbox.waiting, list(tmp_path.iterdir())) == ([2], [], [])
+
+
+def test_refused_result_is_kept_apart_and_not_sent_again(tmp_path: Path) -> None:
+    service = Service()
+    service.answers = {1: "refused"}
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    assert outbox.flush()
+    assert (outbox.waiting, [path.name for path in tmp_path.iterdir()]) == ([], ["1.refused"])
+    assert Outbox(service, tmp_path).waiting == []
 
 
 def test_a_result_that_the_service_chokes_on_holds_up_no_other_and_is_kept_apart_in_the_end(tmp_path: Path) -> None:

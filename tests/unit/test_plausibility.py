@@ -6,16 +6,47 @@ from typing import Any
 import pytest
 
 from api.figures import check_figures
-from api.plausibility import check
+from api.plausibility import check, check_answer
 from evo.device import Ceilings, Device
 from evo.errors import InvalidInput
-from evo.job import ConfirmReport, EvaluateReport, Profiled, Report, Stages
-from evo.outcome import CaseError, Estimated, Measured, OverResources, Pruned, TimedOut, WrongAnswer
+from evo.job import (
+    Answers,
+    Confirm,
+    ConfirmReport,
+    Evaluate,
+    EvaluateReport,
+    FamilyRef,
+    Job,
+    Profiled,
+    Repeat,
+    Report,
+    SearchTerms,
+    Stages,
+)
+from evo.objective import PROTOCOL_VERSION, Objective
+from evo.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
+from evo.policy import Policy
 from evo.timing import Timing
 
 FAIR = Timing(samples_us=(1e-6, 20.0, 1e12), calls_per_sample=100_000, anchor_us=0.0, floor_us=0.0)
 SAID = EvaluateReport(outcome=Measured(timing=FAIR, resources={"registers": 255.0}), stages=Stages(wait_s=-1e-9))
 FAR_OFF = CaseError(case="tail", output="out", rel_l2=1e300, max_abs=3e38, rel_l2_limit=1e-5, max_abs_limit=1e-4)
+
+
+FIRST = ConfirmReport(challenger=FAIR, challenger_again=FAIR, baselines={"library": FAIR})
+SIDES = replace(FIRST, incumbent=FAIR)
+ALONE, BOTH = Repeat(challenger=FAIR, other=None), Repeat(challenger=FAIR, other=FAIR)
+TERMS = SearchTerms(
+    search_id=1,
+    family=FamilyRef(name="toy", digest="ab" * 32),
+    problem={},
+    device=Device(kind="cpu", model="m", architecture="a", uuid="u"),
+    objective=Objective(),
+    policy=Policy(),
+    seed=0,
+)
+WITH_INCUMBENT = Confirm(challenger={"A": 1}, incumbent={"A": 2}, seed=0)
+EVALUATE = Evaluate(number=0, config={"A": 1})
 
 
 def measured(**timing: Any) -> Report:
@@ -43,6 +74,25 @@ def measured(**timing: Any) -> Report:
             ConfirmReport(profiles={"challenger": Profiled(tool="t", figures={"x": 1e200})}),
             "profiles.challenger.figures.x",
         ),
+        (measured(calls_per_sample=0), "outcome.timing.calls_per_sample"),
+        (measured(calls_per_sample=10**16), "outcome.timing.calls_per_sample"),
+        (measured(protocol=-1), "outcome.timing.protocol"),
+        (replace(SAID, outcome=Measured(timing=FAIR, cases=(FAR_OFF,))), "outcome.cases.0"),
+        (
+            replace(SAID, outcome=Measured(timing=FAIR, cases=(replace(FAR_OFF, rel_l2=-1.0),))),
+            "outcome.cases.0.rel_l2",
+        ),
+        (replace(SAID, outcome=Pruned(timing=FAIR, threshold_us=20.0)), "outcome.threshold_us"),
+        (replace(SAID, outcome=Impossible(timing=FAIR, floor_us=20.0)), "outcome.floor_us"),
+        (ConfirmReport(answers=Answers(judged=10**16)), "answers.judged"),
+        (ConfirmReport(answers=Answers(judged=1, wrong=2)), "answers.wrong"),
+        (ConfirmReport(answers=Answers(judged=-1)), "answers.judged"),
+        (replace(SIDES, repeats=(BOTH,)), "repeated_against"),
+        (replace(SIDES, repeats=(BOTH,), repeated_against="numpy"), "repeated_against"),
+        (replace(SIDES, repeats=(ALONE,), repeated_against="incumbent"), "repeats.0.other"),
+        (replace(FIRST, repeats=(BOTH,), repeated_against="incumbent"), "repeated_against"),
+        (replace(FIRST, repeats=(BOTH,), repeated_against="numpy"), "repeated_against"),
+        (replace(FIRST, repeats=(BOTH,)), "repeats.0.other"),
     ],
 )
 def test_a_figure_that_cannot_be_is_named(report: Report, field: str) -> None:
@@ -54,6 +104,50 @@ def test_a_figure_that_cannot_be_is_named(report: Report, field: str) -> None:
 def test_what_can_be_is_taken() -> None:
     check(SAID)
     check(replace(SAID, outcome=WrongAnswer(reason="garbage", cases=(FAR_OFF,))))
+
+
+def test_further_processes_against_the_same_kernel_are_taken() -> None:
+    check(replace(SIDES, repeats=(BOTH,), repeated_against="incumbent"))
+    check(replace(FIRST, repeats=(BOTH,), repeated_against="library"))
+    check(replace(FIRST, repeats=(ALONE,)))
+
+
+@pytest.mark.parametrize(
+    ("report", "job", "field"),
+    [
+        (FIRST, WITH_INCUMBENT, "report.incumbent"),
+        (SIDES, replace(WITH_INCUMBENT, incumbent=None), "report.incumbent"),
+        (measured(protocol=1), EVALUATE, "report.outcome.timing.protocol"),
+        (measured(protocol=PROTOCOL_VERSION + 1), EVALUATE, "report.outcome.timing.protocol"),
+        (
+            replace(SIDES, incumbent=replace(FAIR, protocol=1)),
+            WITH_INCUMBENT,
+            "report.incumbent.protocol",
+        ),
+        (
+            replace(SIDES, repeats=(replace(BOTH, other=replace(FAIR, protocol=1)),), repeated_against="incumbent"),
+            WITH_INCUMBENT,
+            "report.repeats.0.other.protocol",
+        ),
+    ],
+)
+def test_a_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_answer(report, job, TERMS)
+    assert refused.value.field == field
+
+
+def test_answers_to_a_job_are_taken() -> None:
+    check_answer(SAID, EVALUATE, TERMS)
+    check_answer(SIDES, WITH_INCUMBENT, TERMS)
+    check_answer(FIRST, replace(WITH_INCUMBENT, incumbent=None), TERMS)
+    failed = ConfirmReport(failure=TimedOut(stage="measure", limit_s=1.0), failed="incumbent")
+    check_answer(failed, WITH_INCUMBENT, TERMS)
+
+
+def test_a_recording_keeps_the_protocol_it_was_taken_under() -> None:
+    replay = replace(TERMS, device=replace(TERMS.device, kind="replay"))
+    check_answer(measured(protocol=1), EVALUATE, replay)
 
 
 def test_so_are_devices_looked_at() -> None:

@@ -1,0 +1,116 @@
+"""Evidence that each kind of device must deliver before its challengers are promoted."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evo.device import DeviceKind
+from evo.job import ConfirmReport
+from evo.policy import Policy
+from evo.promotion.judgement import judge
+from evo.promotion.verdict import Rule, Verdict
+
+LEAST_ROUNDS = 5
+"""Fewer rounds are never taken, however little time there is."""
+
+LEAST_JUDGED_A_ROUND = 1
+"""Each round leaves at least one timed call whose outputs are judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequiredEvidence:
+    """Parts of a confirmation report without which a kind of device promotes nothing.
+
+    Attributes:
+        proof: correctness cases, judged answers of timed calls, the comparison of calls on answered and poisoned
+            outputs, and what the sanitizers found or why they did not run.
+        processes: the further fresh processes that the policy asks for.
+        environment: names that the environment of the measurement must state.
+    """
+
+    proof: bool
+    processes: bool
+    environment: tuple[str, ...] = ()
+
+
+REQUIRED: Mapping[DeviceKind, RequiredEvidence] = {
+    "cpu": RequiredEvidence(proof=True, processes=True, environment=("separation",)),
+    "cuda": RequiredEvidence(proof=True, processes=True),
+    "replay": RequiredEvidence(proof=False, processes=False),
+    "estimate": RequiredEvidence(proof=True, processes=True),
+}
+"""A recording has samples only. Estimates run nothing, so their confirmations never have what is required."""
+
+
+def decide(
+    report: ConfirmReport,
+    policy: Policy,
+    challengers: int,
+    rng: np.random.Generator,
+    *,
+    kind: DeviceKind,
+    rolled_back: str | None = None,
+) -> Verdict:
+    """Return the verdict on a reported confirmation: the rules of `judge`, and that all required evidence is there.
+
+    Args:
+        kind: of the device that measured it; see `REQUIRED`. The other arguments are those of `judge`.
+    """
+    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back)
+    if report.failure is not None or report.challenger is None:
+        return verdict
+    rule = _evidence_rule(report, policy, kind, promoted=verdict.promote)
+    rules = (*verdict.rules, rule)
+    if rule.passed or not verdict.promote:
+        return replace(verdict, rules=rules)
+    return replace(verdict, promote=False, summary=f"Not promoted. {rule.text}", rules=rules)
+
+
+def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
+    required = REQUIRED[kind]
+    missing = [*_missing_samples(report), *_missing_proof(report, required)]
+    if promoted:  # other challengers are not put through these
+        missing += _missing_after_the_first_process(report, policy, required)
+    text = f"The report has all evidence that a device of kind {kind} must deliver."
+    if missing:
+        text = f"The report lacks evidence that a device of kind {kind} must deliver: {'; '.join(missing)}."
+    return Rule(name="evidence", passed=not missing, figure=float(len(missing)), threshold=0.0, text=text)
+
+
+def _missing_samples(report: ConfirmReport) -> Iterator[str]:
+    rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
+    if rounds < LEAST_ROUNDS:
+        yield f"{rounds} of at least {LEAST_ROUNDS} rounds (challenger)"
+    if report.challenger_again is None:
+        yield "a second series of the challenger (challenger_again)"
+
+
+def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterator[str]:
+    yield from (f"environment.{name}" for name in required.environment if not report.environment.get(name))
+    if not required.proof:
+        return
+    if not report.cases:
+        yield "correctness cases (cases)"
+    rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
+    if report.answers is None or report.answers.judged < LEAST_JUDGED_A_ROUND * rounds:
+        judged = 0 if report.answers is None else report.answers.judged
+        yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
+    if report.witness is None:
+        yield "times on answered and poisoned outputs (witness)"
+
+
+def _missing_after_the_first_process(
+    report: ConfirmReport, policy: Policy, required: RequiredEvidence
+) -> Iterator[str]:
+    if required.proof and not report.sanitizers:
+        yield "findings of sanitizers, or why they did not run (sanitizers)"
+    if not required.processes:
+        return
+    processes = len(report.repeats) + 1
+    if processes < policy.confirm_processes:
+        yield f"{processes} of {policy.confirm_processes} fresh processes (repeats)"
+    for place, repeat in enumerate(report.repeats):
+        rounds = len(repeat.challenger.samples_us)
+        if rounds < LEAST_ROUNDS:
+            yield f"{rounds} of at least {LEAST_ROUNDS} rounds (repeats.{place})"

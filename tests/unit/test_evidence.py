@@ -1,0 +1,99 @@
+"""Evidence that each kind of device must deliver before its challengers are promoted."""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from evo.device import DeviceKind
+from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.outcome import CaseError, Crashed
+from evo.policy import Policy
+from evo.promotion import REQUIRED, Verdict, decide
+from evo.timing import Timing
+
+FAST = Timing(samples_us=(50.0,) * 20)
+RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
+POLICY = Policy(confirm_processes=3)
+WHOLE = ConfirmReport(
+    challenger=FAST,
+    challenger_again=FAST,
+    cases=(RIGHT,),
+    answers=Answers(judged=60),
+    witness=Witness(answered=FAST, poisoned=FAST),
+    sanitizers=(Sanitized(tool="address", skipped="not installed"),),
+    repeats=(Repeat(challenger=FAST, other=None),) * 2,
+    environment={"separation": "another user, Landlock, seccomp"},
+)
+"""A first champion with everything that a CPU must deliver."""
+
+
+def decided(report: ConfirmReport, kind: DeviceKind = "cpu", policy: Policy = POLICY) -> Verdict:
+    return decide(report, policy, 1, np.random.default_rng(0), kind=kind)
+
+
+def test_complete_evidence_promotes() -> None:
+    verdict = decided(WHOLE)
+    assert verdict.promote
+    assert verdict.rules[-1].name == "evidence"
+    assert verdict.rules[-1].passed
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [
+        ({"cases": ()}, "correctness cases (cases)"),
+        ({"answers": None}, "(answers: 0 of at least 20)"),
+        ({"answers": Answers(judged=19)}, "(answers: 19 of at least 20)"),
+        ({"witness": None}, "(witness)"),
+        ({"sanitizers": ()}, "(sanitizers)"),
+        ({"repeats": ()}, "1 of 3 fresh processes (repeats)"),
+        ({"repeats": WHOLE.repeats[:1]}, "2 of 3 fresh processes (repeats)"),
+        ({"repeats": (Repeat(challenger=Timing(samples_us=(50.0,)), other=None),) * 2}, "rounds (repeats.0)"),
+        ({"challenger_again": None}, "(challenger_again)"),
+        (
+            {"challenger": Timing(samples_us=(50.0,)), "challenger_again": Timing(samples_us=(50.0,))},
+            "1 of at least 5 rounds (challenger)",
+        ),
+    ],
+)
+def test_a_report_that_leaves_out_evidence_promotes_nothing(
+    kind: DeviceKind, left_out: dict[str, Any], words: str
+) -> None:
+    verdict = decided(replace(WHOLE, **left_out), kind)
+    assert not verdict.promote
+    assert words in verdict.rules[-1].text
+    assert verdict.summary.startswith("Not promoted.")
+
+
+def test_a_cpu_must_say_what_separated_candidate_and_judge() -> None:
+    assert not decided(replace(WHOLE, environment={})).promote
+    assert decided(replace(WHOLE, environment={}), "cuda").promote
+
+
+def test_a_recording_needs_samples_only() -> None:
+    samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
+    assert decided(samples, "replay").promote
+    assert not decided(samples, "estimate").promote
+    assert not decided(replace(samples, challenger_again=None), "replay").promote
+
+
+def test_one_process_is_enough_where_the_policy_asks_for_one() -> None:
+    assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
+
+
+def test_a_challenger_that_loses_needs_no_further_processes() -> None:
+    verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
+    assert not verdict.promote
+    assert verdict.rules[-1].passed
+
+
+def test_a_failure_is_reported_as_it_is() -> None:
+    failed = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
+    assert [rule.name for rule in decided(failed).rules] == ["measured"]
+
+
+def test_every_kind_of_device_declares_its_evidence() -> None:
+    assert set(REQUIRED) == set(get_args(DeviceKind))
