@@ -22,8 +22,9 @@ test-gpu: .venv/.test       ## the tests that need a CUDA device
 test-gpu-long: .venv/.test  ## those of them that take minutes by themselves
 	$(BIN)/python -m pytest -v -m "gpu and long" tests/gpu $(ARGS)
 
-check: .venv/.check         ## format, lint, types, import contracts, packaging
+check: .venv/.check         ## format, lint, types, import contracts, packaging; types and lint of the pages' scripts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging
+	$(BIN)/deno check --no-remote --no-npm --no-lock api/web/static && $(BIN)/deno lint --quiet api/web/static tests/integration/scripts
 
 bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side in one run
 	$(BIN)/python -m tests.bench.cpu $(ARGS)

@@ -421,7 +421,7 @@ def test_every_answer_tells_browsers_to_be_careful(house: House) -> None:
         (house.admin, f"{API}/searches"),
         (house.admin, "/workers"),
         (house.clients["nobody"], f"{API}/searches"),
-        (house.clients["nobody"], "/static/live.js"),
+        (house.clients["nobody"], "/static/live/live.js"),
         (house.clients["nobody"], "/sign-in"),
         (house.admin, "/nowhere"),
     ):

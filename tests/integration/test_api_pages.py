@@ -171,7 +171,7 @@ def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Cli
             assert not any(name == "style" or name.startswith("on") for name in attributes), (tag, attributes)
             for name in ("href", "src"):
                 assert (attributes.get(name) or "/").startswith(("/", "#")), (tag, attributes)
-    for path in ("/static/live.js", "/static/page.css", "/static/icon.svg"):
+    for path in ("/static/live/live.js", "/static/page.css", "/static/icon.svg"):
         content = page.get(path)
         assert content.status_code == 200
         assert "http" not in content.text.replace("http://www.w3.org/2000/svg", "")
@@ -180,8 +180,8 @@ def test_nothing_inline_and_nothing_from_elsewhere(stage: Stage, page: httpx.Cli
 def test_a_shared_worker_may_import_scripts_and_follow_events(page: httpx.Client) -> None:
     """Its policy comes with its script, also where a browser has the script and is told that nothing has changed."""
     assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
-    first = page.get("/static/event-worker.js")
-    again = page.get("/static/event-worker.js", headers={"If-None-Match": first.headers["etag"]})
+    first = page.get("/static/live/event-worker.js")
+    again = page.get("/static/live/event-worker.js", headers={"If-None-Match": first.headers["etag"]})
     assert (first.status_code, again.status_code) == (200, 304)
     for answer in (first, again):
         policy = answer.headers["content-security-policy"]

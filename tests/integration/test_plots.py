@@ -133,7 +133,12 @@ def test_nothing_is_drawn_twice(page: httpx.Client, monkeypatch: pytest.MonkeyPa
 
 
 def test_unknown_files_of_the_page_are_there(page: httpx.Client) -> None:
-    for path in ("/static/plots.js", "/static/parallel.js", "/static/plots.css", "/static/detail.css"):
+    for path in (
+        "/static/plots/plots.js",
+        "/static/plots/parallel.js",
+        "/static/plots/plots.css",
+        "/static/detail.css",
+    ):
         content = page.get(path)
         assert content.status_code == 200
         assert "http" not in content.text.replace("http://www.w3.org/2000/svg", ""), Path(path).name

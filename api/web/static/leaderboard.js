@@ -1,19 +1,29 @@
-// Sorting, filtering and turning pages of a leaderboard without loading the page again; the address always says what is
-// shown. Without this script the same links and the same form load the page.
+// Sorts, filters and pages a leaderboard without loading the page again. The address always says what is shown. Without this
+// script the same links and the same form load the page.
 
-import { parts } from "./live.js";
-import { Refused } from "./connection-status.js";
+import { Refused } from "./live/connection-status.js";
+import { parts } from "./live/live.js";
+import { find, root } from "./page.js";
 
-const rows = parts.find((part) => part.element.id === "rows");
-const form = document.getElementById("filters");
+/** @typedef {import("./live/part.js").Part} Part */
+
+const rows = /** @type {Part} */ (parts.find((part) => part.element.id === "rows"));
+const form = /** @type {HTMLFormElement} */ (find("#filters"));
+const sort = /** @type {HTMLSelectElement} */ (find("#sort"));
+/** What is typed in. @type {HTMLInputElement[]} */
+const fields = ["where", "q"].map((name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name)));
 const USUAL = "rank"; // the order that an address leaves out
 
 let latest = 0;
 
+/** Shows the rows of an address of this page.
+ * @param {string} address
+ * @param {{ remember?: boolean, back?: boolean, top?: boolean }} [how] `remember`: it becomes an entry of the history; `back`: the
+ * reader went back or forth; `top`: scroll to the beginning */
 async function go(address, { remember = true, back = false, top = false } = {}) {
   const turn = ++latest;
   const url = new URL(address, location.href);
-  const source = new URL(rows.element.dataset.liveFrom, location.href);
+  const source = new URL(rows.element.dataset.liveFrom ?? "", location.href);
   source.search = url.search;
   const from = source.pathname + source.search;
   try {
@@ -23,18 +33,21 @@ async function go(address, { remember = true, back = false, top = false } = {}) 
     rows.show(html);
   } catch (error) {
     if (error instanceof Refused && error.status < 500 && !error.wait_s) location.assign(address); // a page that says what is wrong
-    else rows.failed(error);
+    else rows.failed(/** @type {Error} */ (error));
     return;
   }
   if (remember) history.pushState(null, "", url.pathname + url.search);
-  if (top) document.getElementById("leaderboard").scrollIntoView();
+  if (top) find("#leaderboard").scrollIntoView();
   describe(url.searchParams, back);
 }
 
-// The form and the export links speak of the same trials as the rows; what was typed and not sent yet is left alone, unless
-// the reader went back or forth.
-const described = { where: form.elements.where.defaultValue, q: form.elements.q.defaultValue };
+/** What the form said last, by name of the field. @type {Map<string, string>} */
+const described = new Map(fields.map((field) => [field.name, field.defaultValue]));
 
+/** Makes the form and the export links describe the trials that are shown. Text that was typed and not sent yet stays, unless the
+ * reader went back or forth.
+ * @param {URLSearchParams} given
+ * @param {boolean} back */
 function describe(given, back) {
   form.querySelectorAll("[data-view]").forEach((field) => field.remove());
   for (const value of given.getAll("outcome")) {
@@ -42,109 +55,131 @@ function describe(given, back) {
     field.dataset.view = "";
     form.append(field);
   }
-  form.elements.sort.value = given.get("sort") ?? USUAL;
-  for (const name of ["where", "q"]) {
-    const field = form.elements[name], wanted = given.get(name) ?? "";
-    if (back || field.value === described[name]) field.value = wanted;
-    described[name] = wanted;
+  sort.value = given.get("sort") ?? USUAL;
+  for (const field of fields) {
+    const wanted = given.get(field.name) ?? "";
+    if (back || field.value === described.get(field.name)) field.value = wanted;
+    described.set(field.name, wanted);
   }
   exported(given);
 }
 
+/** @param {URLSearchParams} given */
 function exported(given) {
   const wanted = new URLSearchParams(given);
   wanted.delete("page");
   wanted.set("sort", given.get("sort") ?? USUAL);
   if (!given.has("outcome")) for (const kind of ["estimated", "measured"]) wanted.append("outcome", kind);
-  for (const link of document.querySelectorAll(".exports a")) {
-    if (given.get("outcome") === "all" && link.pathname.startsWith("/api/")) wanted.delete("outcome"); // what REST takes for all
+  for (const each of document.querySelectorAll(".exports a")) {
+    const link = /** @type {HTMLAnchorElement} */ (each);
+    if (given.get("outcome") === "all" && link.pathname.startsWith(`${root}/api/`)) wanted.delete("outcome"); // what REST takes for all
     link.search = wanted.toString();
   }
 }
 
+/** @param {Event} event */
+const element = (event) => /** @type {HTMLElement} */ (event.target);
+
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[data-rows]");
+  const link = /** @type {HTMLAnchorElement | null} */ (element(event).closest("a[data-rows]"));
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  go(link.getAttribute("href"), { top: link.rel !== "" });
+  go(link.href, { top: link.rel !== "" });
 });
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const typed = [...new FormData(form)].filter(([name, value]) => value !== "" && !(name === "sort" && value === USUAL));
-  const given = new URLSearchParams(typed);
+  const typed = [...new FormData(form)].map(([name, value]) => [name, String(value)]);
+  const given = new URLSearchParams(typed.filter(([name, value]) => value !== "" && !(name === "sort" && value === USUAL)));
   go(`${form.getAttribute("action")}${given.size ? `?${given}` : ""}`);
 });
 
-form.elements.sort.addEventListener("change", () => form.requestSubmit());
+sort.addEventListener("change", () => form.requestSubmit());
 
-// Two trials to compare: ticks outlast new rows and other pages; a third one takes the place of the first.
-let ticked = [...rows.element.querySelectorAll(".tick :checked")].map((box) => box.value).slice(-2);
+/** The boxes that choose a trial for a comparison.
+ * @returns {HTMLInputElement[]} */
+const boxes = () => [...rows.element.querySelectorAll(".tick input")].map((box) => /** @type {HTMLInputElement} */ (box));
+const checked = () => boxes().filter((box) => box.checked).map((box) => box.value);
+
+// Two trials to compare. Ticks outlast new rows and other pages; a third one takes the place of the first.
+let ticked = checked().slice(-2);
+
+/** Returns the button that compares; there is none while there are no rows.
+ * @returns {HTMLButtonElement | null} */
+const compareButton = () => document.querySelector("button#compare");
 
 function showTicks() {
-  for (const box of rows.element.querySelectorAll(".tick input")) box.checked = ticked.includes(box.value);
-  const button = document.getElementById("compare");
+  for (const box of boxes()) box.checked = ticked.includes(box.value);
+  const button = compareButton();
   if (!button) return;
   const missing = 2 - ticked.length;
   button.disabled = missing > 0; // without scripts it never is: the service says what is missing
   button.textContent = missing ? "Compare" : `Compare ${ticked.join(" and ")}`;
-  document.getElementById("to-tick").textContent = ["", "Tick one more trial to", "Tick two trials to"][missing];
+  find("#to-tick").textContent = ["", "Tick one more trial to", "Tick two trials to"][missing];
 }
 
-rows.element.addEventListener("change", ({ target }) => {
-  if (target.name !== "trial") return;
-  const others = ticked.filter((place) => place !== target.value);
-  ticked = target.checked ? [...others.slice(-1), target.value] : others;
+rows.element.addEventListener("change", (event) => {
+  const box = /** @type {HTMLInputElement} */ (event.target);
+  if (box.name !== "trial") return;
+  const others = ticked.filter((trial) => trial !== box.value);
+  ticked = box.checked ? [...others.slice(-1), box.value] : others;
   showTicks();
 });
 
 document.addEventListener("submit", (event) => {
-  if (event.target.id !== "pick" || ticked.length !== 2) return;
+  if (element(event).id !== "pick" || ticked.length !== 2) return;
   event.preventDefault();
-  location.assign(`/compare?${new URLSearchParams({ left: ticked[0], right: ticked[1] })}`);
+  location.assign(`${root}/compare?${new URLSearchParams({ left: ticked[0], right: ticked[1] })}`);
 });
 
 rows.element.addEventListener("shown", showTicks);
 showTicks();
 window.addEventListener("pageshow", () => { // by now the browser has ticked again what was ticked when the page was left
-  const boxes = [...rows.element.querySelectorAll(".tick :checked")].map((box) => box.value);
-  ticked = [...new Set([...ticked, ...boxes])].slice(-2);
+  ticked = [...new Set([...ticked, ...checked()])].slice(-2);
   showTicks();
 });
 
 window.addEventListener("popstate", () => go(location.href, { remember: false, back: true }));
 
-document.getElementById("news").addEventListener("click", () => go(location.href, { remember: false }));
+find("#news").addEventListener("click", () => go(location.href, { remember: false }));
 
+/** Moves the focus to another trial.
+ * @param {number} by */
 function step(by) {
-  const links = [...rows.element.querySelectorAll("a.trial")];
-  const place = links.indexOf(document.activeElement);
-  links[place < 0 ? 0 : Math.min(links.length - 1, Math.max(0, place + by))]?.focus();
+  /** @type {HTMLElement[]} */
+  const links = [...rows.element.querySelectorAll("a.trial")].map((link) => /** @type {HTMLElement} */ (link));
+  const present = links.findIndex((link) => link === document.activeElement);
+  links[present < 0 ? 0 : Math.min(links.length - 1, Math.max(0, present + by))]?.focus();
 }
 
 function compare() {
-  const button = document.getElementById("compare");
-  if (button?.disabled) document.getElementById("spoken").textContent = `${document.getElementById("to-tick").textContent} compare`;
+  const button = compareButton();
+  if (button?.disabled) find("#spoken").textContent = `${find("#to-tick").textContent} compare`;
   button?.click();
 }
 
+/** @param {string} id */
+const press = (id) => document.getElementById(id)?.click();
+
+/** @type {Record<string, () => void>} */
 const KEYS = {
-  "/": () => form.elements.q.focus(),
+  "/": () => fields[1].focus(),
   j: () => step(1),
   k: () => step(-1),
-  n: () => document.getElementById("next")?.click(),
-  p: () => document.getElementById("previous")?.click(),
-  r: () => document.getElementById("news").click(),
-  x: () => document.activeElement?.closest("#rows tr")?.querySelector(".tick input")?.click(),
+  n: () => press("next"),
+  p: () => press("previous"),
+  r: () => press("news"),
+  x: () => /** @type {HTMLElement | null} */ (document.activeElement?.closest("#rows tr")?.querySelector(".tick input"))?.click(),
   c: compare,
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && event.target.form === form) {
+  const target = element(event);
+  if (event.key === "Escape" && form.contains(target)) {
     event.preventDefault(); // a browser would wipe what was typed
-    event.target.blur();
+    target.blur();
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]), select, textarea")) return;
   const act = KEYS[event.key];
   if (!act) return;
   event.preventDefault();

@@ -2,10 +2,11 @@
 
 const PAUSE_MS = 3000; // after this the form can be submitted again, because the first request may have failed
 
+/** @type {WeakMap<HTMLFormElement, number>} */
 let sent = new WeakMap(); // form -> time of its last submission
 
 document.addEventListener("submit", (event) => {
-  const form = event.target;
+  const form = /** @type {HTMLFormElement} */ (event.target);
   if (form.method !== "post") return;
   const now = performance.now();
   if (now - (sent.get(form) ?? -PAUSE_MS) < PAUSE_MS) event.preventDefault();

@@ -87,7 +87,7 @@ def reading(
         yield context.new_page()
     finally:
         context.close()
-    assert not strict or watcher.complaints == []
+    assert not strict or not watcher.complaints, watcher.complaints
 
 
 def assert_accessible(page: Page, *, leaving_out: str | None = None) -> None:

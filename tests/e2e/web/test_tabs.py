@@ -24,7 +24,7 @@ CONNECTIONS = 6
 
 RECORD = """
 async ({ filters }) => {
-  const { EventClient } = await import("/static/event-client.js");
+  const { EventClient } = await import("/static/live/event-client.js");
   window.seen = [];
   await new Promise((opened) => {
     window.client = new EventClient({ opened, event: (event) => window.seen.push(event) });

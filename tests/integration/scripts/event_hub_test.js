@@ -1,7 +1,7 @@
 // The hub by which tabs share one stream of events, with a stream and ports that these tests work by hand.
 
 import { deepEqual, equal } from "node:assert/strict";
-import { EventHub, matches, readEvent } from "../../../api/web/static/event-hub.js";
+import { EventHub, matches, readEvent } from "../../../api/web/static/live/event-hub.js";
 
 const ALL_TRIALS = [{ names: ["trial"], searches: null }];
 const TRIALS_OF_3 = [{ names: ["trial"], searches: [3] }];

@@ -14,7 +14,7 @@ const REOPEN_MS = 4000; // after the service refused the stream; a stream that b
 const SILENT_MS = 90000; // a tab that crashed never leaves: subscribers that do not repeat their subscription are dropped
 
 /** Opens the service's stream of events. Its address is relative to this script, so it holds under any path prefix. */
-export const openStream = () => new EventSource(new URL("../api/v1/events", import.meta.url));
+export const openStream = () => new EventSource(new URL("../../api/v1/events", import.meta.url));
 
 /** Returns whether an event is of interest. `reset` always is: events were lost.
  * @param {Filter} filter

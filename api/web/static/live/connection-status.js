@@ -1,9 +1,12 @@
 // Requests to the service, and the line at the bottom of the page that says why the page is out of date when they fail.
 
+import { find, root } from "../page.js";
+
 const SLOW_MS = 5000;
 const TIMEOUT_MS = 30000;
 const SILENT = "The service does not answer.";
-const MESSAGES = { // status -> what is said, and the text of the link that helps
+/** @type {Record<number, [message: string, link: string | null]>} */
+const MESSAGES = { // by status
   401: ["You are signed out: your token or your session is no longer valid.", "Sign in"],
   403: ["You may no longer see this.", "Sign in with another token"],
   404: ["This no longer exists.", "All searches"],
@@ -11,25 +14,34 @@ const MESSAGES = { // status -> what is said, and the text of the link that help
   503: ["The service is not ready.", null],
 };
 
-// The service answered with an error. `final`: another request would not help.
+/** The service answered with an error. */
 export class Refused extends Error {
+  /** @param {Response} answer */
   constructor(answer) {
     const [message, link] = MESSAGES[answer.status] ?? [`The service answered with an error (${answer.status}).`, null];
     super(message);
     this.status = answer.status;
-    this.final = link !== null;
+    /** Text of the link that helps. */
     this.link = link;
+    /** Seconds until the next request is welcome. */
     this.wait_s = Number(answer.headers.get("Retry-After")) || 0;
   }
 
+  /** Whether another request would not help. */
+  get final() {
+    return this.link !== null;
+  }
+
+  /** Where the link leads. */
   get address() {
-    return this.status === 404 ? "/" : `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
+    return this.status === 404 ? `${root}/` : `${root}/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
   }
 }
 
-// Returns the text of an answer. Throws an error that `showStatus` can show.
-//
-// `source` is the part of the page that asks: the line says when its answer takes long.
+/** Returns the text of an answer. Throws an error that `showStatus` can show.
+ * @param {object} source the part of the page that asks: the line says when its answer takes long
+ * @param {string} address
+ * @param {string} accept media type */
 export async function ask(source, address, accept) {
   const slow = setTimeout(() => showStatus(source, new Error(SILENT)), SLOW_MS);
   try {
@@ -38,16 +50,21 @@ export async function ask(source, address, accept) {
     return await answer.text();
   } catch (error) {
     if (error instanceof Refused) throw error;
-    throw new Error(error.name === "TimeoutError" ? SILENT : "The service cannot be reached.");
+    const late = error instanceof DOMException && error.name === "TimeoutError";
+    throw new Error(late ? SILENT : "The service cannot be reached.");
   } finally {
     clearTimeout(slow);
   }
 }
 
-const problems = new Map(); // part of the page -> why it is out of date; the latest problem is last
+/** Why each part of the page is out of date; the latest problem is last.
+ * @type {Map<object, Error>} */
+const problems = new Map();
 let updated = new Date(); // when the page was last known to be up to date
 
-// Notes why a part of the page is out of date, or with null that it is not. The status line shows the latest problem.
+/** Notes why a part of the page is out of date, or with null that it is not. The status line shows the latest problem.
+ * @param {object} source the part
+ * @param {Error | null} error */
 export function showStatus(source, error) {
   problems.delete(source);
   if (error) problems.set(source, error);
@@ -55,13 +72,16 @@ export function showStatus(source, error) {
   show([...problems.values()].at(-1));
 }
 
+/** @param {Error | undefined} error */
 function show(error) {
-  const line = document.getElementById("connection-status");
+  const line = find("#connection-status");
   const message = error?.message ?? "";
   if (line.dataset.error === message) return;
   line.dataset.error = message;
   const age = `The page shows the state of ${updated.toLocaleTimeString()}`;
   if (!error) line.replaceChildren();
-  else if (error.final) line.replaceChildren(`${message} ${age}. `, Object.assign(document.createElement("a"), { href: error.address, textContent: error.link }));
-  else line.replaceChildren(`${message} ${age} and updates again when the service answers.`);
+  else if (error instanceof Refused && error.link !== null) {
+    const link = Object.assign(document.createElement("a"), { href: error.address, textContent: error.link });
+    line.replaceChildren(`${message} ${age}. `, link);
+  } else line.replaceChildren(`${message} ${age} and updates again when the service answers.`);
 }

@@ -1,0 +1,14 @@
+// What every script may ask of the page that it runs in.
+
+/** The path prefix under which a proxy shows the service; usually empty. */
+export const root = document.documentElement.dataset.root || "";
+
+/** Returns the first element that a selector matches. Throws if there is none.
+ * @param {string} selector
+ * @param {ParentNode} [within]
+ * @returns {HTMLElement} */
+export function find(selector, within = document) {
+  const found = within.querySelector(selector);
+  if (!found) throw new Error(`this page has no ${selector}`);
+  return /** @type {HTMLElement} */ (found);
+}
