@@ -38,6 +38,9 @@ from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.witness import disagreement, most_disagreement, ring_sets, witness
 
 Mode = Literal["hot", "cold"]
+_ORDERS = 1
+"""Sets the draw of orders apart from that of inputs, which has the same seed."""
+
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
 
@@ -128,7 +131,8 @@ class Bench:
                 sets = self._sets(mode, chosen[name].arguments)
                 scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
 
-        samples = interleave({**timers, **baselines.timers}, rounds, warm=mode == "hot", after=look)
+        orders = np.random.default_rng([*self.terms.cases[0].seeds[0], _ORDERS])
+        samples = interleave({**timers, **baselines.timers}, rounds, rng=orders, warm=mode == "hot", after=look)
         self._require_nothing_left("the timed launches")
         moment = self._beside.now()
         found = None

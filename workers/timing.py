@@ -120,27 +120,41 @@ def _above(time_us: np.floating[Any], bar_us: float | None) -> bool:
 
 
 def interleave(
-    timers: Mapping[str, Timer], rounds: int, *, warm: bool, after: Callable[[str], None] | None = None
+    timers: Mapping[str, Timer],
+    rounds: int,
+    *,
+    rng: np.random.Generator,
+    warm: bool,
+    after: Callable[[str], None] | None = None,
 ) -> dict[str, list[float]]:
-    """Sample every timer once a round, each round in another order, so that neither drift nor a neighbour spares one.
+    """Sample every timer once a round, in random order, so that drift and neighbours meet all of them alike.
+
+    Every second round is the one before backwards: of two timers, each precedes the other in half of the rounds.
 
     Args:
+        rng: draws the orders; of a confirmation it derives from the search's seed.
         warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
             would look slow, always the same one. A sample that lasts that long itself is taken at once.
         after: called after each sample with its timer's name, e.g. to judge what it left.
     """
     names = list(timers)
-    shuffled = np.random.default_rng(rounds)
     taken: dict[str, list[float]] = {name: [] for name in names}
     with undisturbed():
-        for _ in range(rounds):
-            for name in shuffled.permutation(names).tolist():
+        for order in _balanced(names, rounds, rng):
+            for name in order:
                 if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
                     _warm_up(timers[name])
                 taken[name].append(undisturbed_sample(timers[name]))
                 if after is not None:
                     after(name)
     return taken
+
+
+def _balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
+    order: list[str] = []
+    for number in range(rounds):
+        order = order[::-1] if number % 2 else rng.permutation(names).tolist()
+        yield order
 
 
 def undisturbed_sample(timer: Timer) -> float:

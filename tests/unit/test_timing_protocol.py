@@ -18,6 +18,8 @@ from workers.rounds import fitting_rounds
 from workers.timing import ROUND_US, WARM_US, Beside, Taken, cold_sets, interleave, repeats, take, undisturbed
 from workers.witness import MOST_ROUNDS, USUAL_ROUNDS, ring_sets, witness
 
+RNG = np.random.default_rng
+
 
 @pytest.mark.parametrize(
     ("cache_bytes", "held", "sets"),
@@ -71,24 +73,38 @@ def test_each_sample_is_judged_and_a_short_one_is_warm_again_before_the_next() -
         take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]
         assert (len(timer.asked), len(judged)) == (samples, 5)
     asked: list[str] = []
-    interleave({"a": ScriptedTimer([ROUND_US])}, 3, warm=False, after=asked.append)
+    interleave({"a": ScriptedTimer([ROUND_US])}, 3, rng=RNG(0), warm=False, after=asked.append)
     assert asked == ["a"] * 3
 
 
 def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -> None:
     asked: list[str] = []
     timers = {name: ScriptedTimer([ROUND_US], name, asked) for name in "abc"}
-    taken = interleave(timers, 30, warm=False)
+    taken = interleave(timers, 30, rng=RNG(0), warm=False)
     rounds = ["".join(asked[start : start + 3]) for start in range(0, len(asked), 3)]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
     assert {each[1:] for each in rounds} == {"ab", "ac", "ba", "bc", "ca", "cb"}
     assert {name: len(samples) for name, samples in taken.items()} == {"a": 30, "b": 30, "c": 30}
 
 
+@pytest.mark.parametrize("rounds", [100, 101])
+def test_each_of_two_timers_precedes_the_other_in_half_of_the_rounds_whatever_the_seed(rounds: int) -> None:
+    orders = set()
+    for seed in range(3):
+        asked: list[str] = []
+        interleave({name: ScriptedTimer([ROUND_US], name, asked) for name in "abc"}, rounds, rng=RNG(seed), warm=False)
+        order = ["".join(asked[start : start + 3]) for start in range(0, len(asked), 3)]
+        for one, other in ("ab", "ac", "bc"):
+            first = sum(each.index(one) < each.index(other) for each in order)
+            assert abs(2 * first - rounds) <= rounds % 2
+        orders.add(tuple(order))
+    assert len(orders) == 3
+
+
 def test_interruptions_within_a_round_slow_no_sample_and_a_lucky_one_does_not_count() -> None:
     own_us = ROUND_US / 5
     timer = ScriptedTimer([own_us, 40 * own_us, own_us / 2, 7 * own_us, own_us])
-    assert interleave({"a": timer}, 4, warm=False) == {"a": [own_us] * 4}
+    assert interleave({"a": timer}, 4, rng=RNG(0), warm=False) == {"a": [own_us] * 4}
     assert len(timer.asked) == 4 * 5
 
 
@@ -100,14 +116,14 @@ def test_a_rounds_samples_last_five_milliseconds_together(sample_us: float, coun
 def test_warming_discards_samples_of_short_kernels_only() -> None:
     asked: list[str] = []
     timers = {"short": ScriptedTimer([0.4 * WARM_US], "s", asked), "long": ScriptedTimer([WARM_US], "l", asked)}
-    taken = interleave(timers, 3, warm=True)
+    taken = interleave(timers, 3, rng=RNG(0), warm=True)
     assert [len(samples) for samples in taken.values()] == [3, 3]
     assert asked.count("s") == 3 * (3 + 1)
     assert asked.count("l") == 4  # only before its first sample, when nothing is known yet
 
 
 def test_nothing_at_all_can_be_interleaved() -> None:
-    assert interleave({}, 3, warm=True) == {}
+    assert interleave({}, 3, rng=RNG(0), warm=True) == {}
 
 
 def test_garbage_is_not_collected_meanwhile() -> None:
