@@ -16,9 +16,14 @@ class Policy:
     Attributes:
         quick_samples: samples of the quick gate, for every trial that may be among the fastest.
         confirm_samples: interleaved rounds of a confirmation.
-        confirm_processes: fresh processes in which a winner is compared, the first included; a 95 % prediction interval
-            of its speed-up needs at least 2.
-        process_samples: rounds of each of them that count for the prediction.
+        confirm_processes: fresh processes in which a winner is compared, the first included, before a promotion is
+            decided for the first time; 1: one process is all, and what kernels owe to their process is not judged.
+        most_processes: up to how many more are added while they leave open whether the challenger is faster.
+        process_looks: at how many numbers of processes a promotion is decided, evenly spaced: 5, 8, 11 and 15.
+        process_samples: rounds of each of them that count over processes; at most `confirm_samples`.
+        false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all looks.
+        futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
+            no further processes.
         prune_ratio: after a fifth of the quick samples, a candidate whose median is this many times slower than the
             slowest elite is stopped early (outcome Pruned); None never prunes.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is this many times slower
@@ -48,7 +53,11 @@ class Policy:
     quick_samples: int = 40
     confirm_samples: int = 100
     confirm_processes: int = 5
-    process_samples: int = 20
+    most_processes: int = 15
+    process_looks: int = 4
+    process_samples: int = 50
+    false_promotion: float = 0.001
+    futility: float = 0.01
     prune_ratio: float | None = 1.5
     shorten_ratio: float | None = 1.02
     minimum_gain: float = 0.02
@@ -131,7 +140,11 @@ _LEAST = {
     "quick_samples": 5,
     "confirm_samples": 10,
     "confirm_processes": 1,
+    "most_processes": 1,
+    "process_looks": 1,
     "process_samples": 5,
+    "false_promotion": 1e-9,
+    "futility": 1e-9,
     "prune_ratio": 1.0,
     "shorten_ratio": 1.0,
     "confidence": 0.5,
@@ -149,6 +162,8 @@ _MOST = {
     "quick_samples": 100_000,
     "confirm_samples": 100_000,
     "confirm_processes": 1_000,
+    "most_processes": 1_000,
+    "process_looks": 100,
     "process_samples": 100_000,
     "challenge_every": MOST,
     "compile_timeout_s": DAY_S,
@@ -162,6 +177,8 @@ _MOST = {
 """More than any search has use for, and few enough for clocks, memory and whoever waits; of all else 10^18."""
 _FRACTIONS = {
     "minimum_gain",
+    "false_promotion",
+    "futility",
     "confidence",
     "significance",
     "min_occupancy",

@@ -22,7 +22,7 @@ class Prediction:
         against: ``incumbent``, or the name of a baseline.
         speedup: its time over the challenger's: where one more process will find it, with this confidence.
         found: the speed-up in each process so far, the median of its rounds' ratios.
-        rounds: of each further process; the first one took those of the whole confirmation.
+        rounds: that count in each process, the same number in all, so that all know their speed-up equally well.
         overall: geometric mean of what was found, with its interval over processes; None in verdicts of before.
         others: where the other processes by themselves predict the first; None where there are too few of them.
     """
@@ -42,19 +42,20 @@ class Prediction:
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """The speed-up over processes; every process counts by the same, the median ratio of all its rounds."""
+    """The speed-up over processes; every process counts by the median ratio of equally many rounds, its first."""
     first, against = report.challenger, report.repeated_against
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if not report.repeats or first is None or against is None or other is None:
         return None
     pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
-    found = tuple(times_as_fast(own, beside) for own, beside in pairs)
+    rounds = min(len(own.samples_us) for own, _ in pairs)
+    found = tuple(paired_ratio(beside.samples_us[:rounds], own.samples_us[:rounds]) for own, beside in pairs)
     return Prediction(
         against=against,
         speedup=_of_logarithms(prediction_interval, found, policy.confidence),
         confidence=policy.confidence,
         found=found,
-        rounds=min(len(each.challenger.samples_us) for each in report.repeats),
+        rounds=rounds,
         overall=_of_logarithms(mean_interval, found, policy.confidence),
         others=_of_logarithms(prediction_interval, found[1:], policy.confidence) if len(found) > 2 else None,
     )

@@ -153,13 +153,19 @@ def mean_interval(values: Samples, confidence: float) -> Interval:
     return _student(values, math.sqrt(1.0 / len(values)), confidence)
 
 
-def _student(values: Samples, widening: float, confidence: float) -> Interval:
-    """Mean ± so many standard deviations, times Student's t."""
+@cache
+def upper_quantile(level: float, freedom: int) -> float:
+    """The value that Student's t exceeds with this probability."""
     from scipy.stats import t
 
+    return float(t.isf(level, freedom))
+
+
+def _student(values: Samples, widening: float, confidence: float) -> Interval:
+    """Mean ± so many standard deviations, times Student's t."""
     known = np.asarray(values, dtype=np.float64)
     mean, spread = float(known.mean()), float(known.std(ddof=1))
-    reach = float(t.ppf(0.5 + confidence / 2.0, len(known) - 1)) * spread * widening
+    reach = upper_quantile(0.5 - confidence / 2.0, len(known) - 1) * spread * widening
     return Interval(low=mean - reach, estimate=mean, high=mean + reach)
 
 

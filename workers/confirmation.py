@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from evo.job import Answers, Confirm, ConfirmReport, Profiled, Repeat, Sanitized
 from evo.outcome import CaseError
 from evo.prediction import fastest_baseline
-from evo.promotion import promising
+from evo.promotion import looks, promising, undecided
 from workers.build import Built
 from workers.child import Child
 from workers.families import Assignment
@@ -52,6 +52,7 @@ class Confirmation:
         self._watch = Stopwatch(*built.values())
         self._sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
         self._suspect: Side = "challenger"
+        self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
         """All of it. A bad candidate is a failure told in the report.
@@ -95,27 +96,28 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child)) if _clean(report) else report
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """The same comparison in further processes, for a winner that nothing speaks against so far.
+        """The same comparison in further processes, for a winner so far, until the promotion is decided.
 
         What was proven on every case is proven once more on inputs of the process's own that are timed.
         """
-        policy = self._terms.policy
-        against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
+        policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy):
             return report
-        found = [self._repeat(against, process) for process in range(2, policy.confirm_processes + 1)]
-        answers = together([each for each in (report.answers, *(answers for _, answers in found)) if each is not None])
-        repeats = tuple(repeat for repeat, _ in found)
-        return replace(report, repeats=repeats, repeated_against=against, answers=answers)
+        against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
+        report = replace(report, repeated_against=against)
+        while undecided(report, policy):
+            repeat, answers = self._repeat(against, len(report.repeats) + 2)
+            report, given = replace(report, repeats=(*report.repeats, repeat)), [*given, answers]
+        return replace(report, answers=together([each for each in given if each is not None]))
 
     def _say(self, process: int, stage: str) -> None:
-        self._instruments.status.say(f"{stage}, process {process} of {self._terms.policy.confirm_processes} at most")
+        self._instruments.status.say(f"{stage}, process {process} of {self._most} at most")
 
     def _repeat(self, against: str | None, process: int) -> tuple[Repeat, Answers]:
         beside = against == "incumbent"
         request = Compare(
             series={side: side for side in self._sides},
-            rounds=self._terms.policy.process_samples,
+            rounds=min(self._terms.policy.process_samples, self._terms.policy.confirm_samples),
             baselines=not beside and against is not None,
             only=None if beside else against,
             budget_s=budget_s(self._work),

@@ -96,10 +96,13 @@ READINGS: Mapping[str, Reading] = {
         figure="less time than the incumbent",
         threshold="by which two series of one kernel may differ here",
     ),
+    "rework": Reading(
+        unit=_share, side="≥", figure="less time than the incumbent, skipped work taken off", threshold="less time"
+    ),
     "processes": Reading(
         unit=_speed,
         side=">",
-        figure="as the other kernel, over fresh processes",
+        figure="as the other kernel, over fresh processes (the bound that decides)",
         threshold="that is, faster than the other kernel",
     ),
     "agreement": Reading(
@@ -129,7 +132,7 @@ SPREAD = Reading(
 def figure_text(rule: Rule) -> str:
     """What was found; a dash where a rule judges no figure, or nothing looked for it."""
     reading = _reading(rule)
-    if not rule.conclusive:
+    if _noisy(rule):
         return NOISY
     return NOTHING if reading is None or _unsought(rule) else reading.found(rule.figure)
 
@@ -137,7 +140,7 @@ def figure_text(rule: Rule) -> str:
 def figure_words(rule: Rule) -> str:
     """What that figure is."""
     reading = _reading(rule)
-    return "" if reading is None or _unsought(rule) or not rule.conclusive else reading.figure
+    return "" if reading is None or _unsought(rule) or _noisy(rule) else reading.figure
 
 
 def threshold_text(rule: Rule) -> str:
@@ -168,6 +171,11 @@ def _reading(rule: Rule) -> Reading | None:
     if rule.name == "noise" and not rule.required:
         return SPREAD
     return READINGS.get(rule.name)
+
+
+def _noisy(rule: Rule) -> bool:
+    """Noise makes its figure worthless; other rules that noise leaves open have one that says something."""
+    return rule.name == "work" and not rule.conclusive
 
 
 def _unsought(rule: Rule) -> bool:

@@ -248,6 +248,8 @@ def _share(view: SearchView, time_us: float | None) -> str:
 def _mark(rule: Rule) -> Text:
     if rule.passed:
         return Text("✓", "green")
+    if not rule.conclusive:
+        return Text("?", "yellow")
     return Text("✗", "red") if rule.required else Text("!", "yellow")
 
 

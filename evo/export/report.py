@@ -122,12 +122,8 @@ def _verdict(champion: ChampionView) -> str:
 
 def verdict_section(verdict: Verdict) -> str:
     """What a confirmation came to, rule by rule."""
-    rows = [(rule.name, _met(rule.passed, rule.required), rule.text) for rule in verdict.rules]
+    rows = [(rule.name, rule.result, rule.text) for rule in verdict.rules]
     return f"{verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
-
-
-def _met(passed: bool, required: bool) -> str:
-    return "yes" if passed else "no" if required else "no (reported only)"
 
 
 def use_section(build: str, kind: str) -> str:

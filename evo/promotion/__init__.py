@@ -2,8 +2,23 @@
 
 from evo.promotion.comparison import TRIM
 from evo.promotion.evidence import REQUIRED, RequiredEvidence, decide
-from evo.promotion.judgement import judge, promising
+from evo.promotion.judgement import judge, promising, undecided
+from evo.promotion.sequential import Standing, looks, standing
 from evo.promotion.verdict import Rule, Verdict
 from evo.promotion.work import straddles
 
-__all__ = ["REQUIRED", "TRIM", "RequiredEvidence", "Rule", "Verdict", "decide", "judge", "promising", "straddles"]
+__all__ = [
+    "REQUIRED",
+    "TRIM",
+    "RequiredEvidence",
+    "Rule",
+    "Standing",
+    "Verdict",
+    "decide",
+    "judge",
+    "looks",
+    "promising",
+    "standing",
+    "straddles",
+    "undecided",
+]

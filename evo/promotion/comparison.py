@@ -7,7 +7,7 @@ import numpy as np
 from evo.policy import Policy
 from evo.prediction import Prediction
 from evo.promotion.processes import over_processes
-from evo.promotion.verdict import Rule
+from evo.promotion.verdict import Rule, change_text
 from evo.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.timing import Timing
 
@@ -98,10 +98,6 @@ def first_rules(noise: Noise | None, policy: Policy) -> tuple[Rule, ...]:
     least, differ = policy.minimum_gain, noise.differ
     text = f"Two series of the same kernel may differ by {noise.words}; the policy counts gains from {least:.1%}."
     return first, Rule(name="noise", passed=differ <= least, figure=differ, threshold=least, text=text, required=False)
-
-
-def change_text(gain: float) -> str:
-    return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
 
 
 def _span(interval: Interval) -> str:

@@ -9,19 +9,33 @@ from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.prediction import Prediction, fastest_baseline, predict
 from evo.promotion import comparison, processes, soundness
-from evo.promotion.verdict import Rule, Verdict
-from evo.promotion.work import work_rule
+from evo.promotion.sequential import shrunk, standing
+from evo.promotion.verdict import Rule, Verdict, change_text
+from evo.promotion.work import rework_rule, work_rule
 from evo.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.timing import Timing
 
 _WITHOUT_SPEED = ("rolled back", "correct", "answers", "work", "sanitizers", "profile")
 """Rules that no speed makes up for: where one is not met, there is nothing else to say."""
 
+_ADVICE = (
+    "Search again while less else runs on the machine, or let the policy have more processes (`most_processes`) or "
+    "rounds (`process_samples`, `confirm_samples`)."
+)
+
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
     """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
     lenient = replace(policy, require_sanitizers=False, require_profile=False)
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
+
+
+def undecided(report: ConfirmReport, policy: Policy) -> bool:
+    """Whether one more process is needed: to decide on a promotion, or, without an incumbent, for a prediction."""
+    prediction = predict(report, policy)
+    if prediction is None or prediction.against != "incumbent":
+        return len(report.repeats) + 1 < policy.confirm_processes
+    return policy.confirm_processes > 1 and standing(prediction.found, policy).decision == "open"
 
 
 def judge(
@@ -62,7 +76,10 @@ def judge(
             comparison.significance_rule(challenger, report.incumbent, policy, challengers),
             comparison.gain_rule(_gain(speedup), policy, prediction),
             comparison.noise_rule(_gain(alone["incumbent"]), noise, prediction),
+            *rework_rule(report, policy, speedup),
         )
+        if speedup.estimate > 1.0 and speedup.high >= 1.0 / (1.0 - policy.minimum_gain):
+            rules = tuple(replace(rule, conclusive=rule.passed) for rule in rules)
     rules = (
         *soundness.rolled_back_rule(rolled_back),
         *soundness.correctness_rule(report),
@@ -70,16 +87,17 @@ def judge(
         *work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
-        *processes.prediction_rule(prediction),
+        *processes.prediction_rule(prediction, policy),
         *processes.agreement_rule(prediction),
         *soundness.profile_rule(report, policy),
         *processes.baseline_rule(fastest, against, prediction),
         *processes.alone_rule(report, policy),
     )
     promote = all(rule.passed for rule in rules if rule.required)
+    expected = _expected(prediction, policy) if promote else None
     return Verdict(
         promote=promote,
-        summary=_summary(promote, rules, speedup),
+        summary=_summary(promote, rules, speedup, expected),
         rules=rules,
         challenger=median,
         incumbent=incumbent,
@@ -89,6 +107,8 @@ def judge(
         behind_every_baseline=bool(against) and all(ratio.high < 1.0 for ratio in against.values()),
         prediction=prediction,
         first_process=None if prediction is None else alone[prediction.against],
+        cannot_tell=_cannot_tell(rules),
+        expected=expected,
     )
 
 
@@ -101,6 +121,18 @@ def _overall(prediction: Prediction | None, against: str, alone: Interval) -> In
     if prediction is None or prediction.against != against or prediction.overall is None:
         return alone
     return prediction.overall
+
+
+def _expected(prediction: Prediction | None, policy: Policy) -> float | None:
+    if prediction is None or prediction.against != "incumbent":
+        return None
+    return shrunk(standing(prediction.found, policy), policy)
+
+
+def _cannot_tell(rules: tuple[Rule, ...]) -> bool:
+    """Whether nothing but noise forbids the promotion."""
+    unmet = [rule for rule in rules if rule.required and not rule.passed]
+    return bool(unmet) and not any(rule.conclusive for rule in unmet)
 
 
 def _speedup(challenger: Timing, other: Timing, policy: Policy, rng: np.random.Generator) -> Interval:
@@ -119,13 +151,24 @@ def _not_measured(report: ConfirmReport) -> Verdict:
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 
 
-def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None) -> str:
+def _summary(promote: bool, rules: tuple[Rule, ...], speedup: Interval | None, expected: float | None) -> str:
     failed = [rule for rule in rules if rule.required and not rule.passed]
     if failed and (speedup is None or failed[0].name in _WITHOUT_SPEED):
         return f"Not promoted. {failed[0].text}"
     if speedup is None:
         return "Promoted: the first champion."
-    compared = f"{comparison.change_text(_gain(speedup))} time than the incumbent"
+    compared = f"{change_text(_gain(speedup))} time than the incumbent"
     if promote:
-        return f"Promoted: {compared}, and every rule is met."
-    return f"Not promoted: {compared}; not met: {', '.join(rule.name for rule in failed)}."
+        return f"Promoted: {compared}{_corrected(speedup, expected)}, and every rule is met."
+    names = ", ".join(rule.name for rule in failed)
+    if _cannot_tell(rules):
+        return f"Not promoted. This machine cannot tell: {compared}, but noise leaves open {names}. {_ADVICE}"
+    return f"Not promoted: {compared}; not met: {names}."
+
+
+def _corrected(speedup: Interval, expected: float | None) -> str:
+    """What further measurements are expected to find, where that differs from what was found."""
+    if expected is None:
+        return ""
+    found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))
+    return "" if found == again else f" ({again} is expected of further measurements)"

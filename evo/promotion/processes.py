@@ -3,26 +3,52 @@
 from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.prediction import Prediction, predict_us
+from evo.promotion.sequential import Standing, looks, standing
 from evo.promotion.verdict import Rule
 from evo.statistics import Interval
 from evo.wording import time_text
 
 
-def prediction_rule(prediction: Prediction | None) -> tuple[Rule, ...]:
-    """What is not faster on average over fresh processes does not replace an incumbent."""
+def prediction_rule(prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:
+    """Only a challenger that is surely faster on average over fresh processes replaces an incumbent."""
     if prediction is None:
         return ()
     speedup, found = prediction.speedup, prediction.found
-    passed = speedup.estimate > 1.0
     slower = f"; a single process may take up to {1.0 / speedup.low - 1.0:.1%} more time" if speedup.low < 1.0 else ""
     text = (
         f"In {len(found)} fresh processes the challenger ran {min(found):.3g} to {max(found):.3g} times as fast as "
         f"{_named(prediction.against)}, {speedup.estimate:.3g} times on average; one more will find "
-        f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}."
+        f"{speedup.low:.3g} to {speedup.high:.3g} ({prediction.confidence:.0%} prediction interval){slower}"
     )
-    required = prediction.against == "incumbent"
-    return (
-        Rule(name="processes", passed=passed, figure=speedup.estimate, threshold=1.0, text=text, required=required),
+    if prediction.against == "incumbent":
+        return (_decided(standing(found, policy), policy, text),)
+    passed, figure = speedup.estimate > 1.0, speedup.estimate
+    return (Rule(name="processes", passed=passed, figure=figure, threshold=1.0, text=f"{text}.", required=False),)
+
+
+def _decided(at: Standing, policy: Policy, found: str) -> Rule:
+    """The rule that the sequential test decides."""
+    figure, threshold = at.low or at.mean, 1.0
+    if at.decision == "too little":
+        figure, threshold = at.high or at.mean, at.needed
+        words = f"on average it is at most {figure:.4g} times as fast, and {threshold:.4g} times is needed"
+    elif at.low is None:
+        words = f"a promotion is decided after {_numbers(looks(policy))} processes, not after {at.processes}"
+    else:
+        risk = f"a kernel that is no faster gets so far in {policy.false_promotion:.2g} of all confirmations"
+        words = f"on average it is at least {at.low:.4g} times as fast; {risk}"
+        if at.decision != "faster":
+            words = (
+                f"on average it may be {at.low:.4g} to {at.high:.4g} times as fast, which leaves open whether it is "
+                f"faster: processes differ by {at.spread:.1%} (standard deviation)"
+            )
+    return Rule(
+        name="processes",
+        passed=at.decision == "faster",
+        figure=figure,
+        threshold=threshold,
+        text=f"{found}; {words}.",
+        conclusive=at.decision in ("faster", "too little") or at.mean <= 1.0,
     )
 
 
@@ -82,3 +108,8 @@ def over_processes(prediction: Prediction | None) -> str:
 
 def _named(against: str) -> str:
     return "the incumbent" if against == "incumbent" else against
+
+
+def _numbers(counts: tuple[int, ...]) -> str:
+    *others, last = map(str, counts)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -13,7 +13,8 @@ class Rule:
     Attributes:
         figure: what was found, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for what is reported and does not decide.
-        conclusive: False where noise leaves open whether it is met; it then counts as not met.
+        conclusive: False where noise leaves open whether it is met; it then counts as not met. A verdict that rests on
+            such rules alone says that it cannot tell.
     """
 
     name: str
@@ -23,6 +24,13 @@ class Rule:
     text: str
     required: bool = True
     conclusive: bool = True
+
+    @property
+    def result(self) -> str:
+        """Whether it is met, in a word or two: ``yes``, ``no``, ``too noisy to tell`` or ``no (reported only)``."""
+        if self.passed:
+            return "yes"
+        return "too noisy to tell" if not self.conclusive else "no" if self.required else "no (reported only)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +48,9 @@ class Verdict:
         behind_every_baseline: even the slowest baseline is faster than the challenger, and the whole interval of their
             ratio says so.
         prediction: of the speed-up in further processes; None where the challenger was compared in one alone.
+        cannot_tell: not promoted only because of noise: the challenger may be faster by what the policy asks for.
+        expected: of a promotion over several processes, the speed-up that measuring it again is expected to find. It
+            is less than `speedup`, of which only those are promoted that turned out well.
     """
 
     promote: bool
@@ -53,6 +64,8 @@ class Verdict:
     behind_every_baseline: bool = False
     prediction: Prediction | None = None
     first_process: Interval | None = None
+    cannot_tell: bool = False
+    expected: float | None = None
 
     @property
     def unmet(self) -> tuple[Rule, ...]:
@@ -69,3 +82,8 @@ class Verdict:
         """How many the speed-up over the fastest baseline is from."""
         compared = self.prediction is not None and self.prediction.against == self.baseline
         return self.processes if compared else 1
+
+
+def change_text(gain: float) -> str:
+    """A relative gain in time in words, e.g. ``5.0% less`` or ``1.2% more``."""
+    return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"

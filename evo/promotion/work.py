@@ -2,12 +2,12 @@
 
 from evo.job import ConfirmReport, Witness
 from evo.policy import Policy
-from evo.promotion.verdict import Rule
+from evo.promotion.verdict import Rule, change_text
 from evo.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 
 MOST_REWORK = 1.1
-"""How many times as long a call may take on outputs that hold nothing yet as on those that hold the answer. Whoever
-skips nothing takes equally long; this leaves room for noise."""
+"""How many times as long a call may take on outputs that hold nothing yet as on those that hold the answer. A kernel
+that skips nothing takes equally long; this leaves room for noise."""
 
 WIDEST = 1.5
 """Noise that admits more than this cannot tell a sound kernel from one that skips a third of its work."""
@@ -41,6 +41,19 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
             conclusive=passed or skips,
         ),
     )
+
+
+def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tuple[Rule, ...]:
+    """What calls may save because their outputs hold the answer already is no gain over the incumbent."""
+    if report.witness is None:
+        return ()
+    again = max(1.0, rework(report.witness, policy.confidence).estimate)
+    left, needed = 1.0 - again / speedup.estimate, policy.minimum_gain
+    text = (
+        f"Calls take {again:.3g} times as long on outputs that hold nothing yet, which leaves {change_text(left)} time "
+        f"without skipped work; at least {needed:.1%} less is needed."
+    )
+    return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 
 
 def _text(found: Interval, confidence: float, *, skips: bool, passed: bool) -> str:

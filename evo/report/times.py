@@ -71,9 +71,7 @@ def verdict_blocks(material: Material) -> Iterator[Block]:
 
 
 def _ruled(rules: Sequence[Rule]) -> Listed:
-    return Listed(
-        ("rule", "met", ""), tuple((each.name, _met(each.passed, each.required), each.text) for each in rules)
-    )
+    return Listed(("rule", "met", ""), tuple((each.name, each.result, each.text) for each in rules))
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:
@@ -108,7 +106,3 @@ def _fastest_us(material: Material, cache: str) -> float | None:
         return outcome.time_us if cache == own else None
     timing = getattr(outcome, "timing" if cache == own else "other", None)
     return timing.median_us if isinstance(outcome, Measured) and timing is not None else None
-
-
-def _met(passed: bool, required: bool) -> str:
-    return "yes" if passed else "no" if required else "no (reported only)"

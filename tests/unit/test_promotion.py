@@ -8,7 +8,7 @@ import pytest
 from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
 from evo.outcome import CaseError, WrongAnswer
 from evo.policy import Policy
-from evo.promotion import Rule, Verdict, judge, promising
+from evo.promotion import Rule, Verdict, judge, promising, undecided
 from evo.timing import Timing
 
 POLICY = Policy()
@@ -200,7 +200,8 @@ def test_a_gain_within_the_sessions_own_noise_is_none() -> None:
     assert not result.promote
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
     assert "does not exceed" in rule(result, "noise").text
-    assert result.summary.endswith("less time than the incumbent; not met: noise.")
+    assert result.cannot_tell
+    assert "less time than the incumbent, but noise leaves open noise." in result.summary
 
 
 def test_without_a_second_series_the_noise_is_unknown_and_nothing_is_promoted() -> None:
@@ -316,6 +317,7 @@ def test_further_processes_predict_the_next_one() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     prediction = result.prediction
+    assert not undecided(report, POLICY)
     assert result.promote
     assert prediction is not None
     assert (prediction.against, prediction.rounds, len(prediction.found)) == ("incumbent", 20, 5)
@@ -325,15 +327,82 @@ def test_further_processes_predict_the_next_one() -> None:
     )
 
 
+def test_processes_that_differ_leave_open_whether_the_challenger_is_faster() -> None:
+    """Five processes in which a slow one hides a gain, and so many as are needed to see it all the same."""
+    first = confirmation(np.random.default_rng(1), challenger_us=80)
+    few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))
+    assert undecided(few, POLICY)
+    assert not undecided(many, POLICY)
+    result = verdict(few)
+    open_rule = rule(result, "processes")
+    assert (result.promote, result.cannot_tell, open_rule.conclusive) == (False, True, False)
+    assert open_rule.result == "too noisy to tell"
+    assert result.summary.startswith("Not promoted. This machine cannot tell: 18.0% less time than the incumbent")
+    assert "`most_processes`" in result.summary
+    promoted = verdict(many)
+    assert promoted.promote
+    assert "expected of further" not in promoted.summary, "so large a gain is not flattered by its selection"
+
+
+def test_a_promoted_gain_is_stated_with_what_its_selection_added_taken_off() -> None:
+    report = repeated(
+        confirmation(np.random.default_rng(1), challenger_us=96), *(1.01, 1.03, 1.05, 1.0) * 3, 1.03, 1.01
+    )
+    result = verdict(report)
+    assert result.promote
+    assert result.expected is not None
+    assert result.speedup is not None
+    assert 1.0 < result.expected < result.speedup.estimate
+    assert f"({1 - 1 / result.expected:.1%} less is expected of further measurements)" in result.summary
+
+
+def test_a_promotion_is_decided_at_the_looks_alone() -> None:
+    """A worker that stops where it looks good gets no promotion for it."""
+    first = confirmation(np.random.default_rng(1), challenger_us=80)
+    result = verdict(repeated(first, *(1.25,) * 5))
+    assert not result.promote
+    assert "a promotion is decided after 5, 8, 11 or 15 processes, not after 6" in rule(result, "processes").text
+
+
+def test_a_challenger_that_gains_too_little_gets_no_further_processes() -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.0, 1.002)
+    even = repeated(confirmation(np.random.default_rng(1), challenger_us=100), 1.0, 1.001)
+    assert undecided(report, POLICY), "its first process was far better"
+    assert not undecided(even, POLICY)
+    found = rule(verdict(even), "processes")
+    assert (found.passed, found.conclusive) == (False, True)
+    assert found.figure < found.threshold == pytest.approx(1 / 0.98)
+    assert not verdict(even).cannot_tell
+
+
+def test_without_an_incumbent_processes_are_as_many_as_the_policy_says() -> None:
+    report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
+    assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
+    assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)
+    assert not undecided(confirmation(np.random.default_rng(1), challenger_us=80), Policy(confirm_processes=1))
+
+
+@pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
+def test_what_calls_save_by_skipping_work_is_no_gain(rework: float, promoted: bool) -> None:
+    """A challenger that takes 7.4 % less time, or 8 % more where its outputs do not hold the answer."""
+    report = confirmation(np.random.default_rng(1), challenger_us=92.6)
+    witness = Witness(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
+    result = verdict(replace(report, witness=witness))
+    assert rule(result, "work").passed
+    assert rule(result, "rework").passed is result.promote is promoted
+    assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
+
+
 def test_what_does_not_hold_up_in_further_processes_is_not_promoted() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
     result = verdict(report)
     assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]
     assert not result.promote
-    assert result.summary.startswith("Not promoted: 9.1% more time than the incumbent")
+    assert not result.cannot_tell
+    assert result.summary.startswith("Not promoted: 8.9% more time than the incumbent")
 
 
-def test_one_estimate_everywhere_the_median_ratio_of_all_rounds_in_the_middle_over_processes() -> None:
+def test_one_estimate_everywhere_the_median_ratio_of_equally_many_rounds_in_the_middle_over_processes() -> None:
     """On a machine that slows both kernels for a while, a ratio of medians tells something else."""
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     slow = np.where(np.arange(100) < 20, 3.0, 1.0)
@@ -343,10 +412,10 @@ def test_one_estimate_everywhere_the_median_ratio_of_all_rounds_in_the_middle_ov
     ]
     result = verdict(replace(report, challenger=first[0], challenger_again=first[1], incumbent=first[2]))
     found = result.prediction.found if result.prediction else ()
-    ratio = float(np.median(np.divide(first[2].samples_us, first[0].samples_us)))
-    assert found[0] == ratio
+    ratios = np.divide(first[2].samples_us, first[0].samples_us)
+    assert found[0] == float(np.median(ratios[:20])), "further processes have 20 rounds"
     assert result.first_process is not None
-    assert result.first_process.estimate == ratio
+    assert result.first_process.estimate == float(np.median(ratios))
     assert result.speedup is not None
     assert result.speedup.estimate == pytest.approx(float(np.exp(np.mean(np.log(found)))))
     assert min(found) < result.speedup.low < result.speedup.high < 1.27
@@ -360,18 +429,17 @@ def test_a_first_process_unlike_the_others_is_a_warning_and_not_the_headline() -
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=50), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     warned = rule(result, "agreement")
-    assert result.promote
     assert not (warned.passed or warned.required)
-    assert (
-        "The first process and the others disagree: it found 2 times as fast, outside the 1.22 to 1.28" in warned.text
-    )
+    assert "The first process and the others disagree: it found 2" in warned.text
+    assert "times as fast, outside the 1.22 to 1.28" in warned.text
+    assert result.cannot_tell
+    assert verdict(repeated(report, *(1.24, 1.25, 1.26, 1.25) * 3, 1.25, 1.24)).promote
     assert result.speedup is not None
     assert result.speedup.estimate < 1.4
 
 
 def test_a_single_process_may_be_slower_and_the_rule_says_by_how_much() -> None:
     shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
-    assert rule(shaky, "processes").passed
     assert "a single process may take up to " in rule(shaky, "processes").text
     steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))
     assert "a single process" not in rule(steady, "processes").text

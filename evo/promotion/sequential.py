@@ -1,0 +1,139 @@
+"""Sequential test over processes: whether the challenger is faster, and whether further processes may still tell.
+
+What a kernel owes to its process (where code, stack and pages lie) is the same in all rounds of that process, so rounds
+cannot average it out. Processes can: the test rests on one speed-up per process, and adds processes while it is open.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from evo.policy import Policy
+from evo.statistics import upper_quantile
+
+Decision: TypeAlias = Literal["faster", "too little", "open", "cannot tell"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What the processes so far say about the speed-up.
+
+    Attributes:
+        decision: ``faster``: the bound lies above 1 and the mean reaches `needed`. ``too little``: the mean will not
+            reach it. ``open``: the next look may tell. ``cannot tell``: the last look did not.
+        processes: how many there are.
+        mean: geometric mean of their speed-ups.
+        low: one-sided bound of the mean at this look; None where no decision is due at this number of processes.
+        high: one-sided bound on the other side, at the level `Policy.futility`; None of a single process.
+        needed: the least mean, by `Policy.minimum_gain`.
+        level: probability that `low` lies above the true mean; None where `low` is.
+        spread: standard deviation of the logarithms over processes; 0 of a single one.
+    """
+
+    decision: Decision
+    processes: int
+    mean: float
+    low: float | None
+    high: float | None
+    needed: float
+    level: float | None
+    spread: float
+
+
+def looks(policy: Policy) -> tuple[int, ...]:
+    """Numbers of processes at which a promotion is decided, e.g. 5, 8, 11 and 15; a single look is the last one."""
+    first, last = policy.confirm_processes, max(policy.confirm_processes, policy.most_processes)
+    if first == 1:
+        return (1,)
+    steps = policy.process_looks - 1
+    earlier = {first + (last - first) * step // steps for step in range(steps)}
+    return tuple(sorted({*earlier, last}))
+
+
+def levels(policy: Policy) -> tuple[float, ...]:
+    """Error probability that each look may spend; together `Policy.false_promotion` (Bonferroni).
+
+    The k-th look gets a share proportional to k²: of few processes the spread is hardly known, and where it is not
+    normal their t bound errs most.
+    """
+    weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
+    return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
+
+
+def standing(speedups: Sequence[float], policy: Policy) -> Standing:
+    """Apply the sequential test to the speed-up of each process.
+
+    Args:
+        speedups: incumbent time over challenger time, one per process, at least one.
+
+    The bounds are Student's t on the logarithms.
+    """
+    logs = np.log(np.asarray(speedups, dtype=np.float64))
+    count, mean = len(logs), float(logs.mean())
+    spread = float(logs.std(ddof=1)) if count > 1 else 0.0
+    needed = -math.log1p(-policy.minimum_gain)
+    level = _level(count, policy)
+    low, high = None, None
+    if count > 1:
+        error = spread / math.sqrt(count)
+        high = mean + upper_quantile(policy.futility, count - 1) * error
+        low = None if level is None else mean - upper_quantile(level, count - 1) * error
+    return Standing(
+        decision=_decision(count, mean, low=low, high=high, needed=needed, policy=policy),
+        processes=count,
+        mean=math.exp(mean),
+        low=None if low is None else math.exp(low),
+        high=None if high is None else math.exp(high),
+        needed=math.exp(needed),
+        level=level,
+        spread=spread,
+    )
+
+
+def shrunk(at: Standing, policy: Policy) -> float:
+    """The speed-up of a promoted challenger, corrected for half of what the selection added to it.
+
+    A mean is promoted only above a limit: the minimum gain, and what the bound asks for at the last look. Promoted
+    means are therefore too large on average. The conditional maximum of the likelihood, given that the mean lies above
+    its limit, corrects for that and overshoots; the midpoint of it and the mean errs least.
+
+    Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
+    """
+    if at.spread == 0.0:
+        return at.mean
+    last, level = looks(policy)[-1], levels(policy)[-1]
+    reach = upper_quantile(level, last - 1) * at.spread / math.sqrt(last)
+    mean, limit = math.log(at.mean), max(math.log(at.needed), reach)
+    corrected = _conditional(mean, limit, at.spread / math.sqrt(at.processes))
+    return math.exp((mean + corrected) / 2.0)
+
+
+def _conditional(mean: float, limit: float, error: float) -> float:
+    """The θ ≥ 0 whose normal values above the limit are `mean` on average; 0 where no such θ is."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    def surplus(theta: float) -> float:
+        short = (limit - theta) / error
+        return float(theta + error * np.exp(norm.logpdf(short) - norm.logsf(short))) - mean
+
+    return 0.0 if surplus(0.0) >= 0.0 else float(brentq(surplus, 0.0, mean))
+
+
+def _level(count: int, policy: Policy) -> float | None:
+    """What may be spent at this number of processes; beyond the last look, what that one may."""
+    due = dict(zip(looks(policy), levels(policy), strict=True))
+    return due.get(min(count, looks(policy)[-1]))
+
+
+def _decision(
+    count: int, mean: float, *, low: float | None, high: float | None, needed: float, policy: Policy
+) -> Decision:
+    if low is not None and low > 0.0 and mean >= needed:
+        return "faster"
+    if high is not None and high < needed:
+        return "too little"
+    return "open" if count < looks(policy)[-1] else "cannot tell"

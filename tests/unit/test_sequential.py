@@ -1,0 +1,113 @@
+"""The sequential test over processes: its looks, its levels, its decisions and the correction of promoted gains."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evo.policy import Policy
+from evo.promotion.sequential import Decision, levels, looks, shrunk, standing
+
+POLICY = Policy()
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (POLICY, (5, 8, 11, 15)),
+        (Policy(confirm_processes=2, most_processes=4, process_looks=2), (2, 4)),
+        (Policy(confirm_processes=5, most_processes=6), (5, 6)),
+        (Policy(confirm_processes=20), (20,)),
+        (Policy(process_looks=1), (15,)),
+        (Policy(confirm_processes=1), (1,)),
+    ],
+    ids=["default", "two looks", "more looks than processes", "more than the most", "a single look", "one process"],
+)
+def test_looks_are_evenly_spaced_between_first_and_last(policy: Policy, expected: tuple[int, ...]) -> None:
+    assert looks(policy) == expected
+    assert len(levels(policy)) == len(expected)
+    assert sum(levels(policy)) == pytest.approx(policy.false_promotion)
+
+
+def test_earlier_looks_spend_less() -> None:
+    assert levels(POLICY) == pytest.approx([0.001 * k * k / 30 for k in (1, 2, 3, 4)])
+
+
+@pytest.mark.parametrize(
+    ("speedups", "decision"),
+    [
+        ([1.05], "open"),
+        ([1.05] * 5, "faster"),
+        ([1.05] * 6, "open"),
+        ([1.05, 1.051, 1.049, 1.05, 1.05], "faster"),
+        ([1.05, 1.12, 0.99, 1.05, 1.05], "open"),
+        ([1.05, 1.12, 0.99, 1.05, 1.05] * 3, "faster"),
+        ([1.05, 1.2, 0.9, 1.05, 1.05] * 3, "cannot tell"),
+        ([1.0, 1.001], "too little"),
+        ([1.019] * 5, "too little"),
+        ([1.01, 1.012, 1.011, 1.01, 1.011], "too little"),
+        ([0.5, 0.9, 0.6], "open"),
+        ([0.9, 0.91, 0.92], "too little"),
+    ],
+)
+def test_decisions(speedups: list[float], decision: Decision) -> None:
+    assert standing(speedups, POLICY).decision == decision
+
+
+def test_bounds_are_those_of_students_t_on_logarithms() -> None:
+    from scipy.stats import ttest_1samp
+
+    found = [1.04, 1.06, 1.05, 1.03, 1.07]
+    at = standing(found, POLICY)
+    assert at.low is not None
+    assert at.level is not None
+    against = ttest_1samp(np.log(found), math.log(at.low), alternative="greater")
+    assert against.pvalue == pytest.approx(at.level)
+
+
+def test_a_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> None:
+    """Of 1,000 confirmations; a mean over five processes above the minimum gain would promote some 10 % of them."""
+    rng = np.random.default_rng(0)
+    promoted = 0
+    for _ in range(1000):
+        owed = np.where(rng.random((2, 15)) < 0.2, 1.06, 1.0) * np.exp(rng.normal(0, 0.003, (2, 15)))
+        promoted += _confirmed((owed[1] / owed[0]).tolist())
+    assert promoted <= 2
+
+
+def test_a_gain_of_five_percent_is_found_where_processes_differ_by_two() -> None:
+    rng = np.random.default_rng(1)
+    found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
+    assert sum(found) >= 285
+
+
+def _confirmed(speedups: list[float]) -> bool:
+    """Whether processes in this order end in a promotion."""
+    for count in range(2, len(speedups) + 1):
+        if (at := standing(speedups[:count], POLICY)).decision != "open":
+            return at.decision == "faster"
+    return False
+
+
+def test_promoted_gains_are_corrected_for_having_been_selected() -> None:
+    """On average the corrected gain of a true 2 % lies nearer to it than what was measured."""
+    rng = np.random.default_rng(2)
+    truth = -math.log(0.98)
+    errors: list[tuple[float, float]] = []
+    while len(errors) < 100:
+        speedups = np.exp(rng.normal(truth, 0.02, 15)).tolist()
+        for count in (5, 8, 11, 15):
+            at = standing(speedups[:count], POLICY)
+            if at.decision == "faster":
+                assert 1.0 <= shrunk(at, POLICY) <= at.mean
+                errors.append((math.log(at.mean) - truth, math.log(shrunk(at, POLICY)) - truth))
+                break
+    measured, corrected = np.mean(errors, axis=0)
+    assert measured > 0.003
+    assert abs(corrected) < 0.6 * measured
+
+
+def test_without_spread_nothing_is_corrected_and_a_clear_gain_hardly() -> None:
+    assert shrunk(standing([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
+    clear = standing([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
+    assert shrunk(clear, POLICY) == pytest.approx(clear.mean, rel=1e-3)
