@@ -7,8 +7,10 @@ import pytest
 
 from evo.policy import Policy
 from tests.bench.verdict.__main__ import RECORDED, main
+from tests.bench.verdict.draws import SYNTHETIC, Recorded, Source, normal
 from tests.bench.verdict.noise import SERIES, Noise
-from tests.bench.verdict.simulate import Rate, covered, promoted, worked
+from tests.bench.verdict.rates import Rate, power, promoted
+from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
 def quiet(processes: int = 12, spread: float = 0.01) -> Noise:
@@ -31,9 +33,24 @@ def test_a_recording_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
-    policy = Policy(confirm_samples=40)
-    assert promoted(quiet(), 0.0, 30, policy, 0).hits == 0
-    assert promoted(quiet(), 0.05, 20, policy, 0).hits == 20
+    source = Recorded(noise=quiet())
+    assert promoted(source, 0.0, 20, Policy(), 0).hits == 0
+    found = power(source, 0.05, 10, Policy(), 0)
+    assert found.promoted.hits == 10
+    assert abs(found.measured) < 0.5
+    assert as_recorded(quiet(2), Policy()) == (Rate(hits=0, tried=12), Rate(hits=2, tried=2))
+
+
+@pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
+def test_where_processes_differ_a_slower_kernel_is_not_promoted(source: Source) -> None:
+    assert promoted(source, -0.01, 50, Policy(), 0).hits == 0
+
+
+def test_where_processes_differ_too_much_verdicts_say_so() -> None:
+    found = power(normal(0.06), 0.04, 12, Policy(), 0)
+    assert found.promoted.hits + found.cannot_tell.hits <= 12
+    assert found.cannot_tell.hits > 0
+    assert found.processes > 5
 
 
 def test_noise_neither_refuses_a_sound_kernel_nor_hides_one_that_skips_work() -> None:
@@ -58,10 +75,10 @@ def test_a_kernel_is_not_promoted_over_itself_on_any_recorded_machine() -> None:
     recordings = sorted(RECORDED.glob("*.json.gz"))
     assert recordings
     for path in recordings:
-        assert promoted(Noise.load(path), 0.0, 20, Policy(), 0).hits == 0
+        assert promoted(Recorded(noise=Noise.load(path)), 0.0, 20, Policy(), 0).hits == 0
 
 
 def test_what_does_not_hold_is_told_by_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quiet(processes=6, spread=0.5).save(tmp_path / "noisy.json.gz")
-    assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5"]) == 1
+    assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5", "--share", "5"]) == 1
     assert "a true gain of 5% is promoted: 0 of 1" in capsys.readouterr().out

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from evo.device import Device
+from evo.device import Device, DeviceKind
 from evo.job import FamilyRef, SearchTerms
 from evo.objective import Objective
 from evo.policy import Policy
 from evo.trial import Config
 from evo.wording import settings_text
 from templates.registry import find
+from tests.bench.verdict.layout import Shifted, stack
 from tests.bench.verdict.noise import SERIES, Noise
 from workers.build import Builder, Built
 from workers.cache import Cache
@@ -36,7 +37,8 @@ class Recorder:
     def __init__(self, work: Assignment, folder: Path, place: Path) -> None:
         self._work = work
         self._runners = Runners(folder)
-        self._builder = Builder(driver(work.terms.device.kind).compiler(), Cache(folder), place)
+        self._layout = Shifted(inner=driver(work.terms.device.kind).compiler())
+        self._builder = Builder(self._layout, Cache(folder), place)
 
     @property
     def device(self) -> Device:
@@ -77,13 +79,30 @@ class Recorder:
             child.kill()
         return {name: list(timing.samples_us) for name, timing in compared.series.items()}
 
+    def elsewhere(
+        self, pair: dict[str, tuple[Config, Built]], *, rounds: int, rng: np.random.Generator
+    ) -> dict[str, list[float]]:
+        """The same in a process with a layout of its own, each series' kernel with its code somewhere else."""
+        built: dict[str, tuple[Config, Built]] = {}
+        for name, kernel in SERIES.items():
+            self._layout.draw(rng)
+            config = pair[kernel][0]
+            made = self._built(config)
+            assert made is not None, "it was built before"
+            built[name] = (config, made)
+        with stack(rng):
+            samples = self.process(built, rounds=rounds, series={name: name for name in SERIES}, entropy=0)
+        for _, each in built.values():
+            each.discard()
+        return samples
+
     def _built(self, config: Config) -> Built | None:
         built = self._builder.build(self._work, config)
         return built if built.refusal is None else None
 
 
 @contextmanager
-def recorder(family: str, problem: str, kind: str, folder: Path) -> Iterator[Recorder]:
+def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Iterator[Recorder]:
     package, device = find(family), driver(kind).discover(folder)[0]
     terms = SearchTerms(
         search_id=0,
@@ -102,7 +121,7 @@ def recorder(family: str, problem: str, kind: str, folder: Path) -> Iterator[Rec
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
-    begun = time.monotonic()
+    begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []
     with recorder(options.family, options.problem, options.device, options.cache) as recording:
         pair = recording.pair()
@@ -114,10 +133,15 @@ def main(arguments: list[str]) -> int:
         }
         print(about, flush=True)
         while len(processes) < options.processes and time.monotonic() - begun < options.seconds:
-            processes.append(recording.process(pair, rounds=options.rounds, series=SERIES, entropy=0))
+            if options.layouts:
+                processes.append(recording.elsewhere(pair, rounds=options.rounds, rng=rng))
+            else:
+                processes.append(recording.process(pair, rounds=options.rounds, series=SERIES, entropy=0))
             medians = {name: round(float(np.median(samples)), 2) for name, samples in processes[-1].items()}
             print(len(processes), medians, flush=True)
         device = recording.device
+    if options.layouts:
+        about["layouts"] = "code and stack at other places for each process, and the code of each series"
     about |= {"device": f"{device.model} ({device.architecture})", **device.software}
     Noise(about=about, processes=tuple(processes)).save(options.to)
     return 0
@@ -130,6 +154,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--problem", default="B=1,H=2,S=256,D=64")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--processes", type=int, default=55)
+    parser.add_argument("--layouts", action="store_true", help="draw memory layouts anew for each process (CPU only)")
+    parser.add_argument("--seed", type=int, default=0, help="of the layouts")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=900.0, help="stop early after so long")
     parser.add_argument("--cache", type=Path, default=Path("build/verdict-cache"))

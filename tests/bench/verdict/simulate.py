@@ -1,61 +1,24 @@
-"""Confirmations made of recorded noise, judged by the real rules; and predictions compared with what came later."""
+"""Recorded runs judged as they were taken, predictions against processes measured later, and the rule `work`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evo.job import ConfirmReport, Repeat, Witness
 from evo.policy import Policy
 from evo.prediction import predict, times_as_fast
-from evo.promotion import Rule, judge, straddles
+from evo.promotion import Rule, judge, straddles, undecided
 from evo.promotion.work import work_rule
 from evo.timing import Timing
+from tests.bench.verdict.draws import ALIKE, blocks
 from tests.bench.verdict.noise import Noise
+from tests.bench.verdict.rates import Rate
 from workers.witness import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
-
-BLOCK = 10
-"""Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
-
-ALIKE = ("a1", "a2", "a3")
-"""Series of one kernel: which of them plays challenger, challenger again and incumbent is drawn."""
 
 Roles = tuple[str, ...]
 """The series that play challenger, challenger again and incumbent."""
-
-Choose = Callable[[int, int], NDArray[np.int64]]
-"""How many rounds were recorded, and how many are wanted → the rounds taken."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """How many of so many."""
-
-    hits: int
-    tried: int
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """95 % interval of the probability behind it (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
-        from scipy.stats import beta
-
-        low = beta.ppf(0.025, self.hits, self.tried - self.hits + 1) if self.hits else 0.0
-        high = beta.ppf(0.975, self.hits + 1, self.tried - self.hits) if self.hits < self.tried else 1.0
-        return float(low), float(high)
-
-    def __str__(self) -> str:
-        low, high = self.bounds
-        return f"{self.hits:,} of {self.tried:,} ({self.hits / self.tried:.2%}; 95 % interval {low:.2%} to {high:.2%})"
-
-
-def promoted(noise: Noise, gain: float, confirmations: int, policy: Policy, seed: int) -> Rate:
-    """How often a challenger that takes `gain` less time than the incumbent is promoted; 0: a kernel against itself."""
-    rng = np.random.default_rng(seed)
-    reports = (confirmation(noise, gain, policy, rng) for _ in range(confirmations))
-    return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=confirmations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +46,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
     """More rounds while it is undecided, as `workers.witness` takes them."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
-    chosen = _rounds(noise.of(process, one).size, MOST_ROUNDS, rng)
+    chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
 
     def witness(rounds: int) -> Witness:
@@ -104,54 +67,34 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
         How often a kernel is promoted over itself, each series in each role; and the faster kernel over the other.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
-    orders = [[(first + step) % count for step in range(policy.confirm_processes)] for first in range(count)]
 
     def judged(roles: Sequence[Roles]) -> Rate:
-        reports = [_report(noise, order, each, policy=policy, choose=_as_taken) for order in orders for each in roles]
+        reports = [_as_taken(noise, first, each, policy) for first in range(count) for each in roles]
         return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=len(reports))
 
     return judged(list(permutations(ALIKE))), judged([("a1", "a2", "b1")])
 
 
-def confirmation(noise: Noise, gain: float, policy: Policy, rng: np.random.Generator) -> ConfirmReport:
-    """One confirmation out of recorded processes: the first in full, the others for the prediction."""
-    processes = rng.choice(len(noise.processes), policy.confirm_processes, replace=False).tolist()
-    challenger, again, incumbent = rng.permutation(ALIKE).tolist()
-    choose, roles = partial(_rounds, rng=rng), (challenger, again, incumbent)
-    return _report(noise, processes, roles, gain=gain, policy=policy, choose=choose)
-
-
-def _report(
-    noise: Noise, processes: Sequence[int], roles: Roles, *, policy: Policy, choose: Choose, gain: float = 0.0
-) -> ConfirmReport:
+def _as_taken(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
+    """One confirmation that begins with this process and goes on with those after it while it is undecided."""
     challenger, again, incumbent = roles
-    first, *others = processes
 
-    def timing(process: int, series: str, share: float, chosen: NDArray[np.int64]) -> Timing:
-        return Timing(samples_us=tuple((share * noise.of(process, series)[chosen]).tolist()))
+    def timing(process: int, series: str, rounds: int) -> Timing:
+        return Timing(samples_us=tuple(noise.of(process % len(noise.processes), series)[:rounds].tolist()))
 
-    rounds = choose(noise.of(first, challenger).size, policy.confirm_samples)
-    few = [choose(noise.of(each, challenger).size, policy.process_samples) for each in others]
-    return ConfirmReport(
-        challenger=timing(first, challenger, 1 - gain, rounds),
-        challenger_again=timing(first, again, 1 - gain, rounds),
-        incumbent=timing(first, incumbent, 1.0, rounds),
-        repeats=tuple(
-            Repeat(challenger=timing(each, challenger, 1 - gain, chosen), other=timing(each, incumbent, 1.0, chosen))
-            for each, chosen in zip(others, few, strict=True)
-        ),
-        repeated_against="incumbent",
-    )
-
-
-def _as_taken(recorded: int, wanted: int) -> NDArray[np.int64]:
-    return np.arange(min(recorded, wanted))
-
-
-def _rounds(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Which rounds are drawn: circular blocks (Politis and Romano, 1992)."""
-    starts = rng.integers(0, recorded, -(-wanted // BLOCK))
-    return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]
+    repeats: list[Repeat] = []
+    while True:
+        report = ConfirmReport(
+            challenger=timing(first, challenger, policy.confirm_samples),
+            challenger_again=timing(first, again, policy.confirm_samples),
+            incumbent=timing(first, incumbent, policy.confirm_samples),
+            repeats=tuple(repeats),
+            repeated_against="incumbent",
+        )
+        if not undecided(report, policy):
+            return report
+        process, rounds = first + len(repeats) + 1, policy.process_samples
+        repeats.append(Repeat(challenger=timing(process, challenger, rounds), other=timing(process, incumbent, rounds)))
 
 
 def covered(noise: Noise, policy: Policy, orders: int, seed: int) -> tuple[Rate, Rate]:
@@ -188,15 +131,10 @@ def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[b
         predicted = predict(report, policy)
         assert predicted is not None
         later = _repeat(noise, order[place], policy.process_samples)
-        found = times_as_fast(later.challenger, later.other)
-        yield predicted.speedup.low <= found <= predicted.speedup.high
+        assert later.other is not None
+        yield predicted.speedup.low <= times_as_fast(later.challenger, later.other) <= predicted.speedup.high
 
 
 def _repeat(noise: Noise, process: int, rounds: int) -> Repeat:
     timings = (Timing(samples_us=tuple(noise.of(process, series)[:rounds].tolist())) for series in ("a1", "b1"))
     return Repeat(challenger=next(timings), other=next(timings))
-
-
-def lenient(policy: Policy) -> Policy:
-    """The same rules where recordings cannot say anything: no tool ran."""
-    return replace(policy, require_sanitizers=False, require_profile=False)

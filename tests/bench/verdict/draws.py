@@ -1,0 +1,135 @@
+"""Confirmations drawn at random: out of recorded processes, or out of synthetic noise with effects of the process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.job import ConfirmReport, Repeat, Witness
+from evo.policy import Policy
+from evo.promotion import looks
+from evo.timing import Timing
+from tests.bench.verdict.noise import Noise
+from workers.witness import USUAL_ROUNDS
+
+BLOCK = 10
+"""Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
+
+ALIKE = ("a1", "a2", "a3")
+"""Series of one kernel: which of them plays challenger, challenger again and incumbent is drawn."""
+
+Series = NDArray[np.float64]
+"""Samples in µs of one series; shape (processes, rounds)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One confirmation with as many processes as it may take; sample i of all series was taken in round i."""
+
+    challenger: Series
+    again: Series
+    incumbent: Series
+
+    def speedups(self, policy: Policy) -> list[float]:
+        """Of each process, as `evo.prediction` finds it."""
+        rounds = min(policy.process_samples, policy.confirm_samples)
+        ratios: list[float] = np.median((self.incumbent / self.challenger)[:, :rounds], axis=1).tolist()
+        return ratios
+
+    def report(self, processes: int, policy: Policy) -> ConfirmReport:
+        """What a worker reports that stopped after so many processes."""
+        rounds = min(policy.process_samples, policy.confirm_samples)
+        return ConfirmReport(
+            challenger=_timing(self.challenger[0]),
+            challenger_again=_timing(self.again[0]),
+            incumbent=_timing(self.incumbent[0]),
+            repeats=tuple(
+                Repeat(challenger=_timing(self.challenger[each][:rounds]), other=_timing(self.incumbent[each][:rounds]))
+                for each in range(1, processes)
+            ),
+            repeated_against="incumbent" if processes > 1 else None,
+            witness=Witness(
+                answered=_timing(self.challenger[0][-USUAL_ROUNDS:]), poisoned=_timing(self.again[0][-USUAL_ROUNDS:])
+            ),
+        )
+
+
+class Source(Protocol):
+    """What draws confirmations are made of."""
+
+    def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
+        """One confirmation of a challenger that takes `gain` less time than the incumbent; 0: the same kernel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Recorded processes in random order, their rounds in circular blocks (Politis and Romano, 1992)."""
+
+    noise: Noise
+
+    def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
+        wanted, available = looks(policy)[-1], len(self.noise.processes)
+        processes = rng.choice(available, wanted, replace=available < wanted).tolist()
+        challenger, again, incumbent = rng.permutation(ALIKE).tolist()
+        chosen = [blocks(self.noise.of(each, challenger).size, policy.confirm_samples, rng) for each in processes]
+
+        def series(name: str) -> Series:
+            pairs = zip(processes, chosen, strict=True)
+            return np.stack([self.noise.of(process, name)[rounds] for process, rounds in pairs])
+
+        return Draw(
+            challenger=(1 - gain) * series(challenger), again=(1 - gain) * series(again), incumbent=series(incumbent)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """Rounds that scatter around what a kernel takes in its process, and processes that differ.
+
+    Attributes:
+        effects: draws what each of so many kernels owes to its process, as a factor of its time.
+        jitter: standard deviation of one round's logarithm.
+    """
+
+    effects: Callable[[tuple[int, ...], np.random.Generator], NDArray[np.float64]]
+    jitter: float = 0.01
+
+    def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
+        processes, rounds = looks(policy)[-1], policy.confirm_samples
+        owed = self.effects((2, processes, 1), rng)
+        drift = np.exp(rng.normal(0.0, self.jitter, (processes, rounds)))
+        own = np.exp(rng.normal(0.0, self.jitter, (3, processes, rounds)))
+        challenger, again = (100.0 * (1 - gain) * owed[0] * drift * own[index] for index in (0, 1))
+        return Draw(challenger=challenger, again=again, incumbent=100.0 * owed[1] * drift * own[2])
+
+
+def normal(spread: float) -> Synthetic:
+    """Speed-ups that differ between processes by this standard deviation."""
+    return Synthetic(effects=lambda shape, rng: np.exp(rng.normal(0.0, spread / np.sqrt(2.0), shape)))
+
+
+def one_in_five(slower: float) -> Synthetic:
+    """Each kernel is so much slower in one process of five."""
+    return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
+
+
+SYNTHETIC = {
+    "no process effect": normal(0.0),
+    "processes differ by 1 % (normal)": normal(0.01),
+    "processes differ by 3 % (normal)": normal(0.03),
+    "processes differ by 5 % (normal)": normal(0.05),
+    "6 % slower in one process of five": one_in_five(0.06),
+}
+"""Noises that no recording has, by what they are called."""
+
+
+def _timing(samples_us: NDArray[np.float64]) -> Timing:
+    return Timing(samples_us=tuple(samples_us.tolist()))
+
+
+def blocks(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which of the recorded rounds are drawn."""
+    starts = rng.integers(0, recorded, -(-wanted // BLOCK))
+    return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]

@@ -1,0 +1,60 @@
+"""Memory layouts drawn anew for each process: where a kernel's code, its stack and its pages lie."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evo.device import Device
+from evo.outcome import CompileFailed, OverResources
+from workers.compile import Artefact, Compiler, Launch, Resources, Unit
+
+MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
+"""More than a page of each: lines, sets of the cache and pages all differ."""
+_ENVIRONMENT = "OMP_LAYOUT"
+"""A variable that kernel processes inherit; the stack begins below the environment."""
+
+
+@dataclass(kw_only=True)
+class Shifted:
+    """A C compiler that puts `code_bytes` of other code before the kernel's own, as another order of linking would.
+
+    Pages of libraries and buffers are placed by the system, which draws them for every process.
+    """
+
+    inner: Compiler
+    code_bytes: int = 0
+
+    @property
+    def version(self) -> str:
+        return f"{self.inner.version}, {self.code_bytes} bytes of other code before"
+
+    @property
+    def suffix(self) -> str:
+        return self.inner.suffix
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        skipped = f'__asm__(".text\\n.skip {self.code_bytes}, 0x90");\n'
+        return self.inner.compile(replace(unit, source=skipped + unit.source), timeout_s=timeout_s)
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        return self.inner.resources(artefact, launch, device)
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        return self.inner.refusal(resources, launch, device)
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Choose where the code of the next build lies."""
+        self.code_bytes = int(rng.integers(MOST_CODE_BYTES))
+
+
+@contextmanager
+def stack(rng: np.random.Generator) -> Iterator[None]:
+    """Processes started meanwhile have their stack at an offset drawn from `rng`."""
+    os.environ[_ENVIRONMENT] = "x" * int(rng.integers(1, MOST_STACK_BYTES))
+    try:
+        yield
+    finally:
+        del os.environ[_ENVIRONMENT]

@@ -1,0 +1,107 @@
+"""Error rates of verdicts on drawn confirmations, judged by the real rules."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.policy import Policy
+from evo.promotion import Verdict, judge, standing
+from tests.bench.verdict.draws import Draw, Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How many of so many."""
+
+    hits: int
+    tried: int
+
+    @property
+    def share(self) -> float:
+        return self.hits / self.tried
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """95 % interval of the probability behind it (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
+        from scipy.stats import beta
+
+        low = beta.ppf(0.025, self.hits, self.tried - self.hits + 1) if self.hits else 0.0
+        high = beta.ppf(0.975, self.hits + 1, self.tried - self.hits) if self.hits < self.tried else 1.0
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        return f"{self.hits:,} of {self.tried:,} ({self.share:.2%}; 95 % interval {low:.2%} to {high:.2%})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """What became of challengers with one true gain.
+
+    Attributes:
+        promoted: and how many verdicts said that this machine cannot tell.
+        processes: how many those took on average that the first process spoke for.
+        measured, corrected: error of the promoted gains and of what is expected of further measurements, on average, in
+            percentage points; NaN where nothing was promoted.
+    """
+
+    promoted: Rate
+    cannot_tell: Rate
+    processes: float
+    measured: float
+    corrected: float
+
+
+def promoted(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Rate:
+    """How often a challenger that takes `gain` less time is promoted; 0: a kernel against itself.
+
+    The sequential test is looked at first: it refuses nearly all, and what it refuses no other rule promotes.
+    """
+    rng = np.random.default_rng(seed)
+    draws = (source.draw(gain, policy, rng) for _ in range(confirmations))
+    hits = sum(_faster(draw, policy) is not None and _verdict(draw, policy, rng)[0].promote for draw in draws)
+    return Rate(hits=hits, tried=confirmations)
+
+
+def power(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Power:
+    """The same in full: what is not promoted, how long it took, and how far the stated gains are off."""
+    rng = np.random.default_rng(seed)
+    found = [_verdict(source.draw(gain, policy, rng), policy, rng) for _ in range(confirmations)]
+    passed = [verdict for verdict, _ in found if verdict.promote]
+    measured = [_gain(each.speedup.estimate) for each in passed if each.speedup is not None]
+    corrected = [_gain(each.expected) for each in passed if each.expected is not None]
+    taken = [processes for _, processes in found if processes > 1]
+    return Power(
+        promoted=Rate(hits=len(passed), tried=confirmations),
+        cannot_tell=Rate(hits=sum(verdict.cannot_tell for verdict, _ in found), tried=confirmations),
+        processes=float(np.mean(taken)) if taken else math.nan,
+        measured=100.0 * (float(np.mean(measured)) - gain) if measured else math.nan,
+        corrected=100.0 * (float(np.mean(corrected)) - gain) if corrected else math.nan,
+    )
+
+
+def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verdict, int]:
+    """What a confirmation comes to, and in how many processes: further ones only where the first speaks for it."""
+    alone = judge(draw.report(1, policy), policy, 1, rng)
+    if not alone.promote:
+        return alone, 1
+    processes = _stop(draw.speedups(policy), policy)
+    return judge(draw.report(processes, policy), policy, 1, rng), processes
+
+
+def _faster(draw: Draw, policy: Policy) -> int | None:
+    """After how many processes the sequential test says so; None: it does not."""
+    speedups = draw.speedups(policy)
+    stop = _stop(speedups, policy)
+    return stop if standing(speedups[:stop], policy).decision == "faster" else None
+
+
+def _stop(speedups: list[float], policy: Policy) -> int:
+    """After how many processes a worker stops."""
+    counts = range(2, len(speedups) + 1)
+    return next(count for count in counts if standing(speedups[:count], policy).decision != "open")
+
+
+def _gain(speedup: float) -> float:
+    return 1.0 - 1.0 / speedup
