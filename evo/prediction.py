@@ -1,13 +1,22 @@
 """How many times as fast over several fresh processes: the speed-up, how sure it is, and what one more will find."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from evo.job import ConfirmReport
 from evo.policy import Policy
-from evo.statistics import Interval, Samples, mean_interval, paired_ratio, prediction_interval
+from evo.statistics import (
+    Interval,
+    Samples,
+    mean_interval,
+    median_error,
+    paired_ratio,
+    prediction_interval,
+    rounds_ratio,
+)
 from evo.timing import Timing
 
 BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"
@@ -49,16 +58,27 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
         return None
     pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
     rounds = min(len(own.samples_us) for own, _ in pairs)
-    found = tuple(paired_ratio(beside.samples_us[:rounds], own.samples_us[:rounds]) for own, beside in pairs)
+    ratios = [rounds_ratio(beside.samples_us[:rounds], own.samples_us[:rounds]) for own, beside in pairs]
+    found = tuple(float(np.median(each)) for each in ratios)
+    next_one = partial(prediction_interval, least_spread=_within(ratios))
     return Prediction(
         against=against,
-        speedup=_of_logarithms(prediction_interval, found, policy.confidence),
+        speedup=_of_logarithms(next_one, found, policy.confidence),
         confidence=policy.confidence,
         found=found,
         rounds=rounds,
         overall=_of_logarithms(mean_interval, found, policy.confidence),
-        others=_of_logarithms(prediction_interval, found[1:], policy.confidence) if len(found) > 2 else None,
+        others=_of_logarithms(next_one, found[1:], policy.confidence) if len(found) > 2 else None,
     )
+
+
+def _within(ratios: Sequence[Samples]) -> float:
+    """By how much one process's figure varies with its rounds alone, which is the least that processes differ by.
+
+    Five processes may agree better than that by chance; a prediction that rests on their spread alone is too narrow on
+    machines that are disturbed now and then (decision 74).
+    """
+    return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:

@@ -17,6 +17,9 @@ Samples: TypeAlias = Sequence[float] | NDArray[np.float64]
 RESAMPLES = 2000
 """Bootstrap resamples: an interval's ends move by less than a tenth of its width from one seed to the next."""
 
+BATCH = 10
+"""Samples in a row that are judged together where neighbours may be alike."""
+
 EFFECT_CAP = 1e6
 """Stands for an infinite effect size (two constant series that differ): verdicts become JSON, which has no inf."""
 
@@ -131,15 +134,32 @@ def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: n
     return _resampled(series, _median_ratio, confidence, rng, paired=False)
 
 
-def prediction_interval(values: Samples, confidence: float) -> Interval:
+def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
     """Where one more value will lie, if it comes about as these did: normal values, mean and spread unknown.
 
     Args:
         values: at least two.
+        least_spread: standard deviation that the values have at least, for a reason of their own; few values may lie
+            closer together by chance.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
-    return _student(values, math.sqrt(1.0 + 1.0 / len(values)), confidence)
+    return _student(values, math.sqrt(1.0 + 1.0 / len(values)), confidence, least_spread=least_spread)
+
+
+def median_error(series: Samples) -> float:
+    """Standard error of the median of samples whose neighbours are alike, by batch means; 0 of fewer than 20 samples.
+
+    Batches of 10 samples in a row keep together what lasts longer than one sample, such as drift.
+
+    Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
+    """
+    values = np.asarray(series, dtype=np.float64)
+    batches = len(values) // BATCH
+    if batches < 2:
+        return 0.0
+    medians = np.median(values[: batches * BATCH].reshape(batches, BATCH), axis=1)
+    return float(medians.std(ddof=1)) / math.sqrt(batches)
 
 
 def mean_interval(values: Samples, confidence: float) -> Interval:
@@ -161,10 +181,10 @@ def upper_quantile(level: float, freedom: int) -> float:
     return float(t.isf(level, freedom))
 
 
-def _student(values: Samples, widening: float, confidence: float) -> Interval:
+def _student(values: Samples, widening: float, confidence: float, *, least_spread: float = 0.0) -> Interval:
     """Mean ± so many standard deviations, times Student's t."""
     known = np.asarray(values, dtype=np.float64)
-    mean, spread = float(known.mean()), float(known.std(ddof=1))
+    mean, spread = float(known.mean()), max(float(known.std(ddof=1)), least_spread)
     reach = upper_quantile(0.5 - confidence / 2.0, len(known) - 1) * spread * widening
     return Interval(low=mean - reach, estimate=mean, high=mean + reach)
 

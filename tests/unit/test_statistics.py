@@ -8,8 +8,10 @@ from evo.statistics import (
     Interval,
     bootstrap_interval,
     hedges_g,
+    median_error,
     order_interval,
     paired_p_value,
+    prediction_interval,
     ratio_interval,
     unshared,
 )
@@ -154,3 +156,19 @@ def test_series_that_share_nothing_keep_their_spread_and_effect() -> None:
     rng = np.random.default_rng(4)
     first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
     assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)
+
+
+def test_the_error_of_a_median_counts_what_lasts_longer_than_one_sample() -> None:
+    """Independent samples: that of a normal median, 1.25 σ / √n; samples that come in runs: several times as much."""
+    rng = np.random.default_rng(0)
+    alone = np.sqrt(np.mean([median_error(rng.normal(0, 1, 100)) ** 2 for _ in range(400)]))
+    runs = np.sqrt(np.mean([median_error(np.repeat(rng.normal(0, 1, 10), 10)) ** 2 for _ in range(400)]))
+    assert alone == pytest.approx(1.2533 / 10, rel=0.1)
+    assert runs == pytest.approx(1 / np.sqrt(10), rel=0.1)
+    assert median_error([1.0, 2.0] * 9) == 0.0
+
+
+def test_a_prediction_is_no_narrower_than_the_least_spread() -> None:
+    close = prediction_interval([1.0, 1.0, 1.0], 0.95, least_spread=0.1)
+    assert close.high - close.estimate == pytest.approx(4.303 * 0.1 * np.sqrt(4 / 3), rel=1e-3)
+    assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)
