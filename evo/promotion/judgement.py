@@ -87,7 +87,7 @@ def judge(
         *work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,
-        *processes.prediction_rule(prediction, policy),
+        *processes.prediction_rule(report, prediction, policy),
         *processes.agreement_rule(prediction),
         *soundness.profile_rule(report, policy),
         *processes.baseline_rule(fastest, against, prediction),

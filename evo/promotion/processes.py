@@ -9,8 +9,11 @@ from evo.statistics import Interval
 from evo.wording import time_text
 
 
-def prediction_rule(prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:
+def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:
     """Only a challenger that is surely faster on average over fresh processes replaces an incumbent."""
+    if report.incumbent is not None and report.repeats and (prediction is None or prediction.against != "incumbent"):
+        text = "Further processes did not compare the challenger with the incumbent."
+        return (Rule(name="processes", passed=False, figure=0.0, threshold=1.0, text=text),)
     if prediction is None:
         return ()
     speedup, found = prediction.speedup, prediction.found

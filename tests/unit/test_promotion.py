@@ -375,6 +375,14 @@ def test_a_challenger_that_gains_too_little_gets_no_further_processes() -> None:
     assert not verdict(even).cannot_tell
 
 
+@pytest.mark.parametrize("against", ["numpy", "nothing"])
+def test_processes_that_compared_with_something_else_promote_nothing_over_an_incumbent(against: str) -> None:
+    report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
+    result = verdict(report)
+    assert [each.name for each in result.unmet] == ["processes"]
+    assert verdict(replace(report, repeated_against="incumbent")).promote
+
+
 def test_without_an_incumbent_processes_are_as_many_as_the_policy_says() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
