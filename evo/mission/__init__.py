@@ -50,7 +50,7 @@ MISSION = Mission(goals=GOALS)
 REHEARSAL = Mission(
     problems=("B=1,H=1,S=32,D=16", "B=1,H=1,S=64,D=16"),
     goals=GOALS,
-    policy={"quick_samples": 5, "confirm_samples": 10, "confirm_processes": 2, "seeds": 1},
+    policy={"quick_samples": 5, "confirm_samples": 10, "confirm_processes": 2, "most_processes": 4, "seeds": 1},
     trials=2,
     rehearsal=True,
 )

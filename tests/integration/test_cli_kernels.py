@@ -25,7 +25,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @pytest.fixture(scope="module")
 def policy(line: CommandLine) -> Path:
     path = line.home / "quick.toml"
-    path.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nseeds = 1\n")
+    path.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n")
     return path
 
 

@@ -391,10 +391,11 @@ def test_a_winner_is_sanitized_and_compared_again_in_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.confirmation.promising", lambda *_: True)
-    policy = replace(QUICK, confirm_processes=3, process_samples=5)
+    monkeypatch.setattr("workers.confirmation.undecided", lambda found, _: len(found.repeats) < 2)
+    policy = replace(QUICK, confirm_processes=2, most_processes=4, process_looks=2, process_samples=5)
     work, job = workshop.work(policy=policy), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     said: list[str | None] = []
-    one, further = "process 1 of 3 at most", [f"timing, process {process} of 3 at most" for process in (2, 3)]
+    one, further = "process 1 of 4 at most", [f"timing, process {process} of 4 at most" for process in (2, 3)]
     monkeypatch.setattr(Status, "say", lambda _, words: said.append(words))
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
     assert said == [f"proving, {one}", f"timing, {one}", f"sanitizing, {one}", f"profiling, {one}", *further]

@@ -24,6 +24,7 @@ QUICK = {
     "quick_samples": 5,
     "confirm_samples": 10,
     "confirm_processes": 2,
+    "most_processes": 4,
     "verify_timeout_s": 5.0,
     "measure_timeout_s": 10.0,
     "seeds": 1,
