@@ -1,7 +1,8 @@
-"""A machine whose disk is full or cannot be written: no candidate's fault, and no family's."""
+"""A machine whose disk is full, or takes no files or programs: no candidate's fault, and no family's."""
 
 import errno
 import os
+from pathlib import Path
 
 from evo.errors import EvoError
 
@@ -9,7 +10,7 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """Nothing can be built or judged on this machine until somebody makes room; the work is for another one."""
+    """Nothing can be built or judged on this machine until its disk is put right; the work is for another one."""
 
 
 def is_exhaustion(error: BaseException) -> bool:
@@ -27,3 +28,14 @@ def refuse_exhaustion(said: str) -> None:
         for line in said.splitlines():
             if os.strerror(number).lower() in line.lower():
                 raise MachineExhausted(f"this machine cannot build anything, make room first: {line.strip()[:300]}")
+
+
+def refuse_noexec(folder: Path) -> None:
+    """Raises:
+    MachineExhausted: the folder's file system is mounted so that nothing in it can be executed.
+    """
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise MachineExhausted(
+            f"{folder} lies on a file system mounted with `noexec`, where no compiled kernel can be loaded: set TMPDIR "
+            "to a folder of another file system"
+        )

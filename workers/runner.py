@@ -61,8 +61,9 @@ class Runner:
                 return Refused(outcome=Crashed(stage=request.kind, reason=spent))
             return Trouble(reason=spent)
         except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
-            step = f"the {request.kind} step failed: {type(error).__name__}: {error}"
-            return Trouble(reason=str(error) if isinstance(error, EvoError) else step, exhausted=is_exhaustion(error))
+            exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
+            unnamed = f"make room first: {step}" if exhausted else step
+            return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
 
     def _answer(self, request: Request) -> Reply:
         if isinstance(request, Prove):

@@ -82,7 +82,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
         case Refused():
             raise CandidateFault(reply.outcome)
         case Trouble(exhausted=True):
-            raise MachineExhausted(f"this machine cannot judge anything, make room first: {reply.reason}")
+            raise MachineExhausted(f"this machine cannot judge anything: {reply.reason}")
         case Trouble():
             raise TroubleError(reply.reason)
         case Unfit():

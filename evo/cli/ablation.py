@@ -61,7 +61,7 @@ def ablated(
     interrupts = Interrupts()
     view = connection.client.ablate(search_id, values=values)
     champion = "" if view.champion is None else f" {view.champion.id}"
-    out.print(f"Turning the switches of champion{champion} … ({view.place})\n", highlight=False, markup=False)
+    out.print(f"Turning the switches of champion{champion} … ({view.place})\n")
     with interrupts.listen(), screen(out) as shown:
         follow(connection, search_id, shown, interrupts)
     return connection.ask(lambda client: client.ablation(search_id))
@@ -73,13 +73,13 @@ def after_search(connection: "Connection", view: "SearchView", *, as_json: bool)
 
     out = progress(as_json)
     if view.state != "finished" or view.champion is None or view.champion.search_id != view.id:
-        out.print("\nNothing to ablate: this search has no champion of its own.", highlight=False)
+        out.print("\nNothing to ablate: this search has no champion of its own.")
         return
     out.print()
     try:
         out.print(table_of(ablated(out, connection, view.id)))
     except Conflict as error:  # no switch among its tunables: the search itself went well
-        out.print(f"Nothing to ablate: {error}", highlight=False)
+        out.print(f"Nothing to ablate: {error}")
 
 
 def _refuse_edited(connection: "Connection", search_id: int) -> None:

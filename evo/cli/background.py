@@ -71,7 +71,7 @@ def _read(news: Path) -> dict[str, Any] | None:
 
 def _tell(begun: dict[str, Any], pid: int, log: Path, options: str) -> None:
     out, number = console(), begun["search"]
-    out.print(f"Search {number} runs in the background (process {pid}, log {log}).", markup=False)
-    out.print(f"  leaderboard  {begun['page']}", markup=False)
-    out.print(f"  stay with it kernel-evo watch {number}{options}", markup=False)
-    out.print(f"  end it       kernel-evo stop {number}{options}", markup=False)
+    out.print(f"Search {number} runs in the background (process {pid}, log {log}).")
+    out.print(f"  leaderboard  {begun['page']}")
+    out.print(f"  stay with it kernel-evo watch {number}{options}")
+    out.print(f"  end it       kernel-evo stop {number}{options}")

@@ -1,5 +1,6 @@
 """``champion show|export|rollback``: the promoted configs, their evidence, and what to do with them."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -102,7 +103,7 @@ def export(
     """
     from evo.cli.connection import connect
     from evo.cli.export import fetch, ranking, successor, write
-    from evo.cli.output import console, print_json
+    from evo.cli.output import console, print_json, styled
     from evo.export.compiled import LOADER
     from evo.export.dispatch import DISPATCH, dispatch_files
     from evo.export.runner_up import ranking_files
@@ -135,12 +136,12 @@ def export(
     for number, current in retired.items():
         now = "its problem has none now" if current is None else f"champion {current.id} is current"
         why = next(each.retired_reason for each in wanted if each.id == number)
-        out.print(f"Champion {number} is retired ({why}): {now}.", markup=False)
+        out.print(f"Champion {number} is retired ({why}): {now}.")
     if ranked is not None and ranked.bare:
         out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
     if ranked is not None and len(ranked.others) < top - 1:
         out.print(f"Its search has no more kernels that can be exported: {len(ranked.others)} beside the champion.")
-    out.print(f"\nTry it:  [bold]python {folder / start}[/]")
+    out.print(styled("\nTry it:  ", (shlex.join(("python", str(folder / start))), "bold")))
 
 
 def rollback(

@@ -200,13 +200,11 @@ class LineScreen:
         self._console.print(
             f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
             f"best {best}, {speedup_text(view)}; {left_text(view)}",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
 
     def note(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
 
 @contextmanager

@@ -167,13 +167,13 @@ def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
     """The devices, and what was looked for."""
     from rich.text import Text
 
-    from evo.cli.output import console, table
+    from evo.cli.output import console, styled, table
 
     out = console()
     rows = table("device", "model", "architecture", "limits", "ceilings")
     for device in devices:
         rows.add_row(Text(device.kind, "bold"), device.model, device.architecture, _limits(device), _ceilings(device))
-    out.print(rows if devices else "[red]No device found to search on.[/]")
+    out.print(rows if devices else styled(("No device found to search on.", "red")))
     out.print()
     rows = table("", "what", "found", "needed for", "way out")
     for each in findings:

@@ -50,13 +50,15 @@ def new(
 ) -> None:
     """Make a family of your own to start from: a small kernel that already runs and can be searched."""
     from evo.cli.new import write_scaffold
-    from evo.cli.output import console
+    from evo.cli.output import console, styled
 
     out = console()
     for path in write_scaffold(folder):
         out.print(f"wrote {path}")
     shown = str(folder) if folder.is_absolute() else f"./{folder}"
-    out.print(f"\nIt runs as it is:  [bold]{_escape(command('search', shown))}[/]\nThen put your kernel in its place.")
+    out.print(
+        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen put your kernel in its place.")
+    )
 
 
 def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
@@ -67,7 +69,7 @@ def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") 
 
 
 def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
-    from evo.cli.output import console, table
+    from evo.cli.output import console, styled, table
 
     rows = table("family", "what it computes", "runs on")
     for package in packages:
@@ -76,18 +78,18 @@ def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
     out = console()
     out.print(rows)
     for each in broken:
-        out.print(f"[yellow]{_escape(each.name)} cannot be read: {_escape(each.reason)}[/]")
-    out.print("[dim]kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.[/]")
+        out.print(styled((f"{each.name} cannot be read: {each.reason}", "yellow")))
+    out.print(styled(("kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.", "dim")))
 
 
 def _describe(package: "Package") -> None:
-    from evo.cli.output import console
+    from evo.cli.output import console, styled
 
     out, family = console(), package.family
-    out.print(f"[bold cyan]{family.name}[/]  {_escape(family.title)}")
+    out.print(styled((family.name, "bold cyan"), f"  {family.title}"))
     if family.description:
-        out.print(_escape(family.description))
-    out.print(f"[dim]{_escape(str(package.path))}[/]\n")
+        out.print(family.description)
+    out.print(styled((f"{package.path}\n", "dim")))
     if family.fields:
         _print_fields(out, family.fields)
     if family.cases:
@@ -155,25 +157,19 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
     """What would stop a search of this implementation before its first trial."""
+    from evo.cli.output import styled
     from templates.render import RenderError, check
 
     try:
         check(package, kind)
     except RenderError as error:
-        out.print(f"[red]It cannot be searched on {kind} as it is.[/] {_escape(str(error))}\n")
+        out.print(styled((f"It cannot be searched on {kind} as it is.", "red"), f" {error}\n"))
 
 
 def _bold(text: str) -> "Text":
     from rich.text import Text
 
     return Text(text, "bold")
-
-
-def _escape(text: str) -> str:
-    """Text of a family as it is: square brackets in it mean nothing."""
-    from rich.markup import escape as escaped
-
-    return escaped(text)
 
 
 def _values(tunable: "Tunable") -> str:

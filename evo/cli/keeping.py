@@ -49,9 +49,7 @@ def edit(
         print_json(view)
     else:
         place = ", in the archive" if view.archived else ""
-        console().print(
-            f"Search {view.id} has priority {view.priority}{place}. Notes: {view.notes or 'none'}", markup=False
-        )
+        console().print(f"Search {view.id} has priority {view.priority}{place}. Notes: {view.notes or 'none'}")
 
 
 def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None) -> None:

@@ -11,10 +11,20 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
+    from rich.text import Text
 
 
 _GAP = 3
 """Between two columns of a table."""
+
+_WIDTH, _HEIGHT = 200, 50
+"""Of what is no terminal."""
+
+_PADDING = 2
+"""On the right of each column of facts."""
+
+_LEAST_VALUE = 8
+"""Columns that a value needs next to its name; where there are fewer it goes below."""
 
 _FOLDED = 16
 """A longer word, such as a whole config, goes on in the next line without harm."""
@@ -23,7 +33,8 @@ _FOLDED = 16
 def console(*, stderr: bool = False) -> "Console":
     """Standard output or error as Rich sees it; tables and prose do not wrap where it is not a terminal.
 
-    Control characters in what is printed are shown as escapes (`evo.visible`): only Rich's own styles act.
+    Text is printed as it is: square brackets and names between colons mean nothing, control characters are shown as
+    escapes (`evo.visible`), and only the styles of a `rich.text.Text` act.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -39,7 +50,17 @@ def console(*, stderr: bool = False) -> "Console":
                 yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     plain = not (sys.stderr if stderr else sys.stdout).isatty()
-    return Screen(stderr=stderr, highlight=False, soft_wrap=plain, width=200 if plain else None)
+    width, height = (_WIDTH, _HEIGHT) if plain else (None, None)  # Rich believes a width only with a height
+    return Screen(
+        stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=plain, width=width, height=height
+    )
+
+
+def styled(*parts: "str | tuple[str, str]") -> "Text":
+    """Plain parts, and parts with a style, e.g. ``("wrong", "bold red")``."""
+    from rich.text import Text
+
+    return Text.assemble(*parts)
 
 
 def table(*columns: str, title: str | None = None) -> "Table":
@@ -59,7 +80,7 @@ def table(*columns: str, title: str | None = None) -> "Table":
                 yield from super().__rich_console__(console, options)
                 return
             if self.title:
-                yield f"[bold]{self.title}[/]"
+                yield styled((str(self.title), "bold"))
             for cells in zip(*(column.cells for column in self.columns), strict=True):
                 card = facts()
                 for column, cell in zip(self.columns, cells, strict=True):
@@ -95,12 +116,22 @@ def facts() -> "Table":
     from rich.table import Table
 
     class Facts(Table):
-        """Text in it is no markup."""
+        """Text in it is no markup. Where there is no room next to the names, the values go below them."""
+
+        def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+            names, *values = (list(column.cells) for column in self.columns)
+            longest = max((len(str(name)) for name in names), default=0)
+            if longest + _PADDING + _LEAST_VALUE <= options.max_width:
+                yield from super().__rich_console__(console, options)
+                return
+            for name, *found in zip(names, *values, strict=True):
+                yield styled((str(name), "dim"))
+                yield from found
 
         def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
             super().add_row(*map(_literal, cells), **style)
 
-    grid = Facts.grid(padding=(0, 2))
+    grid = Facts.grid(padding=(0, _PADDING))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     return grid

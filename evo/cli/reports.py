@@ -82,4 +82,4 @@ def report(
         print_json({"folder": folder.absolute(), "files": list(files)})
         return
     for name in files:
-        console().print(f"wrote {folder / name}", markup=False)
+        console().print(f"wrote {folder / name}")

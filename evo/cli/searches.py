@@ -101,7 +101,7 @@ def trials(
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
     from evo.cli.display import best_time_text
-    from evo.cli.output import console, table
+    from evo.cli.output import console, styled, table
     from evo.wording import factor_text, spaced_text
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
@@ -113,7 +113,7 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
     if rows.row_count:
         out.print(rows)
     else:
-        out.print("No searches here yet. Start one: [bold]kernel-evo search sdpa[/]")
+        out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
 
 
 def _print_trials(found: "Iterable[TrialView]", place: str) -> None:

@@ -51,7 +51,7 @@ def serve(
         from api.server import serve as serve_until_told
         from api.settings import Settings
         from db.location import Location
-        from evo.cli.output import console
+        from evo.cli.output import console, styled
         from evo.cli.parent import follow_parent
         from evo.cli.place import Place
 
@@ -60,7 +60,9 @@ def serve(
     if location.file is not None:
         location = Location.of(Place.to_begin(location.file).database)
     settings = Settings(host=host, port=port, db=location)
-    serve_until_told(settings, lambda url: console().print(f"kernel-evo serves {settings.db} at [bold]{url}[/]"))
+    serve_until_told(
+        settings, lambda url: console().print(styled(f"kernel-evo serves {settings.db} at ", (url, "bold")))
+    )
 
 
 @contextmanager

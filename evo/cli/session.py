@@ -179,7 +179,9 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
         out.print(
-            f"[yellow]{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.[/]\n"
+            Text(
+                f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n", "yellow"
+            )
         )
 
 

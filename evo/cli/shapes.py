@@ -6,7 +6,7 @@ from pathlib import Path
 from evo.cli import session
 from evo.cli.connection import Connection
 from evo.cli.exits import Exit
-from evo.cli.output import console, print_json
+from evo.cli.output import console, print_json, styled
 from evo.cli.place import Where
 from evo.cli.request import Request
 from evo.view import SearchView
@@ -54,12 +54,12 @@ def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then
 def _summarise(ended: Sequence[SearchView], where: Where) -> None:
     """The champions side by side, and how they become one folder."""
     out = console()
-    out.print("\n[bold]All shapes[/]")
+    out.print(styled("\n", ("All shapes", "bold")))
     for view in ended:
         found = "nothing was run" if view.estimated else "no champion"
         if view.champion is not None:
             found = f"champion {view.champion.id}, {time_text(view.champion.time_us)}"
-        out.print(f"  {settings_text(view.problem)}: {found}", markup=False)
+        out.print(f"  {settings_text(view.problem)}: {found}")
     champions = [str(view.champion.id) for view in ended if view.champion is not None]
     if len(champions) > 1:
-        out.print(f"  one folder of all: kernel-evo champion export {' '.join(champions)}{where.options}", markup=False)
+        out.print(f"  one folder of all: kernel-evo champion export {' '.join(champions)}{where.options}")

@@ -110,7 +110,7 @@ def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = 
     if as_json:
         print_json(view)
     else:
-        console().print(f"Token {view.id} ({_plain(view.name)}) is revoked.")
+        console().print(f"Token {view.id} ({view.name}) is revoked.")
 
 
 def rotate(
@@ -156,9 +156,9 @@ def _show(issued: "IssuedToken", as_json: bool) -> None:
         print_json(issued)
         return
     out, token = console(), issued.token
-    out.print(f"Token {token.id} for {_plain(token.name)}: {_roles_text(token)}{_until(token)}.")
+    out.print(f"Token {token.id} for {token.name}: {_roles_text(token)}{_until(token)}.")
     out.print("It is shown this once:\n")
-    out.print(issued.secret, markup=False)
+    out.print(issued.secret)
 
 
 def _roles_text(token: "TokenView") -> str:
@@ -177,9 +177,3 @@ def _state(token: "TokenView") -> str:
     if token.expires_at is None:
         return "valid"
     return f"valid{_until(token)}" if token.expires_at > datetime.now(UTC) else "expired"
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
-from evo.cli.output import table
+from evo.cli.output import console, facts, styled, table
 from evo.cli.report import print_report
 from evo.search import Budget
 from evo.view import SpaceView, WarmStartView
@@ -15,10 +15,10 @@ from tests.unit.views import CHAMPION, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, 
 
 
 def shown(*parts: object, width: int = 160) -> str:
-    console = Console(file=io.StringIO(), width=width)
+    page = Console(file=io.StringIO(), width=width)
     for part in parts:
-        console.print(part)
-    written = console.file
+        page.print(part)
+    written = page.file
     assert isinstance(written, io.StringIO)
     return written.getvalue()
 
@@ -202,3 +202,37 @@ def test_equal_times_share_a_rank() -> None:
     lines = reported(finished(), ranking, "", "sdpa").splitlines()
     numbered = [line.split()[:2] for line in lines if "BLOCK=" in line and line.split()[0].isdigit()]
     assert numbered == [["1", "4"], ["1", "9"], ["3", "2"]]
+
+
+@pytest.mark.parametrize("width", [1, 5, 10, 14])
+def test_values_go_below_their_names_where_the_terminal_is_narrow(width: int) -> None:
+    rows = table(">trial", "outcome", "config")
+    rows.add_row("7", "measured", "BLOCK=8")
+    told = facts()
+    told.add_row("speed-up", "3.81 times")
+    for shown_text in (shown(rows, width=width), shown(told, width=width)):
+        assert max(map(len, shown_text.splitlines())) <= width
+        held = "".join(shown_text.split())
+        assert all(value in held for value in (("7", "measured", "BLOCK=8") if "trial" in held else ("3.81times",)))
+
+
+@pytest.mark.parametrize("text", ["a[/b]", "[red]z", ":smile:", "[link=http://x]y[/link]", "\\[bold]"])
+def test_text_with_brackets_and_colons_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(f"wrote {text}")
+    console().print(styled("Try it: ", (text, "bold")))
+    rows = table("name", title=text)
+    rows.add_row(text)
+    console().print(rows)
+    assert capsys.readouterr().out.count(text) == 4
+
+
+def test_tables_keep_their_width_where_a_dumb_terminal_is_claimed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on CI machines: no terminal, colours asked for, and a TERM without abilities."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    rows = table("one", "two")
+    rows.add_row("x" * 90, "y" * 90)
+    console().print(rows)
+    assert f"{'x' * 90}   {'y' * 90}" in capsys.readouterr().out

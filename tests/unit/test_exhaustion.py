@@ -2,10 +2,14 @@
 
 import errno
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from workers.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion
+from workers.compile.cc import CCompiler, find_compiler
+from workers.devices.support import load_support
+from workers.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion, refuse_noexec
 from workers.protocol import Open, Trouble, Unfit
 from workers.runner import Runner
 from workers.runners import TroubleError, ask
@@ -33,6 +37,17 @@ def test_a_runner_says_that_the_machine_is_full(monkeypatch: pytest.MonkeyPatch)
     reply = Runner().answer(Open.__new__(Open))
     assert isinstance(reply, Trouble)
     assert reply.exhausted
+    assert reply.reason.startswith("make room first: the open step failed")
+
+
+def test_a_file_system_without_programs_is_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refuse_noexec(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    with pytest.raises(MachineExhausted, match="set TMPDIR") as refused:
+        refuse_noexec(tmp_path)
+    assert is_exhaustion(refused.value)
+    with pytest.raises(MachineExhausted, match="noexec"):
+        load_support(CCompiler(find_compiler()), tmp_path / "cache", tmp_path / "support.so")
 
 
 class Says:

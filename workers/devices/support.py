@@ -17,6 +17,7 @@ from workers.cache import Cache, cache_key
 from workers.compile import Unit
 from workers.compile.cc import CCompiler
 from workers.compile.process import run
+from workers.exhaustion import refuse_noexec
 from workers.scratch import scratch
 
 _BURSTS = 40
@@ -41,6 +42,7 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
     Raises:
         SupportError: it does not compile.
+        MachineExhausted: nothing can be loaded from that place.
     """
     source = files("workers.devices").joinpath("support.c").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, source)
@@ -51,6 +53,7 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
     with scratch() as place:
         path = path or place / f"support{compiler.suffix}"
         path.write_bytes(binary)
+        refuse_noexec(path.parent)
         library = ctypes.CDLL(str(path))
     _declare(library)
     return library
