@@ -21,6 +21,7 @@ from workers import descendants
 from workers.guardian import PEAK
 from workers.obituary import ended
 from workers.protocol import REPLIES, REQUESTS, Reply, Request, encode
+from workers.scratch import sweep_scratch
 
 _CHUNK_BYTES = 4096
 _CHUNKS = 64
@@ -109,6 +110,7 @@ class Child:
             _close(_present(stream))
         if self._end is not None:
             os.close(self._end)
+        sweep_scratch()  # a killed process removes nothing itself
 
     def interrupt(self) -> None:
         """Kill it from another thread: whoever waits in `ask` is told that it died, and cleans up."""

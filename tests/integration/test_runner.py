@@ -61,6 +61,18 @@ def test_it_opens_and_runs_in_a_session_of_its_own(child: Child, tmp_path: Path,
     assert os.getsid(runner_of(child).pid) == child.pid != os.getsid(0)
 
 
+def test_it_leaves_no_temporary_folder(
+    tmp_path: Path, device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    child = Child(threads=1)
+    assert prove(child, device, folder) == Ready()
+    assert list(tmp_path.glob("kernel-evo-scratch-*"))
+    child.kill()
+    assert list(tmp_path.glob("kernel-evo-scratch-*")) == []
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not pin processes")
 def test_it_is_pinned_to_as_many_cores_as_threads(child: Child, tmp_path: Path, device: Device, folder: Path) -> None:
     prove(child, device, folder)

@@ -3,14 +3,18 @@
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from workers.interruption import Interruption
 
-_LOG_LIMIT = 1 << 16
+_LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
+_GRACE_S = 2.0
 
 
 def run(
@@ -45,20 +49,30 @@ def run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
+    """Wait until the output ends, then for the process; both are given up together."""
+    deadline, kept = time.monotonic() + timeout_s, bytearray()
+    reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
+    reader.start()
+    reader.join(timeout_s)
     try:
-        output, _ = process.communicate(timeout=timeout_s)
+        if reader.is_alive():
+            raise subprocess.TimeoutExpired(process.args, timeout_s)
+        status: int | None = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         _kill(process)
-        output, _ = process.communicate()
-        return None, _shorten(output)
-    return process.returncode, _shorten(output)
+        process.wait()
+        reader.join(_GRACE_S)  # a descendant that left the process group may still hold the pipe
+        status = None
+    return status, kept.decode(errors="replace")
+
+
+def _read(output: IO[bytes], kept: bytearray) -> None:
+    """Keep the beginning and drop the rest: warnings of a header that includes itself are gigabytes."""
+    while part := output.read1(_CHUNK):  # type: ignore[attr-defined]
+        kept += part[: _LOG_LIMIT - len(kept)]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _shorten(output: bytes) -> str:
-    return output[:_LOG_LIMIT].decode(errors="replace")

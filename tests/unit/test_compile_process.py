@@ -1,0 +1,41 @@
+"""Programs that only say something and end: what is kept of their output, and when they are given up."""
+
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from workers.compile.process import run
+
+
+def shell(script: str, folder: Path, timeout_s: float = 60.0) -> tuple[int | None, str]:
+    return run(["/bin/sh", "-c", script], folder, timeout_s)
+
+
+def test_status_and_both_streams_are_returned(tmp_path: Path) -> None:
+    assert shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
+
+
+def test_of_an_endless_output_only_the_beginning_is_held(tmp_path: Path) -> None:
+    program = "import sys\nfor _ in range(500): sys.stdout.write('warning ' * 16384)"
+    tracemalloc.start()
+    try:
+        status, said = run([sys.executable, "-c", program], tmp_path, 60.0)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (status, len(said)) == (0, 1 << 16)
+    assert peak_bytes < 4 << 20
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["echo begun; sleep 60", "echo begun; exec >&- 2>&-; sleep 60", "echo begun; sleep 60 & exit 0"],
+    ids=["runs on", "runs on without output", "leaves a child behind"],
+)
+def test_a_program_that_does_not_end_in_time_is_stopped(script: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    assert shell(script, tmp_path, 0.5) == (None, "begun\n")
+    assert time.monotonic() - begun < 30
