@@ -1,9 +1,10 @@
-"""Refuses bodies that are too large, before they are read where their length is told, else while they are."""
+"""Refuses bodies that are too large, packed, or of two lengths; before they are read where that is possible."""
 
 from anyio import move_on_after
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import STRANGER, caller
@@ -38,6 +39,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if (refusal := _refusal(Request(scope))) is not None:
+            await refusal(scope, receive, send)
+            return
         most = min(self.most_bytes, _most_bytes(scope))
         told = Headers(scope=scope).get("content-length", "")
         if told.isdecimal() and int(told) > most:
@@ -61,6 +65,19 @@ class BodyLimit:
             await self.app(scope, receive_within, send)
         except TooLarge as error:  # whoever read it stands before those who answer errors
             await answer(Request(scope), 413, error.detail)(scope, receive, send)
+
+
+def _refusal(request: Request) -> Response | None:
+    """The answer to a body that is not read at all."""
+    if {"content-length", "transfer-encoding"} <= set(request.headers):
+        # a proxy in front may believe the other one and take the rest for somebody else's request (RFC 9112, 6.3)
+        refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
+        refused.headers["connection"] = "close"
+        return refused
+    packing = request.headers.get("content-encoding", "").strip().lower()
+    if packing not in ("", "identity"):
+        return answer(request, 415, f"Content-Encoding: {packing!r:.40} is not taken: send the body as it is")
+    return None
 
 
 def _most_bytes(scope: Scope) -> int:

@@ -120,6 +120,21 @@ def test_forms_and_json_are_smaller_than_files(rest: Local) -> None:
         assert answer.status_code == 413
 
 
+def test_a_packed_body_is_refused_as_one(rest: Local) -> None:
+    for packing in ("gzip", "br", "GZIP", "gzip, identity"):
+        answer = rest.http.post("/searches", content=b"\x1f\x8b", headers={"content-encoding": packing})
+        assert (answer.status_code, "send the body as it is" in answer.json()["detail"]) == (415, True)
+    plain = rest.http.post("/searches", json={}, headers={"content-encoding": "identity"})
+    assert plain.status_code == 422
+
+
+def test_a_body_of_two_lengths_ends_the_connection(rest: Local) -> None:
+    both = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
+    answer = rest.http.post("/searches", content=b"0\r\n\r\n", headers=both)
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+    assert "send one of them" in answer.json()["detail"]
+
+
 def test_methods_of_strangers_are_one_label(rest: Local) -> None:
     for number in range(20):
         rest.http.request(f"BREW{number}", "/searches")
