@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -90,16 +91,18 @@ class Cache:
         for _, size, path in entries:
             if held <= 0.9 * self.limit_bytes:
                 break
-            path.unlink(missing_ok=True)
-            held -= size
+            with contextlib.suppress(OSError):  # one that cannot be removed keeps no other
+                path.unlink(missing_ok=True)
+                held -= size
         self._held_bytes = held
 
     def _entries(self) -> Iterable[tuple[float, int, Path]]:
         """(last use, bytes, path) of every file, left-over temporary ones included."""
         for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):
-                status = path.stat()
-                yield status.st_mtime, status.st_size, path
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    yield status.st_mtime, status.st_size, path
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key

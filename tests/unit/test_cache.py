@@ -73,6 +73,20 @@ def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pyt
     assert [entry["event"] for entry in logs.entries] == ["cache.unwritable"]
 
 
+def test_what_else_lies_in_the_folder_does_not_stop_eviction(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit_bytes=2_000)
+    cache.put(key("0"), b"x" * 100)
+    beside = cache._path(key("0")).parent  # noqa: SLF001
+    (beside / "folder").mkdir()
+    (beside / "dangling").symlink_to("nowhere")
+    (tmp_path / "file").write_text("not ours")
+    for number in range(1, 40):
+        cache.put(key(str(number)), b"x" * 300)
+    assert cache.warning is None
+    assert sum(path.stat().st_size for path in tmp_path.glob("??/*") if path.is_file()) <= 2_400
+    assert cache.get(key("39")) is not None
+
+
 def test_a_full_disk_costs_one_warning_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
