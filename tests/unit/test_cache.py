@@ -76,7 +76,7 @@ def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pyt
 def test_what_else_lies_in_the_folder_does_not_stop_eviction(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit_bytes=2_000)
     cache.put(key("0"), b"x" * 100)
-    beside = cache._path(key("0")).parent  # noqa: SLF001
+    beside = cache._path(key("0")).parent
     (beside / "folder").mkdir()
     (beside / "dangling").symlink_to("nowhere")
     (tmp_path / "file").write_text("not ours")
