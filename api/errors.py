@@ -204,7 +204,8 @@ def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
     given = error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
     path = [f"{part!s:.100}" for part in given if part not in {"body", "query", "path"}]
     if isinstance(cause, InvalidInput):
-        own = cause.field if "." in cause.field else ".".join([*path, cause.field])
+        inner = [] if path[-1:] == [cause.field] else [cause.field]
+        own = cause.field if "." in cause.field else ".".join([*path, *inner])
         return _named(own, cause.reason)
     return _named(".".join(path) or "body", refused(error) or str(error["msg"]))
 

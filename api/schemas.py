@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -24,7 +25,7 @@ from api.text import refuse_unstorable
 from evo.device import Device
 from evo.errors import InvalidInput
 from evo.job import AblateReport, Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, Report, SlotReport
-from evo.limits import LARGEST, LARGEST_ID
+from evo.limits import LARGEST, LARGEST_ID, refuse_unaddressable
 from evo.objective import Objective
 from evo.requirements import Requirements
 from evo.search import Budget
@@ -35,6 +36,8 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 """A reason that is kept: blanks say nothing."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
+DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
 """Names in one object, characters of a problem, devices of one worker."""
 GivenConfig: TypeAlias = Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)]

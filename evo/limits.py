@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evo.errors import InvalidInput
+
 MOST = 10**9
 """Of trials, minutes or money: more than any search takes, and few enough to count with."""
 
@@ -72,3 +74,14 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         return None if told is None else told.format(shown=shown, length=len(given), **bounds)
     limits = limits or missed
     return f"{reason}; accepted: {limits}" if limits else reason
+
+
+def refuse_unaddressable(field: str, text: str) -> str:
+    """Return a name that can be one part of a web address.
+
+    Raises:
+        InvalidInput: it cannot: it has a slash, names a folder, or cannot be printed.
+    """
+    if text in ("", ".", "..") or "/" in text or "\\" in text or not text.isprintable():
+        raise InvalidInput(field, f"{text!r:.100} cannot be part of an address: use letters, digits, `-`, `_` and `.`")
+    return text

@@ -11,7 +11,7 @@ from api.access.caller import JOINER, Caller, caller
 from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.routing import rest_router
-from api.schemas import Body, Name
+from api.schemas import Body, Name, WorkerId
 from db.fleet import Fleet
 from db.models import TokenRow
 from db.tokens import Terms, Tokens
@@ -38,7 +38,7 @@ class TokenBody(Body):
 
     name: Name
     roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=5), AfterValidator(_some)]
-    worker_id: Name | None = None
+    worker_id: WorkerId | None = None
     expires_in_s: Seconds | None = None
 
 
@@ -46,7 +46,7 @@ class JoinTokenBody(Body):
     """`worker_id`: only this worker may use it."""
 
     name: Name
-    worker_id: Name | None = None
+    worker_id: WorkerId | None = None
     expires_in_s: Seconds = HOUR_S
 
 
@@ -59,7 +59,7 @@ class RotationBody(Body):
 class JoinBody(Body):
     """`name` is what people read; by default what the join token was made for."""
 
-    worker_id: Name
+    worker_id: WorkerId
     name: Name | None = None
 
 

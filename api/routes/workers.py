@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Query
 from pydantic import Field
 
 from api.access.caller import caller
@@ -11,19 +11,17 @@ from api.deps import ServiceDep
 from api.figures import check_figures
 from api.paging import SORTED, PageQuery, page_of, place_of
 from api.routing import rest_router
-from api.schemas import Heartbeat, Incarnation, Reason, WorkerBody
+from api.schemas import DeviceId, Heartbeat, Incarnation, Reason, WorkerBody, WorkerId
 from api.views import worker_view
 from db import listing
 from db.events import Events
 from db.fleet import Fleet, clear, quarantine
 from db.listing import WORKER_ORDERS, WorkerOrder
 from evo.job import HeartbeatReply
+from evo.limits import refuse_unaddressable
 from evo.view import Page, WorkerView
 
 router = rest_router("/workers", tag="workers")
-
-WorkerId = Annotated[str, Path(min_length=1, max_length=200)]
-DeviceId = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 class WorkerQuery(PageQuery):
@@ -39,6 +37,8 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
     """Register a worker that starts: leases that an earlier process of it held are lost, and queued again at once."""
     who = caller()
     check_figures("devices", body.devices)
+    for number, device in enumerate(body.devices):
+        refuse_unaddressable(f"devices.{number}.uuid", device.uuid)
     service.conductor.register_worker(
         worker_id,
         name=body.name or _usual_name(body),

@@ -122,6 +122,7 @@ def worker(
     from evo.cli.devices import cache_folder
     from evo.cli.parent import follow_parent
     from evo.cli.place import data_folder
+    from evo.limits import refuse_unaddressable
     from workers.daemon import Settings
     from workers.daemon import serve as work_until_told
 
@@ -134,7 +135,7 @@ def worker(
             data=data or data_folder() / "worker",
             cache=cache or cache_folder(),
             kinds=_kinds(kind),
-            worker_id=id_,
+            worker_id=None if id_ is None else refuse_unaddressable("--id", id_),
             name=name,
             exit_when_idle_s=None if exit_when_idle is None else 60 * exit_when_idle,
             drain_after_s=None if drain_after is None else 60 * drain_after,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
@@ -29,4 +30,4 @@ class Families(Calls):
         return self._get("/families", Page[FamilyView])
 
     def family(self, name: str) -> FamilyView:
-        return self._get(f"/families/{name}", FamilyView)
+        return self._get(f"/families/{quote(name, safe='')}", FamilyView)

@@ -29,7 +29,7 @@ class Workers(Calls):
             "devices": to_json(list(devices), list[Device]),
             "incarnation": incarnation,
         }
-        self._send("PUT", f"/workers/{worker_id}", body)
+        self._send("PUT", f"/workers/{_part(worker_id)}", body)
 
     def workers(self) -> Page[WorkerView]:
         return self._get("/workers", Page[WorkerView])
@@ -54,27 +54,32 @@ class Workers(Calls):
             "note": note,
             "incarnation": incarnation,
         }
-        return parse(self._send("POST", f"/workers/{worker_id}/heartbeat", body), HeartbeatReply)
+        return parse(self._send("POST", f"/workers/{_part(worker_id)}/heartbeat", body), HeartbeatReply)
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
         """Say that a worker ends: what it holds is given back, its devices are no longer offered."""
         speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
-        self._send("DELETE", f"/workers/{worker_id}{speaker}")
+        self._send("DELETE", f"/workers/{_part(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
         """Let it finish what it has, and give it no more."""
-        return parse(self._send("POST", f"/workers/{worker_id}/drain"), WorkerView)
+        return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
         """Give a drained worker work again."""
-        return parse(self._send("POST", f"/workers/{worker_id}/resume"), WorkerView)
+        return parse(self._send("POST", f"/workers/{_part(worker_id)}/resume"), WorkerView)
 
     def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
         """Set a device aside until it is cleared."""
-        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/quarantine"
+        path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/quarantine"
         return parse(self._send("POST", path, {"reason": reason}), WorkerView)
 
     def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
         """Trust a device again that was set aside."""
-        path = f"/workers/{worker_id}/devices/{quote(device_uuid, safe='')}/clear"
+        path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/clear"
         return parse(self._send("POST", path), WorkerView)
+
+
+def _part(text: str) -> str:
+    """The text as one part of a path."""
+    return quote(text, safe="")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -133,6 +134,20 @@ def test_a_body_of_two_lengths_ends_the_connection(rest: Local) -> None:
     answer = rest.http.post("/searches", content=b"0\r\n\r\n", headers=both)
     assert (answer.status_code, answer.headers["connection"]) == (400, "close")
     assert "send one of them" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a\\b", "a\nb", "\u202eb"])
+def test_names_that_no_address_can_hold_are_refused(rest: Local, name: str) -> None:
+    """A worker of such a name could be registered, and neither drained nor set aside by its page."""
+    quoted = name.replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
+    device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
+    refused = rest.http.put(f"/workers/{quoted}", json={"host": "h", "devices": []})
+    assert refused.status_code in (404, 422), refused.text
+    refused = rest.http.put("/workers/w2", json={"host": "h", "devices": [{**device, "uuid": name}]})
+    assert (refused.status_code, refused.json()["field"]) == (422, "devices.0.uuid")
+    refused = rest.http.post("/tokens", json={"name": "w", "roles": ["worker"], "worker_id": name})
+    assert (refused.status_code, refused.json()["field"]) == (422, "worker_id")
+    assert name not in [each["id"] for each in rest.http.get("/workers").json()["items"]]
 
 
 def test_methods_of_strangers_are_one_label(rest: Local) -> None:

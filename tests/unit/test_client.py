@@ -94,6 +94,14 @@ def test_a_decision_says_what_it_rests_on() -> None:
     assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
 
 
+def test_names_are_one_part_of_the_path() -> None:
+    service = Service(*[httpx.Response(200, json={})] * 2)
+    client = service.client()
+    client.register_worker("a%2F b?#é", name=None, host="h", devices=[])
+    client.leave("a%2F b?#é")
+    assert [request.url.raw_path for request in service.asked] == [b"/api/v1/workers/a%252F%20b%3F%23%C3%A9"] * 2
+
+
 def test_all_trials_are_read_page_by_page() -> None:
     one = {"id": 1, "search_id": 3, "number": 0, "config": {}, "origin": "x", "parents": []}
     empty = {"outcome": None, "time_us": None}

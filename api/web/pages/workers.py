@@ -9,9 +9,8 @@ from api.access.rule import allow
 from api.deps import Service, ServiceDep
 from api.paging import SORTED, page_of, place_of
 from api.routes import workers as rest
-from api.routes.workers import DeviceId, WorkerId
 from api.routing import page_router
-from api.schemas import Reason
+from api.schemas import DeviceId, Reason, WorkerId
 from api.views import worker_view
 from api.web.crew import MINUTES, crew_of
 from api.web.rendering import render
