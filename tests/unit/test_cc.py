@@ -92,3 +92,23 @@ def test_the_version_names_the_compiler_its_flags_and_the_machine(compiler: CCom
 def test_a_broken_compiler_says_so() -> None:
     with pytest.raises(NoCompilerError, match="does not work"):
         _ = CCompiler(["false"]).version
+
+
+def test_a_translated_compiler_is_asked_in_english(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = tmp_path / "my tools" / "cc"
+    wrapper.parent.mkdir()
+    translated = "printf 'gcc (\\251) F\\374r\\n'; exit 1"
+    wrapper.write_text(f'#!/bin/sh\n[ "$LC_ALL" = C ] || {{ {translated}; }}\nexec {find_compiler()[0]} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    compiler = CCompiler(find_compiler({"CC": f"'{wrapper}'", "PATH": "/usr/bin:/bin"}))
+    assert compiler.product
+    assert "target" in compiler.version
+    assert isinstance(compiler.compile(unit("int f(void) { return 1; }"), timeout_s=60), Artefact)
+
+
+def test_messages_in_any_encoding_are_kept(compiler: CCompiler, tmp_path: Path) -> None:
+    (tmp_path / "odd.h").write_bytes(b'#error "F\xfcr \xa9 \xff"\n')
+    made = compiler.compile(unit("#include <odd.h>", f"-I{tmp_path}"), timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert '"F\ufffdr' in made.log
