@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from evo.client import Client, Leases
+from evo.client import Client, Leases, ServiceError, ServiceUnreachable
 from evo.errors import NotFound
 from evo.job import Lease
 from workers.families import Assignment, Copy, Families, FamilyMismatch
@@ -50,13 +50,23 @@ class Claims:
 
     Args:
         meter: told for how long there was no work to be had.
+        release: gives a lease back, which counts against nothing.
         unfit: gives a lease back that this machine cannot work on.
     """
 
-    def __init__(self, device_uuid: str, office: Office, meter: Meter, *, unfit: Callable[[Lease, str], None]) -> None:
+    def __init__(
+        self,
+        device_uuid: str,
+        office: Office,
+        meter: Meter,
+        *,
+        release: Callable[[Lease, str], None],
+        unfit: Callable[[Lease, str], None],
+    ) -> None:
         self._device_uuid = device_uuid
         self._office = office
         self._meter = meter
+        self._release = release
         self._unfit = unfit
         self._unable: dict[int, float] = {}
         self._assignments: dict[int, Assignment] = {}
@@ -114,14 +124,21 @@ class Claims:
             try:
                 copy = self._office.families.get(lease.terms.family)
             except FamilyMismatch as error:
-                _LOG.warning("search.unable", search=lease.terms.search_id, reason=str(error))
-                now_s = time.monotonic()
-                self._unable = {search_id: until_s for search_id, until_s in self._unable.items() if until_s > now_s}
-                self._unable[lease.terms.search_id] = now_s + UNABLE_S
+                self._leave_out(lease.terms.search_id, str(error))
                 self._unfit(lease, str(error))
+            except (ServiceUnreachable, ServiceError) as error:
+                self._leave_out(lease.terms.search_id, str(error))
+                self._release(lease, str(error))
             else:
                 assigned.append((lease, self._assignment(lease, copy)))
         return assigned
+
+    def _leave_out(self, search_id: int, reason: str) -> None:
+        """Ask for no work of this search for a while."""
+        _LOG.warning("search.unable", search=search_id, reason=reason)
+        now_s = time.monotonic()
+        self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
+        self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
         """The one all leases of a search share, with what was worked out for it."""

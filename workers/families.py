@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from evo.client import ServiceError, ServiceUnreachable
 from evo.device import DeviceKind
 from evo.errors import EvoError, NotFound
 from evo.family import CaseProblem, Family
@@ -96,6 +97,7 @@ class Families:
 
         Raises:
             FamilyMismatch: it is absent here, or another version, or its files cannot be written.
+            ServiceUnreachable, ServiceError: the service cannot be asked for it now.
         """
         with self._finding:
             try:
@@ -117,6 +119,8 @@ class Families:
         try:
             where = self._where(ref)
             package = find(where)
+        except (ServiceUnreachable, ServiceError):  # says nothing about the family
+            raise
         except EvoError as error:
             raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
         if package.digest != ref.digest:

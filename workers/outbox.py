@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from evo.client import AccessDenied, Client, ServiceError, ServiceUnreachable
+from evo.client import AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import InvalidInput
 from evo.job import Answer, ConfirmReport, Delivery, EvaluateReport
 from workers.patience import Patience
@@ -54,6 +54,7 @@ class Outbox:
         self._due = threading.Event()
         self._closing = threading.Event()
         self._courier: threading.Thread | None = None
+        self._most_enclosed_bytes = MOST_ENCLOSED_BYTES
         self.stuck = False
 
     @property
@@ -133,17 +134,19 @@ class Outbox:
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
         """Deliver these; False when the service cannot take them now. One that it chokes on does not hold up others."""
         try:
-            answers = self._deliver(parcels, MOST_ENCLOSED_BYTES if enclose else 0)
+            answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
+        except (ServiceUnreachable, ForeignService) as error:  # a proxy's page says nothing about a result
+            _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
+            return False
         except (ServiceError, InvalidInput) as error:
+            if isinstance(error, TooLarge) and enclose:  # send less from now on; the service or a proxy has a limit
+                self._most_enclosed_bytes //= 2
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
-            if isinstance(error, InvalidInput) and enclose:  # an artefact, or the report? Each by itself shows it
+            if isinstance(error, InvalidInput | TooLarge) and enclose:  # artefacts by themselves, then the report
                 return self._settle(parcels, enclose=False)
             return self._refused(parcels[0], error)
-        except ServiceUnreachable as error:
-            _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
-            return False
         for parcel, answer in zip(parcels, answers, strict=True):
             self._answered(parcel, answer)
         return True
@@ -176,7 +179,7 @@ class Outbox:
             try:
                 self._client.put_artefact(digest, content)
                 self._remember([digest])
-            except InvalidInput as error:
+            except (InvalidInput, TooLarge) as error:
                 _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
                 parcel = _without(parcel, digest)
         return parcel

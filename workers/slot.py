@@ -62,7 +62,9 @@ class Slot:
         self._office = office
         self._meter = Meter()
         self._pipeline = Pipeline(device.kind, performer, self._meter)
-        self._claims = Claims(device.uuid, office, self._meter, unfit=partial(self._release, unfit=True))
+        self._claims = Claims(
+            device.uuid, office, self._meter, release=self._release, unfit=partial(self._release, unfit=True)
+        )
         self._shipping = Shipping()
         self._twins = Twins(office.client)
         self._health = Health()
@@ -178,6 +180,8 @@ class Slot:
             self._mistrust(lease, str(error))
         except MachineExhausted as error:
             self._exhausted(lease, str(error))
+        except (ServiceUnreachable, ServiceError) as error:  # says nothing about the job
+            self._release(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours is no bad candidate, and must not end the worker

@@ -3,7 +3,14 @@
 from evo.client.client import Client
 from evo.client.leases import Acceptance, Leases
 from evo.client.searches import SearchCommand
-from evo.client.transport import AccessDenied, ForeignService, ServiceError, ServiceUnreachable
+from evo.client.transport import (
+    AccessDenied,
+    ForeignService,
+    ServiceAway,
+    ServiceError,
+    ServiceUnreachable,
+    TooLarge,
+)
 
 __all__ = [
     "Acceptance",
@@ -12,6 +19,8 @@ __all__ = [
     "ForeignService",
     "Leases",
     "SearchCommand",
+    "ServiceAway",
     "ServiceError",
     "ServiceUnreachable",
+    "TooLarge",
 ]

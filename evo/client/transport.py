@@ -19,12 +19,11 @@ T = TypeVar("T")
 ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-_PASSING = {429, 502, 503, 504}
 
 
 EXAMPLE = "http://127.0.0.1:8765"
-_NOT_OURS = {400, 404, 405, 410, 501}
-"""What a web server says of paths and requests that it does not know; ours says so by a problem document."""
+_AWAY = {408, 425, 429, 502, 503, 504}
+"""What a service, or a proxy in front of it, answers while the service cannot be asked."""
 
 CONNECT_S = 5.0
 """A network that swallows everything is noticed after so long, however patient a request is with its answer."""
@@ -34,12 +33,20 @@ class ServiceUnreachable(EvoError, ConnectionError):
     """No service answers, after some tries."""
 
 
+class ServiceAway(ServiceUnreachable):
+    """A proxy answers that the service is away, or the service that it cannot answer now; it may in a while."""
+
+
 class ServiceError(EvoError, RuntimeError):
     """The service answered that it failed, or something that is no answer of ours."""
 
 
 class ForeignService(ServiceError):
     """Something else than kernel-evo answers at that address."""
+
+
+class TooLarge(ServiceError):
+    """The service, or a proxy in front of it, takes no request of that size."""
 
 
 class AccessDenied(EvoError, PermissionError):
@@ -153,9 +160,15 @@ def checked(response: httpx.Response) -> httpx.Response:
     if response.is_redirect:
         raise _foreign(response, f"sends on to {masked(response.headers['location'])}")
     if status < 400:
+        if response.request.method != "GET" and response.headers.get("content-type", "").startswith("text/html"):
+            raise _foreign(response, f"{status}, and a page")
         return response
-    problem = _problem(response)
-    if status in _NOT_OURS and "problem+json" not in response.headers.get("content-type", ""):
+    problem, ours = _problem(response), "problem+json" in response.headers.get("content-type", "")
+    if status in _AWAY or (status >= 500 and status != 501 and not ours):
+        raise _away(response, problem)
+    if status == 413 and "field" not in problem:
+        raise _too_large(response, problem)
+    if not ours and "detail" not in problem:
         raise _foreign(response, f"{status} {response.reason_phrase}")
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
@@ -178,9 +191,25 @@ def _foreign(response: httpx.Response, said: str) -> ForeignService:
     )
 
 
+def _away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
+    base = str(response.request.url).partition("/api/v1")[0]
+    said = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
+    return ServiceAway(f"the service at {masked(base)} cannot be asked now ({said}): try again in a while")
+
+
+def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge:
+    """The way out is with whoever refuses: a proxy says nothing but its status."""
+    asked = response.request
+    size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
+    said = (
+        problem.get("detail") or "a proxy in front of it takes less: let it take 64 MiB (nginx: client_max_body_size)"
+    )
+    return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {said}")
+
+
 def _passing(response: httpx.Response) -> bool:
     """Whether the same request may do better in a while; 409 says so of one whose first copy is still under way."""
-    return response.status_code in _PASSING or (response.status_code == 409 and "retry-after" in response.headers)
+    return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:

@@ -5,7 +5,16 @@ import json
 import httpx
 import pytest
 
-from evo.client import Acceptance, AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable
+from evo.client import (
+    Acceptance,
+    AccessDenied,
+    Client,
+    ForeignService,
+    ServiceAway,
+    ServiceError,
+    ServiceUnreachable,
+    TooLarge,
+)
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.event import SearchDeleted
 from evo.job import Delivery, EvaluateReport
@@ -158,13 +167,37 @@ def test_tries_are_bounded_and_the_error_says_what_to_do() -> None:
             ForeignService,
             "sends on to https://service/x",
         ),
-        (httpx.Response(502, text="<html>"), ServiceError, "answered 502: Bad Gateway"),
+        (httpx.Response(401, text="<html>"), ForeignService, "401 Unauthorized"),
+        (httpx.Response(403, text="<html>"), ForeignService, "403 Forbidden"),
+        (httpx.Response(408, text="<html>"), ServiceAway, "cannot be asked now .408 Request Timeout"),
+        (httpx.Response(429, text="<html>"), ServiceAway, "try again in a while"),
+        (httpx.Response(500, text="<html>"), ServiceAway, "500 Internal Server Error"),
+        (httpx.Response(502, text="<html>"), ServiceAway, "at http://service cannot be asked now .502 Bad Gateway"),
+        (httpx.Response(504), ServiceAway, "504 Gateway Timeout"),
+        (httpx.Response(522), ServiceAway, "522"),
+        (problem(503, detail="the database does not answer"), ServiceAway, "the database does not answer"),
+        (httpx.Response(413, text="<html>"), TooLarge, "client_max_body_size"),
+        (problem(413, detail="the body is larger than the 16 MiB"), TooLarge, "larger than the 16 MiB"),
+        (problem(413, detail="body: too long", field="body"), InvalidInput, "too long"),
         (httpx.Response(200, json={"id": "x"}), ServiceError, "same version"),
     ],
 )
 def test_problems_are_typed_errors(answer: httpx.Response, error: type[EvoError], words: str) -> None:
     with pytest.raises(error, match=words):
         Service(answer).client(attempts=1).search(7)
+
+
+def test_a_page_is_no_answer_to_a_write() -> None:
+    page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
+    with pytest.raises(ForeignService, match="200, and a page"):
+        Service(page).client().put_artefact("ab", b"content")
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 502, 503, 504])
+def test_what_a_proxy_answers_while_the_service_is_away_is_retried(status: int) -> None:
+    service = Service(httpx.Response(status, text="<html>"), httpx.Response(status, text="<html>"), ACCEPTED)
+    assert service.client().report(1, "t", REPORT).accepted
+    assert len(service.pauses) == 2
 
 
 def test_no_twin_is_no_error() -> None:

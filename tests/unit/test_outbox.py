@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.client import AccessDenied, ServiceError, ServiceUnreachable
+from evo.client import AccessDenied, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import EvoError, InvalidInput
 from evo.job import Answer, Delivery, EvaluateReport
 from evo.outcome import InvalidConfig
@@ -16,6 +16,8 @@ from workers.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
 from workers.spool import Parcel
 
 AWAY = ServiceUnreachable("away")
+REPORT_BYTES = 100
+"""What each report counts against the limit of a proxy."""
 
 
 class Service:
@@ -31,6 +33,7 @@ class Service:
         self.poison: int | None = None
         self.answers: dict[int, str] = {}
         self.refused_artefacts = False
+        self.most_bytes: int | None = None
         self.taken: list[Delivery] = []
         self.requests: list[int] = []
         self.artefacts: list[str] = []
@@ -44,12 +47,14 @@ class Service:
         self._maybe_fail()
         if self.refused_artefacts:
             raise InvalidInput("body", "too large")
+        self._measure([content])
         self.stored_apart.append(digest)
 
     def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
         self._maybe_fail()
         if self.refused_artefacts and contents:
             raise InvalidInput("body", "too large")
+        self._measure([*contents.values(), b"r" * REPORT_BYTES * len(deliveries)])
         self.requests.append(len(deliveries))
         self.artefacts += contents
         if self.poison in {each.attempt_id for each in deliveries}:
@@ -60,6 +65,11 @@ class Service:
         )
         self.taken += [each for each, told in zip(deliveries, answers, strict=True) if told.status == "accepted"]
         return answers
+
+    def _measure(self, parts: Sequence[bytes]) -> None:
+        """Refuse what a proxy's limit of a body's size would refuse."""
+        if self.most_bytes is not None and sum(map(len, parts)) > self.most_bytes:
+            raise TooLarge("413")
 
     def _maybe_fail(self) -> None:
         if self.error is not None:
@@ -169,6 +179,42 @@ def test_a_result_that_the_service_chokes_on_holds_up_no_other_and_is_kept_apart
     assert [outbox.flush() for _ in range(MOST_TRIES - 1)] == [False] * (MOST_TRIES - 2) + [True]
     assert [path.name for path in tmp_path.iterdir()] == ["2.refused"]
     assert Outbox(service, tmp_path).waiting == []
+
+
+@pytest.mark.parametrize("error", [AWAY, ServiceAway("502"), ForeignService("a page of a proxy")])
+def test_what_a_proxy_answers_never_counts_against_a_result(tmp_path: Path, error: EvoError) -> None:
+    service = Service()
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1))
+    service.error = error
+    assert not any(outbox.flush() for _ in range(3 * MOST_TRIES))
+    service.error = None
+    assert outbox.flush()
+    assert service.reports == [1]
+
+
+def test_bodies_shrink_until_the_proxy_takes_them(tmp_path: Path) -> None:
+    service = Service()
+    service.most_bytes = 1000
+    outbox = Outbox(service, tmp_path)
+    for number in range(1, 13):
+        outbox.post(parcel(number, content=bytes([number]) * 400))
+    assert outbox.flush()
+    assert sorted(service.reports) == list(range(1, 13))
+    assert len({*service.artefacts, *service.stored_apart}) == 12
+
+
+def test_an_artefact_that_no_proxy_lets_through_does_not_cost_the_report(tmp_path: Path) -> None:
+    service = Service()
+    service.most_bytes = 1000
+    outbox = Outbox(service, tmp_path)
+    outbox.post(parcel(1, content=b"x" * 2000))
+    outbox.post(parcel(2, content=b"y" * 10))
+    assert outbox.flush()
+    assert service.reports == [1, 2]
+    assert service.taken[0].report.artefacts == {}
+    assert service.taken[1].report.artefacts == {"source": digest_of(b"y" * 10)}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_artefact_that_the_store_refuses_does_not_cost_the_result(tmp_path: Path) -> None:
