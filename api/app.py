@@ -16,7 +16,6 @@ from api.access.door import Door
 from api.access.gate import Gate
 from api.access.headers import CarefulHeaders
 from api.access.throttle import Rate
-from api.authority import is_loopback
 from api.builtin import BuiltinFamilies
 from api.chores import Chore, Collector, regularly
 from api.compression import Compressed
@@ -25,6 +24,7 @@ from api.conductor import Conductor
 from api.courier import Courier
 from api.deps import Service
 from api.feed import Feed
+from api.forwarding import Forwarding
 from api.head import Head
 from api.idempotency import Idempotency
 from api.interruptions import Interruptions
@@ -121,12 +121,14 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit)
     app.add_middleware(Door, per_caller=Rate(per_s=settings.requests_per_s, burst=4 * settings.requests_per_s))
-    app.add_middleware(OwnOrigin, host=settings.host)
+    app.add_middleware(OwnOrigin, host=settings.host, public=settings.public_url)
     app.add_middleware(Head)
     app.add_middleware(CarefulHeaders)
     app.add_middleware(errors.Explained)
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
+    own = frozenset(str(getattr(route, "path", "/")).split("/")[1] for route in app.routes) - {""}
+    app.add_middleware(Forwarding, public=settings.public_url, proxies=settings.trusted_proxies, own=own)
     errors.install(app)
     pages.install(app)
     return app
@@ -174,10 +176,16 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
     conductor = Conductor(database, lease_s=settings.lease_s, on_work=wakeup.notify, lost_s=interruptions.lost_s)
     artefacts = Artefacts(settings.artefact_folder)
     key = ensure_key(settings.key_beside)
-    gate = Gate(database, key=key, local=is_loopback(settings.host), clock=conductor.clock)
+    gate = Gate(database, key=key, local=settings.local, clock=conductor.clock)
     feed = Feed(database, conductor.clock)
     builtin = BuiltinFamilies(database, conductor.clock)
-    courier = Courier(database, clock=conductor.clock, secret=settings.webhook_secret, private=settings.webhook_private)
+    courier = Courier(
+        database,
+        clock=conductor.clock,
+        secret=settings.webhook_secret,
+        private=settings.webhook_private,
+        public=settings.public_url,
+    )
     collector = Collector(
         database,
         artefacts,

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from api.active import Clock
 from api.outbound import Target, post, target_of
+from api.public import PublicUrl
 from api.schemas import Webhook as WebhookRequest
 from api.summaries import search_summaries
 from db.columns import adapter
@@ -47,12 +48,20 @@ class Courier:
     """
 
     def __init__(
-        self, database: Database, *, clock: Clock, secret: str | None, private: bool, send: Post = post
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        secret: str | None,
+        private: bool,
+        public: PublicUrl | None = None,
+        send: Post = post,
     ) -> None:
         self._database = database
         self._clock = clock
         self._secret = secret
         self._private = private
+        self._public = public
         self._send = send
 
     def accepted(self, webhook: WebhookRequest) -> Webhook:
@@ -89,7 +98,7 @@ class Courier:
         """Have a message delivered; one that cannot be written is given up, and its search says why."""
         deliveries = Deliveries(session)
         try:
-            text, error = _message(search_summaries(session, [ended.search_id], now)[0], now), None
+            text, error = _message(search_summaries(session, [ended.search_id], now)[0], now, self._public), None
         except Exception as failure:
             log.exception("webhook message cannot be written", search=ended.search_id)
             text, error = "", f"the message could not be written: {type(failure).__name__}: {failure}"
@@ -148,6 +157,9 @@ def _key(secret: str) -> bytes:
         raise InvalidInput("webhook.secret", f"what follows {PREFIX} is not base 64") from None
 
 
-def _message(search: SearchEvent, now: datetime) -> str:
+def _message(search: SearchEvent, now: datetime, public: PublicUrl | None) -> str:
     data: Any = adapter(SearchEvent).dump_python(search, mode="json")
-    return json.dumps({"type": f"search.{search.state}", "timestamp": now.isoformat(), "data": data})
+    message = {"type": f"search.{search.state}", "timestamp": now.isoformat(), "data": data}
+    if public is not None:
+        message["url"] = f"{public}/searches/{search.id}"
+    return json.dumps(message)

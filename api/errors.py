@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import caller
-from api.access.outside import sign_of_outside
 from api.etag import Outdated
+from api.forwarding import address_of
 from api.strict_json import Malformed
 from db.session import StoreUnavailable
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
@@ -153,7 +153,7 @@ def may_see_places(request: Request) -> bool:
     machine while no token is needed there."""
     if caller().can("admin"):
         return True
-    return bool(request.app.state.service.gate.was_open) and sign_of_outside(request.headers) is None
+    return bool(request.app.state.service.gate.was_open) and address_of(request).outside is None
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

@@ -9,6 +9,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.authority import host_name, is_loopback
 from api.errors import problem
+from api.forwarding import KEY
+from api.public import PORTS, PublicUrl
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 READS = frozenset({"GET", "HEAD"})
@@ -18,13 +20,16 @@ class OwnOrigin:
     """Refuses requests under another name than the machine's own, and writes on behalf of another site.
 
     Args:
-        host: what the service listens on. Names are checked on a loopback address alone: from outside, a machine may
-            be reached under names it does not know.
+        host: what the service listens on. Names are checked on a loopback address alone, and of requests that no
+            trusted proxy sent: from outside, a machine may be reached under names it does not know.
+        public: the configured public URL, whose host and origin are the service's own.
     """
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, public: PublicUrl | None) -> None:
         self.app = app
-        self.names = LOOPBACK | {host.lower()} if is_loopback(host) else None
+        self.public = public
+        known = LOOPBACK | {host.lower()} | ({host_name(public.authority)} if public else set())
+        self.names = known if is_loopback(host) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -33,17 +38,20 @@ class OwnOrigin:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         answer = self.app
-        if self.names is not None and host_name(host) not in self.names:
-            ways = "use http://127.0.0.1 or http://localhost with the port, or serve on another --host"
+        if self.names is not None and not scope[KEY].trusted and host_name(host) not in self.names:
+            ways = "use http://127.0.0.1 or http://localhost with the port, or serve it with --public-url"
             answer = problem(
                 421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
             )
-        elif scope["method"] not in READS and origin is not None and not _same(origin, host):
-            ways = "send the request from the service's own pages, or without an Origin header"
+        elif scope["method"] not in READS and origin is not None and not self._is_own(origin, host):
+            ways = "send the request from the service's own pages or without an Origin header, or, behind a proxy"
+            ways += ", serve with --public-url"
             answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
         await answer(scope, receive, send)
 
-
-def _same(origin: str, host: str) -> bool:
-    """Whether an origin is this service as the request addressed it, by whichever scheme a proxy adds."""
-    return origin.lower().partition("://")[2] == host
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Return True for the origin of the service's own pages, whichever scheme a proxy adds."""
+        if self.public is not None and origin.lower() == self.public.origin:
+            return True
+        scheme, _, authority = origin.lower().partition("://")
+        return authority == host.removesuffix(f":{PORTS.get(scheme)}")

@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
-from api.authority import is_loopback
 from api.connections import Punctual, raise_limit
 from api.deps import Service
 from api.logs import configure
@@ -25,6 +24,11 @@ log = structlog.get_logger("service")
 
 GRACE_S = 5
 """What running requests get to end once the process was told to."""
+
+
+KEEP_ALIVE_S = 150
+"""Seconds that an idle connection stays open: longer than proxies keep theirs (nginx 60, Traefik 90, Caddy 120), which
+would else send a request into a connection that just ends, and answer 502."""
 
 
 class CannotListen(EvoError, OSError):
@@ -70,8 +74,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=settings.trusted_proxies,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            proxy_headers=False,  # `api.forwarding` reads them
             server_header=False,
         )
         server = _Server(config, lambda: _listening(ownership, url, announce))
@@ -86,12 +90,13 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
     Raises:
         OpenNetwork: there is none.
     """
-    if is_loopback(settings.host):
+    if settings.local:
         return
     with database.read() as session:
         if not Tokens(session).any():
             raise OpenNetwork(
-                f"other machines reach {settings.host}, and there is no access token yet: {_first_token(settings)}"
+                f"other machines reach {settings.public_url or settings.host}, and there is no access token yet: "
+                f"{_first_token(settings)}"
             )
 
 
@@ -99,9 +104,9 @@ def _first_token(settings: Settings) -> str:
     """How to make one: of a PostgreSQL database only a service can be asked."""
     create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
-        return f"make one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1"
+        return f"make one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1 without a public URL"
     there = command(*create, "--url", f"http://127.0.0.1:{settings.port}")
-    return f"serve on 127.0.0.1 first, make one there (`{there}`), then here"
+    return f"serve on 127.0.0.1 first, without a public URL, make one there (`{there}`), then here"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,17 +1,26 @@
 """How a service runs: from the environment (``KERNEL_EVO_…``) or from whoever composes the program."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf
+from pydantic import AliasChoices, BeforeValidator, Field, InstanceOf, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from api.authority import is_loopback
+from api.public import Proxies, PublicUrl
 from db.location import Location
+from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
 LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
 """Of what is kept; beyond that no calendar can count, nor any disk hold."""
+
+
+def _parsed(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
+    """Text of the environment as a value of that type; other values stay."""
+    return lambda given: kind.of(given) if isinstance(given, str) else given
 
 
 class Settings(BaseSettings):
@@ -24,7 +33,9 @@ class Settings(BaseSettings):
             processes of one PostgreSQL database share it.
         lease_s: seconds a worker may be silent before its work is given to another.
         requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
-        trusted_proxies: addresses of proxies, with commas, whose X-Forwarded-For and -Proto are believed; ``*``: any.
+        public_url: where people and workers reach the service, e.g. ``https://tools.example.org/evo`` behind a proxy.
+        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host and -Proto
+            are believed; ``*``: any.
         allow_family_upload: take bundles, code that runs on the workers, from callers with the role ``author``.
         webhook_secret: signs the messages of webhooks that name no secret of their own.
         webhook_private: let webhooks lead to addresses that are not reachable from everywhere.
@@ -46,7 +57,8 @@ class Settings(BaseSettings):
     artefacts: Path | None = None
     lease_s: float = Field(default=60.0, gt=0)
     requests_per_s: float = Field(default=100.0, gt=0)
-    trusted_proxies: str = ""
+    public_url: Annotated[InstanceOf[PublicUrl] | None, NoDecode, BeforeValidator(_parsed(PublicUrl))] = None
+    trusted_proxies: Annotated[InstanceOf[Proxies], NoDecode, BeforeValidator(_parsed(Proxies))] = Proxies()
     allow_family_upload: bool = False
     webhook_secret: str | None = Field(default=None, min_length=16, repr=False)
     webhook_private: bool = False
@@ -54,6 +66,29 @@ class Settings(BaseSettings):
     artefact_limit_gb: float | None = Field(default=None, gt=0, le=LARGEST_GB)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def read(cls, **given: Any) -> "Settings":
+        """Return the settings of the environment; `given` ones, of the command line, have precedence.
+
+        Raises:
+            InvalidInput: a setting is wrong; the message names its option or variable.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0]).removeprefix("KERNEL_EVO_").lower()
+            reason = first["msg"].removeprefix("Value error, ")  # without the value, which may be a secret
+            if name in given:
+                raise InvalidInput(f"--{name.replace('_', '-')}", reason) from None
+            variable = f"KERNEL_EVO_{name.upper()}"
+            raise InvalidInput(variable, f"{reason}; correct it, or `unset {variable}`") from None
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches the service."""
+        return is_loopback(self.host) and self.public_url is None
 
     @property
     def artefact_folder(self) -> Path:

@@ -16,17 +16,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.caller import ANYBODY, STRANGER, Caller, enter
 from api.access.gate import Gate
-from api.access.outside import sign_of_outside
 from api.access.rule import PUBLIC, rules
 from api.access.throttle import Rate, Throttle
 from api.access.typed import keep_typed
 from api.errors import answer, wants_page
+from api.forwarding import address_of
 from api.logs import LONGEST_PATH
 from evo.shell import command
 
 log = structlog.get_logger("access")
 
-COOKIE = "kernel_evo_session"
 SIGN_IN = "/sign-in"
 WRONG = f"{SIGN_IN}?wrong=token"
 """Where a token leads that is not valid."""
@@ -87,7 +86,7 @@ class Door:
         address = _address(request)
         gate: Gate = request.app.state.service.gate
         is_open = await _is_open(gate)
-        sign = sign_of_outside(request.headers) if is_open else None
+        sign = address_of(request).outside if is_open else None
         who = ANYBODY if is_open and sign is None else await _identified(request, gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
             return _too_many(request, wait_s)
@@ -143,7 +142,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
     if authorization:
         secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
         return gate.lately("token", secret) or await run_in_threadpool(gate.by_token, secret)
-    if session := request.cookies.get(COOKIE):
+    if session := request.cookies.get(gate.cookie):
         return gate.lately("session", session) or await run_in_threadpool(gate.by_session, session) or STRANGER
     return STRANGER
 

@@ -1,5 +1,6 @@
 """Finds out who calls, from a token or a session."""
 
+import hashlib
 import hmac
 import threading
 import time
@@ -13,6 +14,8 @@ from db.models import TokenRow
 from db.session import Database
 from db.tokens import Tokens
 from evo.access import effective
+
+COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
 """How long what the database said of a secret is believed, and so how long another process's revocation may take."""
@@ -28,7 +31,7 @@ class Gate:
 
     Args:
         key: of the local database; opens every door.
-        local: only this machine reaches the service; then nobody needs a token while there is none.
+        local: only this machine reaches the service; then no token is needed while none exists.
     """
 
     def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
@@ -42,6 +45,11 @@ class Gate:
         self._known: OrderedDict[tuple[str, str], tuple[float, Caller | None]] = OrderedDict()
         self._used: dict[str, datetime] = {}
         self._lock = threading.Lock()
+
+    @property
+    def cookie(self) -> str:
+        """Name of the session's cookie: browsers send cookies to every port of a host, where other services may run."""
+        return COOKIE if self._key is None else f"{COOKIE}_{hashlib.sha256(self._key.encode()).hexdigest()[:8]}"
 
     @property
     def open_lately(self) -> bool:

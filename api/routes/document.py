@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import Request
 
 from api.access.rule import public
+from api.forwarding import address_of
 from api.routing import rest_router
 
 router = rest_router(tag="service")
@@ -15,4 +16,6 @@ router = rest_router(tag="service")
 def get_openapi(request: Request) -> dict[str, Any]:
     """What this version of the service understands, as it also lies in the repository."""
     document: dict[str, Any] = request.app.openapi()
-    return document
+    address = address_of(request).public
+    elsewhere = address.prefix or request.app.state.service.settings.public_url is not None
+    return {**document, "servers": [{"url": str(address)}]} if elsewhere else document

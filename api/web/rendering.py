@@ -1,5 +1,6 @@
 """From a template to an answer: the Jinja environment, the words it speaks, and what a browser may do with a page."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.access.caller import caller
 from api.access.csrf import masked
+from api.forwarding import address_of
 from api.web import words
 from api.web.plotly import EMPTY_STYLE, MAP_STYLE
 
 HERE = Path(__file__).parent
+
+LINK = re.compile(r'(\s(?:href|src|action|formaction|data-from|data-live-from|data-address)=")(?=/(?!/))')
+"""Where an address on this service begins in a rendered page; text has no quotation marks there, they are escaped."""
 
 
 def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
@@ -24,9 +29,21 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
         plotting: allow what the plotting library does to styles and images; scripts stay strict.
     """
     who = caller()
-    known = {"request": request, "who": who, "csrf": who.csrf and masked(who.csrf)}
+    public = address_of(request).public
+    known = {
+        "request": request,
+        "public_url": str(public),
+        "root": public.prefix,
+        "who": who,
+        "csrf": who.csrf and masked(who.csrf),
+    }
     html = environment().get_template(template).render(known | content)
-    return HTMLResponse(html, code, headers=security(plotting=plotting))
+    return HTMLResponse(below(public.prefix, html), code, headers=security(plotting=plotting))
+
+
+def below(prefix: str, html: str) -> str:
+    """The same page with every address on this service below a path prefix."""
+    return LINK.sub(rf"\1{prefix}", html) if prefix else html
 
 
 def security(*, plotting: bool = False) -> dict[str, str]:

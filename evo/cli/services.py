@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "kernel-evo serve",
             "kernel-evo serve --host 0.0.0.0 --port 8080 --db /srv/evo/kernel-evo.db",
+            "kernel-evo serve --public-url https://tools.example.org/evo",
             "kernel-evo serve --db postgresql://evo@db.example.org/evo",
         )
     )(serve)
@@ -41,6 +42,14 @@ def serve(
         int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
     ] = 8765,
     db: ServedDb = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where people and workers reach the service through a proxy, e.g. https://tools.example.org/evo; "
+            "by default KERNEL_EVO_PUBLIC_URL.",
+        ),
+    ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
     """Run the service: REST API and leaderboard, until Ctrl-C.
@@ -59,10 +68,17 @@ def serve(
     location = Location.of(db or Place.of(None).database)
     if location.file is not None:
         location = Location.of(Place.to_begin(location.file).database)
-    settings = Settings(host=host, port=port, db=location)
-    serve_until_told(
-        settings, lambda url: console().print(styled(f"kernel-evo serves {settings.db} at ", (url, "bold")))
-    )
+    of_a_command = parent_pid is not None  # such a service is reached by its command alone, under no public name
+    public = {"public_url": public_url} if of_a_command or public_url is not None else {}
+    settings = Settings.read(host=host, port=port, db=location, **public)
+
+    def announce(url: str) -> None:
+        places = [(url, "bold")]
+        if settings.public_url is not None:
+            places += [(", through its proxy at ", ""), (str(settings.public_url), "bold")]
+        console().print(styled(f"kernel-evo serves {settings.db} at ", *places))
+
+    serve_until_told(settings, announce)
 
 
 @contextmanager

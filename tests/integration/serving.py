@@ -43,7 +43,8 @@ def announcing(database: Path) -> Iterator[str]:
 def listening(app: FastAPI) -> Iterator[str]:
     """The address of an application that is served by a thread of the test."""
     socket = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2, proxy_headers=False)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     try:

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 
 from api.access import caller as callers
 from api.access.body import BodyLimit
-from api.access.door import COOKIE
 from api.access.rule import rules
 from api.app import create_app
 from api.conductor import Conductor
@@ -229,7 +228,9 @@ def test_a_browser_signs_in_and_out(house: House) -> None:
     entered = browser.post("/sign-in", data={"token": secret, "next": "/workers?x=1"})
     assert (entered.status_code, entered.headers["location"]) == (303, "/workers?x=1")
     cookie = entered.headers["set-cookie"]
-    assert all(word in cookie for word in (COOKIE, "HttpOnly", "SameSite=lax", "Path=/"))
+    assert all(
+        word in cookie for word in (house.service.app.state.service.gate.cookie, "HttpOnly", "SameSite=lax", "Path=/")
+    )
     assert "Secure" not in cookie
     assert secret not in cookie
     assert browser.get("/workers").status_code == 200
@@ -407,7 +408,7 @@ def test_no_secret_is_stored_and_the_last_administrator_stays(tmp_path: Path) ->
         secrets.append(joined.json()["secret"])
         browser = service.client()
         browser.post("/sign-in", data={"token": secrets[0]})
-        secrets.append(browser.cookies[COOKIE])
+        secrets.append(browser.cookies[service.app.state.service.gate.cookie])
         stored = b"".join(path.read_bytes() for path in tmp_path.glob("evo.db*") if path.suffix != ".key")
         assert len(stored) > 10_000
         for secret in secrets:

@@ -8,9 +8,10 @@ from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from api.access.caller import caller
-from api.access.door import COOKIE, SIGN_IN, WRONG
+from api.access.door import SIGN_IN, WRONG
 from api.access.rule import allow, public
 from api.deps import Service, ServiceDep
+from api.forwarding import address_of
 from api.routing import page_router
 from api.web.rendering import render
 from api.web.start.kept import LONGEST_ADDRESS
@@ -59,9 +60,10 @@ def sign_in(
     session = _begin(service, who.token_id)
     answer = RedirectResponse(own_path(next), 303)
     answer.set_cookie(
-        COOKIE,
+        service.gate.cookie,
         session,
         max_age=int(SESSION.total_seconds()),
+        path=address_of(request).public.root,
         httponly=True,
         samesite="lax",
         secure=request.url.scheme == "https",
@@ -73,12 +75,18 @@ def sign_in(
 @allow("viewer")
 def sign_out(request: Request, service: ServiceDep) -> Response:
     """End the session, here and in the database."""
-    if session := request.cookies.get(COOKIE):
+    if session := request.cookies.get(service.gate.cookie):
         with service.database.write() as write:
             Tokens(write).end_session(session)
         service.gate.forget()
     answer = RedirectResponse(SIGN_IN, 303)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=request.url.scheme == "https")
+    answer.delete_cookie(
+        service.gate.cookie,
+        path=address_of(request).public.root,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
     return answer
 
 

@@ -9,8 +9,8 @@ workers=${WORKER_TOKENS:-/run/kernel-evo/workers}
 port=${SETUP_PORT:-8765}
 url=http://127.0.0.1:$port
 
-# a service of our own, which nobody else reaches
-kernel-evo serve --port "$port" &
+# a service of our own, which nobody else reaches: one with a public URL would not start without a token
+KERNEL_EVO_PUBLIC_URL='' kernel-evo serve --port "$port" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 

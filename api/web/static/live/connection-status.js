@@ -34,7 +34,7 @@ export class Refused extends Error {
 
   /** Where the link leads. */
   get address() {
-    return this.status === 404 ? `${root}/` : `${root}/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
+    return this.status === 404 ? `${root}/` : `${root}/sign-in?next=${encodeURIComponent(location.pathname.slice(root.length) + location.search)}`;
   }
 }
 

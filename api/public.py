@@ -1,0 +1,113 @@
+"""The public address of a service, and the proxies whose word about callers is believed."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+PORTS = {"http": 80, "https": 443}
+
+SEGMENT = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+")
+PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
+"""Path prefixes made of plain segments: they mean the same in a path, a link, a cookie and a header."""
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicUrl:
+    """Where people and workers reach a service.
+
+    Attributes:
+        scheme: ``http`` or ``https``.
+        authority: host, with the port where it is not the scheme's own.
+        prefix: path below which the service lies, without a final slash; empty at the root of its host.
+    """
+
+    scheme: str
+    authority: str
+    prefix: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> "PublicUrl":
+        """Parse a URL such as ``https://tools.example.org/evo``.
+
+        Raises:
+            ValueError: the text is no such URL; the message says what to write instead.
+        """
+        given = text.strip()
+        if "://" not in given:
+            raise ValueError(f"{given!r} has no scheme: write https://{given}")
+        try:
+            parts = urlsplit(given)
+            host, port = parts.hostname or "", parts.port
+            name = host if ":" in host else host.encode("idna").decode()
+        except (ValueError, UnicodeError) as error:
+            raise ValueError(f"{given!r} is no URL ({error}): write one like https://evo.example.org") from None
+        if parts.scheme not in PORTS or not name or port == 0 or not given.isprintable() or " " in given:
+            raise ValueError(f"{given!r} is no http:// or https:// URL: write one like https://evo.example.org")
+        if parts.query or parts.fragment or parts.username is not None:
+            raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
+        prefix = parts.path.rstrip("/")
+        if not PREFIX.fullmatch(prefix):
+            raise ValueError(f"the path {parts.path!r} may have plain segments of A-Z a-z 0-9 . _ ~ - only, like /evo")
+        shown = f"[{name}]" if ":" in name else name
+        own_port = port is None or port == PORTS[parts.scheme]
+        return cls(scheme=parts.scheme, authority=shown if own_port else f"{shown}:{port}", prefix=prefix)
+
+    @property
+    def origin(self) -> str:
+        """The `Origin` that browsers send from its pages."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def root(self) -> str:
+        """The path of the first page, which ends with a slash."""
+        return f"{self.prefix}/"
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.prefix}"
+
+
+@dataclass(frozen=True)
+class Proxies:
+    """Addresses whose forwarding headers are believed; `networks` is None for every address."""
+
+    networks: tuple[Network, ...] | None = ()
+
+    @classmethod
+    def of(cls, text: str) -> "Proxies":
+        """Parse addresses and networks separated by commas, or ``*``.
+
+        Raises:
+            ValueError: an entry is neither; the message names it.
+        """
+        entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+        if entries == ["*"]:
+            return cls(None)
+        return cls(tuple(_network(entry) for entry in entries))
+
+    def trusts(self, address: str) -> bool:
+        """Return True if this address is a trusted proxy's."""
+        if self.networks is None:
+            return True
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        mapped = getattr(parsed, "ipv4_mapped", None) or parsed
+        return any(mapped in network for network in self.networks)
+
+
+def _network(entry: str) -> Network:
+    try:
+        return ipaddress.ip_network(entry)
+    except ValueError:
+        pass
+    try:
+        meant = ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        ways = "write addresses or networks like 10.0.0.5,10.1.0.0/16, or * alone for every address"
+        raise ValueError(f"{entry!r} is no IP address or network: {ways}") from None
+    raise ValueError(f"{entry!r} has bits of a host: write {meant} for the network, or the address alone")

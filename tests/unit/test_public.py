@@ -1,0 +1,251 @@
+"""The public URL, trusted proxies, and requests as they arrive through proxies."""
+
+import re
+from typing import Any
+
+import anyio
+import pytest
+
+from api.forwarding import KEY, Address, Forwarding
+from api.public import Proxies, PublicUrl
+from api.settings import Settings
+from api.web.rendering import HERE, below
+from evo.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "authority", "prefix"),
+    [
+        ("https://evo.example.org", "https", "evo.example.org", ""),
+        ("https://EVO.example.org:443/", "https", "evo.example.org", ""),
+        ("http://evo.example.org:8080/evo/", "http", "evo.example.org:8080", "/evo"),
+        ("https://tools.example.org/a/b.c-d_~e", "https", "tools.example.org", "/a/b.c-d_~e"),
+        ("http://[2001:db8::1]:81/x", "http", "[2001:db8::1]:81", "/x"),
+        ("https://münchen.example", "https", "xn--mnchen-3ya.example", ""),
+    ],
+)
+def test_public_urls_are_parsed(text: str, scheme: str, authority: str, prefix: str) -> None:
+    url = PublicUrl.of(text)
+    assert (url.scheme, url.authority, url.prefix) == (scheme, authority, prefix)
+    assert str(url) == f"{scheme}://{authority}{prefix}"
+    assert PublicUrl.of(str(url)) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("evo.example.org", "ftp://evo.example.org", "https://", "https://evo.example.org:0", "https://[::1"),
+        *("https://me@evo.example.org", "https://evo.example.org/?a=1", "https://evo.example.org/#a"),
+        *("https://evo.example.org/a/../b", "https://evo.example.org/a//b", "https://evo.example.org/a%20b"),
+        *('https://evo.example.org/"x', "https://evo.example.org/.", "https://evo.example.org:port"),
+    ],
+)
+def test_other_texts_are_no_public_url(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write|may have"):
+        PublicUrl.of(text)
+
+
+def test_proxies_are_addresses_and_networks() -> None:
+    proxies = Proxies.of("10.0.0.5, 10.1.0.0/16,2001:db8::/32,")
+    trusted = ("10.0.0.5", "10.1.255.1", "::ffff:10.0.0.5", "2001:db8::9")
+    assert all(proxies.trusts(address) for address in trusted)
+    assert not any(proxies.trusts(address) for address in ("10.0.0.6", "127.0.0.1", "2001:db9::1", "", "testclient"))
+    assert Proxies.of("*").trusts("203.0.113.9")
+    assert not Proxies.of("").trusts("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nginx", "'nginx' is no IP address or network"),
+        ("10.0.0.5/24", "write 10.0.0.0/24"),
+        ("10.0.0.1;10.0.0.2", "is no IP address"),
+        ("127.0.0.1,*", r"'\*' is no IP address or network"),
+        ("10.0.0.1:80", "is no IP address"),
+    ],
+)
+def test_other_texts_are_no_proxies(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Proxies.of(text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("KERNEL_EVO_PUBLIC_URL", "evo.example.org"),
+        ("KERNEL_EVO_TRUSTED_PROXIES", "10.0.0.5/24"),
+        ("KERNEL_EVO_KEEP_DAYS", "a week"),
+        ("KERNEL_EVO_WEBHOOK_SECRET", "tiny-secret"),
+        ("KERNEL_EVO_LOG_LEVEL", "loud"),
+    ],
+)
+def test_wrong_variables_are_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInput) as error:
+        Settings.read()
+    assert str(error.value).startswith(f"{variable}: ")
+    assert f"`unset {variable}`" in str(error.value)
+    assert "tiny-secret" not in str(error.value)
+
+
+def test_wrong_options_are_named_as_options() -> None:
+    with pytest.raises(InvalidInput, match=r"^--public-url: 'evo' has no scheme: write https://evo"):
+        Settings.read(public_url="evo")
+
+
+def seen(
+    headers: dict[str, str],
+    *,
+    path: str = "/",
+    peer: str = "127.0.0.1",
+    public: str | None = None,
+    proxies: str = "127.0.0.1",
+    location: str | None = None,
+) -> tuple[dict[str, Any], str | None]:
+    """The scope that the application gets, and the location that the client gets."""
+    sent: list[dict[str, Any]] = []
+    inside: dict[str, Any] = {}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        inside.update(scope)
+        given = [] if location is None else [(b"location", location.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": given})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    scope = {
+        "type": "http",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "client": (peer, 4711),
+        "headers": [
+            (name.lower().encode(), value.encode()) for name, value in ({"Host": "127.0.0.1:8765"} | headers).items()
+        ],
+    }
+    forwarding = Forwarding(
+        app,
+        public=PublicUrl.of(public) if public else None,
+        proxies=Proxies.of(proxies),
+        own=frozenset({"api", "workers"}),
+    )
+    anyio.run(forwarding, scope, receive, send)
+    return inside, dict(sent[0]["headers"]).get(b"location", b"").decode() or None
+
+
+def host_of(scope: dict[str, Any]) -> str:
+    (host,) = [value for name, value in scope["headers"] if name == b"host"]
+    return str(host.decode())
+
+
+def address(scope: dict[str, Any]) -> Address:
+    found = scope[KEY]
+    assert isinstance(found, Address)
+    return found
+
+
+def test_trusted_proxies_are_believed() -> None:
+    said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
+    scope, _ = seen(said)
+    assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("203.0.113.9", "https", "evo.example.org")
+    assert str(address(scope).public) == "https://evo.example.org"
+
+
+def test_other_peers_are_not_believed() -> None:
+    said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
+    scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
+    assert (scope["client"], scope["scheme"], host_of(scope)) == (("198.51.100.7", 4711), "http", "127.0.0.1:8765")
+    assert str(address(scope).public) == "http://127.0.0.1:8765"
+    assert address(scope).outside is not None, "even so, the headers show a caller from elsewhere"
+
+
+def test_forwarded_is_read_where_the_older_headers_are_missing() -> None:
+    scope, _ = seen({"Forwarded": 'for="[2001:db8::17]:4711";proto=https;host=evo.example.org, for=127.0.0.1'})
+    assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("2001:db8::17", "https", "evo.example.org")
+
+
+@pytest.mark.parametrize(
+    ("chain", "client"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("6.6.6.6, 203.0.113.9", "203.0.113.9"),
+        ("203.0.113.9, 10.0.0.1", "203.0.113.9"),
+        ("10.0.0.2, 10.0.0.1", "10.0.0.2"),
+        ("203.0.113.9:5678", "203.0.113.9"),
+        ("[2001:db8::1]:5678", "2001:db8::1"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_the_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, client: str) -> None:
+    scope, _ = seen({"X-Forwarded-For": chain}, proxies="127.0.0.1,10.0.0.0/8")
+    assert scope["client"][0] == client
+
+
+@pytest.mark.parametrize(
+    ("path", "served"), [("/evo", "/"), ("/evo/", "/"), ("/evo/a", "/a"), ("/a", "/a"), ("/evox", "/evox")]
+)
+def test_the_prefix_is_removed_where_the_proxy_did_not(path: str, served: str) -> None:
+    for scope, _ in (
+        seen({"X-Forwarded-Prefix": "/evo/"}, path=path, proxies=""),
+        seen({}, path=path, public="https://x.example/evo"),
+    ):
+        assert (scope["path"], scope["raw_path"].decode()) == (served, served)
+        assert address(scope).public.prefix == "/evo"
+
+
+def test_a_prefix_named_like_a_page_is_not_removed_twice() -> None:
+    scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
+    assert scope["path"] == "/workers/live"
+
+
+@pytest.mark.parametrize("given", ["//evil.example", "/a/../b", '/"onload="x', "evo", "/a b", "/ä", "/a//b", "/."])
+def test_prefixes_of_other_than_plain_segments_are_ignored(given: str) -> None:
+    scope, _ = seen({"X-Forwarded-Prefix": given})
+    assert address(scope).public.prefix == ""
+
+
+@pytest.mark.parametrize(
+    ("location", "sent"),
+    [
+        ("/", "/evo/"),
+        ("/sign-in?next=%2F", "/evo/sign-in?next=%2F"),
+        ("http://127.0.0.1:8765/families/", "/evo/families/"),
+        ("https://elsewhere.example/", "https://elsewhere.example/"),
+        ("//elsewhere.example/", "//elsewhere.example/"),
+    ],
+)
+def test_redirects_stay_below_the_prefix(location: str, sent: str) -> None:
+    assert seen({"X-Forwarded-Prefix": "/evo"}, location=location)[1] == sent
+
+
+def test_the_public_url_decides_where_proxies_say_nothing_or_otherwise() -> None:
+    for headers in ({}, {"X-Forwarded-Proto": "http", "X-Forwarded-Prefix": "/other"}):
+        scope, _ = seen(headers, public="https://tools.example.org/evo", proxies="")
+        assert str(address(scope).public) == "https://tools.example.org/evo"
+        assert scope["scheme"] == "https"
+    scope, _ = seen({"X-Forwarded-Prefix": "/evo"}, public="https://tools.example.org")
+    assert str(address(scope).public) == "https://tools.example.org/evo"
+
+
+def test_every_address_of_a_page_lies_below_the_prefix() -> None:
+    html = (
+        '<a href="/x"><img src="/y"><form action="/z"><button formaction="/b"><p data-live-from="/l" data-label="/no">'
+    )
+    assert below("/evo", html) == (
+        '<a href="/evo/x"><img src="/evo/y"><form action="/evo/z"><button formaction="/evo/b">'
+        '<p data-live-from="/evo/l" data-label="/no">'
+    )
+    same = '<a href="#x"><a href="https://x.example/"><a href="//x.example/"><p>href=&#34;/x&#34;'
+    assert below("/evo", same) == same
+    assert below("", html) == html
+
+
+def test_templates_keep_addresses_in_attributes_that_get_the_prefix() -> None:
+    known = {"href", "src", "action", "formaction", "data-from", "data-live-from", "data-address"}
+    for template in (HERE / "templates").glob("*.html"):
+        found = set(re.findall(r'\s([a-z-]+)\s*=\s*["\']?/', template.read_text()))
+        assert found <= known, f"{template.name} has an address in another attribute"
