@@ -16,6 +16,7 @@ from workers.build import Builder, Built
 from workers.cache import Cache
 from workers.compile import Compiler
 from workers.compile.occupancy import blocks_per_sm
+from workers.effects import Effects
 from workers.families import Assignment
 from workers.ladder import Preparation
 
@@ -37,8 +38,11 @@ class Estimator:
         self._place = place
         self._making = threading.Lock()
         self._made: Builder | None = None
+        self._effects = Effects(compiler, self._cache)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
+        if isinstance(job, Baseline):
+            self._effects.warnings(aimed(work))
         return {"candidate": self._builder().build(aimed(work), job.config)} if isinstance(job, Evaluate) else {}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
@@ -48,7 +52,8 @@ class Estimator:
                 warning = self._cache.warning
                 return report if warning is None else replace(report, environment={"cache": warning})
             case Baseline():
-                return BaselineReport(timings={}, unavailable={"all": NOT_RUN})
+                warnings = self._effects.warnings(aimed(work))
+                return BaselineReport(timings={}, unavailable={"all": NOT_RUN}, warnings=warnings)
             case Confirm() | Ablate():
                 raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
 

@@ -33,6 +33,7 @@ from workers.cache import Cache
 from workers.child import Child
 from workers.confirmation import Confirmation, Instruments, Side, budget_s, compare
 from workers.devices import driver
+from workers.effects import Effects
 from workers.families import Assignment
 from workers.protocol import Compare, Measure, Sampled, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
@@ -104,7 +105,9 @@ class Ladder:
         self._raise_trouble = raise_trouble
         self._cache = Cache(folder)
         chosen = driver(kind)
-        self._builder = Builder(chosen.compiler(), self._cache, place)
+        compiler = chosen.compiler()
+        self._builder = Builder(compiler, self._cache, place)
+        self._effects = Effects(lambda: compiler, self._cache)
         self._runners = Runners(folder)
         self._status = status or Status()
         self._instruments = Instruments(
@@ -112,7 +115,7 @@ class Ladder:
         )
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Everything a job needs that needs no device: its configs, built."""
+        """Everything a job needs that needs no device: its configs, built; and what there is to warn of."""
         match job:
             case Evaluate():
                 configs: dict[str, Config | None] = {"candidate": job.config}
@@ -121,6 +124,7 @@ class Ladder:
             case Ablate():
                 configs = {"champion": job.champion, **{str(place): each for place, each in enumerate(job.changed)}}
             case Baseline():
+                self._effects.warnings(work)
                 configs = {}
         return {role: self.build(work, config) for role, config in configs.items() if config is not None}
 
@@ -134,7 +138,7 @@ class Ladder:
             case Ablate():
                 return self.ablate(work, job, built)
             case Baseline():
-                return self.baseline(work)
+                return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def build(self, work: Assignment, config: Config) -> Built:
         """Render and compile one config."""

@@ -79,6 +79,7 @@ def _search_view(
         obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
         source=_source(row.family),
+        warnings=row.baselines.warnings if row.baselines else (),
     )
 
 

@@ -73,9 +73,12 @@ def follow(
     Raises:
         Conflict: the search cannot go on; it stays as it is.
     """
-    obeyed, looked_at, known = 0, time.monotonic(), None
+    obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
     while True:
         view = connection.ask(lambda client: client.search(search_id))
+        for warning in view.warnings[warned:]:
+            screen.note(f"Warning: {warning}")
+        warned = len(view.warnings)
         screen.show(view)
         if view.state in TERMINAL:
             return view

@@ -32,10 +32,15 @@ class EvaluateReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReport:
-    """Times by baseline name; those that could not run are named with the reason."""
+    """Times by baseline name; those that could not run are named with the reason.
+
+    Attributes:
+        warnings: sentences about the family that the search goes on in spite of, e.g. a tunable without effect.
+    """
 
     timings: Mapping[str, Timing]
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     stages: Stages = field(default_factory=Stages)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["baseline"] = "baseline"

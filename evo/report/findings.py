@@ -39,6 +39,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 def negative_blocks(material: Material) -> Iterator[Block]:
     """Values that were tried and bought nothing or hurt, each with the figure."""
     winner, policy = material.winner, material.search.policy
+    yield from (Text(warning) for warning in material.search.warnings)
     if winner is None:
         yield Text("Nothing was measured, so nothing is known to have bought nothing.")
         return

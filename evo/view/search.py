@@ -129,6 +129,7 @@ class SearchView:
         obstacle: why its work waits, in the words of the last worker that could not do it; None once some is done.
         retired: those it promoted that are champions no more, the newest first.
         device_uuid: the one unit that is given work of it; None: any that fits.
+        warnings: sentences about the family that the search goes on in spite of, each with a way out.
     """
 
     id: int
@@ -174,6 +175,7 @@ class SearchView:
     obstacle: str | None = None
     retired: tuple[RetiredView, ...] = ()
     source: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:

@@ -171,6 +171,15 @@ def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
     assert "did not challenge: champion 1 took" in view.unchallenged
 
 
+def test_warnings_of_a_worker_are_part_of_the_search_after_a_restart_too(stage: Stage) -> None:
+    search = stage.submit()
+    (lease,) = [each for each in stage.claim(count=1) if isinstance(each.job, Baseline)]
+    assert stage.view(search).warnings == ()
+    stage.conductor.report(lease.attempt_id, lease.token, BaselineReport(timings={}, warnings=("A does nothing.",)))
+    stage.restart()
+    assert stage.view(search).warnings == ("A does nothing.",)
+
+
 def test_a_kernel_that_was_rolled_back_is_not_promoted_again_and_the_reason_is_told(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play())

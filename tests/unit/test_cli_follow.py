@@ -95,6 +95,12 @@ def test_an_interrupt_that_comes_too_late_is_no_error(monkeypatch: pytest.Monkey
     assert (ended.state, screen.notes) == ("finished", [])
 
 
+def test_warnings_are_told_once_when_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
+    _, screen = followed(script, {}, monkeypatch)
+    assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
+
+
 def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())

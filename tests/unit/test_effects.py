@@ -1,0 +1,226 @@
+"""Tunables without effect are named with a way out; those that matter anywhere are not blamed."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evo.device import Device
+from evo.expression import Expression
+from evo.job import Baseline, BaselineReport, FamilyRef, SearchTerms
+from evo.objective import Objective
+from evo.outcome import CompileFailed
+from evo.policy import Policy
+from evo.space import Constraint, Space, Tunable
+from evo.target import known
+from evo.trial import Config
+from templates.registry import find
+from tests.unit.family_document import write_family
+from workers import effects
+from workers.cache import Cache
+from workers.compile import Artefact, Launch, Resources, Unit
+from workers.effects import Effects, Idle, OutOfTime, idle_tunables
+from workers.estimator import Estimator
+from workers.families import Assignment, Families
+
+CPU = Device(kind="cpu", model="Toy CPU", architecture="x86_64", uuid="cpu-0", limits={"cores": 2.0})
+
+
+def space(constraint: str | None = None, **tunables: list[int]) -> Space:
+    declared = [Tunable(name=name, values=tuple(values)) for name, values in tunables.items()]
+    because = [] if constraint is None else [Constraint(expression=Expression.parse(constraint, "here"), because="so")]
+    return Space(declared, because)
+
+
+def by(kernel: Callable[[Config], object]) -> Callable[[Config, Config], bool]:
+    return lambda one, other: kernel(one) != kernel(other)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "blamed"),
+    [
+        (lambda c: (c["A"], c["B"], c["C"]), []),
+        (lambda c: (c["A"], c["C"]), ["B"]),
+        (lambda c: c["A"], ["B", "C"]),
+        (lambda c: (c["A"], c["C"], c["B"] if c["A"] == 4 else 0), []),
+        (lambda c: (c["A"], c["C"], c["B"] if c["A"] == 2 else 0), []),
+        (lambda c: (c["A"], c["C"] == 3, c["B"] if c["C"] == 2 else 0), []),
+        (lambda c: (c["A"], c["B"], c["C"] == 3), []),
+    ],
+    ids=["all matter", "one idle", "two idle", "with the last value", "with a middle one", "with a third", "one value"],
+)
+def test_only_tunables_that_never_matter_are_blamed(kernel: Callable[[Config], object], blamed: list[str]) -> None:
+    found = idle_tunables(space(A=[1, 2, 3, 4], B=[0, 1], C=[1, 2, 3]), by(kernel))
+    assert [each.tunable for each in found] == blamed
+    assert all(each.contexts for each in found)
+
+
+def test_tunables_of_one_value_and_tied_ones_are_left_alone() -> None:
+    tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
+    assert idle_tunables(tied, by(lambda config: 0)) == ()
+
+
+def test_few_configs_are_compared_however_large_the_space() -> None:
+    asked = []
+
+    def differ(one: Config, other: Config) -> bool:
+        asked.append((one, other))
+        return False
+
+    large = space(**{f"T{place}": list(range(1, 33)) for place in range(8)})
+    assert len(idle_tunables(large, differ)) == 8
+    assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
+
+
+def test_a_check_that_runs_out_of_time_blames_what_it_compared_at_the_defaults() -> None:
+    left = iter([False] * 4)
+
+    def differ(one: Config, other: Config) -> bool:
+        for each in left:
+            return each
+        raise OutOfTime
+
+    found = idle_tunables(space(A=[1, 2, 3], B=[1, 2, 3], C=[1, 2, 3]), differ)
+    assert found == (Idle(tunable="A", values=2, contexts=0), Idle(tunable="B", values=2, contexts=0))
+
+
+SPEC = """
+name = "toy"
+[problem.N]
+type = "int"
+default = 64
+[[arguments]]
+name = "x"
+role = "input"
+shape = ["N"]
+dtype = "float32"
+[[arguments]]
+name = "out"
+role = "output"
+shape = ["N"]
+dtype = "float32"
+rel_l2 = 1e-6
+max_abs = 1e-6
+[work]
+flops = "N"
+bytes = "8 * N"
+dtype = "float32"
+[[cases]]
+name = "nominal"
+inputs = "normal"
+[cpu]
+source = "toy.c"
+entry = "toy"
+flags = ["-Iinclude", "-g"]
+tunables = { TILE = [1, 2, 4], UNROLL = [1, 2], SWITCH = [0, 1] }
+[cuda]
+template = "toy.cu.j2"
+entry = "toy"
+tunables = { THREADS = [32, 64], TILE = [1, 2, 4], DEPTH = [1, 2] }
+launch = { grid = ["ceil_div(N, THREADS)"], block = ["THREADS"] }
+"""
+
+
+class Preprocessor:
+    """A compiler whose binary is what a source says with its macros expanded, without comments and dead text."""
+
+    version, suffix = "pretended", ".so"
+
+    def __init__(self, log: str = "", fails: str | None = None) -> None:
+        self.units: list[Unit] = []
+        self._log, self._fails = log, fails
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        self.units.append(unit)
+        macros = dict(re.findall(r"^#define (\w+) (\S+)$", unit.source, re.MULTILINE))
+        lines = [line for line in unit.source.splitlines() if not line.startswith(("#", "//", "unused"))]
+        text = re.sub(r"\w+", lambda word: macros.get(word[0], word[0]), "\n".join(lines))
+        if self._fails is not None and self._fails in text:
+            return CompileFailed(log="no")
+        return Artefact(binary=text.encode(), log=self._log)
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        return Resources()
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> None:
+        return None
+
+
+def work(folder: Path, files: dict[str, str], device: Device = CPU) -> Assignment:
+    package = find(str(write_family(folder / "toy", SPEC, {"toy.c": "", "toy.cu.j2": "", **files})))
+    terms = SearchTerms(
+        search_id=1,
+        family=FamilyRef(name="toy", digest=package.digest),
+        problem=package.family.problem("", "cuda" if device.kind == "cuda" else "cpu"),
+        device=device,
+        objective=Objective(),
+        policy=Policy(),
+        seed=0,
+    )
+    return Assignment(terms=terms, copy=Families(folder / "families").add(package))
+
+
+def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device = CPU) -> tuple[str, ...]:
+    file = "toy.c" if device.kind == "cpu" else "toy.cu.j2"
+    return Effects(lambda: compiler, Cache(folder / "cache")).warnings(work(folder, {file: source}, device))
+
+
+@pytest.mark.parametrize(
+    ("source", "log", "says"),
+    [
+        ("f(TILE, UNROLL, SWITCH)", "", None),
+        ("f(TILE, UNROLL, SWITCH)\nunused TILE", "", None),
+        ("f(TILE, UNROLL)\nunused SWITCH", "", r"SWITCH has no effect .* 2 values .* Make toy\.c depend on its value"),
+        ("f(TILE, UNROL, SWITCH)", "", r"UNROLL has no effect .* toy\.c does not contain it, did you mean `UNROL`\?"),
+        ("f(TILE, UNROLL)", "", r"SWITCH .* toy\.c does not contain it: use it there, or remove it from \[cpu\.tun"),
+        (
+            "f(UNROLL, SWITCH)\nunused TILE",
+            'include/a.h:3:9: warning: "TILE" redefined\n',
+            r"TILE .* 3 values .* include/a\.h:3 redefines it: write `#ifndef TILE` in the line before and `#endif`",
+        ),
+        ("f(UNROLL, SWITCH)\nunused TILE", "a.h:7:9: warning: 'TILE' macro redefined\n", r"a\.h:7 redefines it"),
+        (
+            "f(UNROLL, SWITCH)\nunused TILE",
+            'a.h(7): warning #47-D: incompatible redefinition of macro "TILE" (declared at line 1)\n',
+            r"a\.h:7 redefines it",
+        ),
+    ],
+)
+def test_a_source_is_told_which_tunables_do_nothing(tmp_path: Path, source: str, log: str, says: str | None) -> None:
+    found = warnings(tmp_path, Preprocessor(log), source)
+    assert [bool(re.search(says or "", each)) for each in found] == [True] * (says is not None), found
+
+
+def test_tunables_of_the_launch_have_an_effect_and_text_that_is_rendered_has_none_by_itself(tmp_path: Path) -> None:
+    template = "f({{ TILE }})\n// depth {{ DEPTH }}"
+    (found,) = warnings(tmp_path, Preprocessor(), template, known("sm_89"))
+    assert found.startswith("The tunable DEPTH has no effect")
+    assert "[cuda.tunables]" in found
+
+
+def test_debug_flags_and_a_default_that_does_not_compile_say_nothing_of_tunables(tmp_path: Path) -> None:
+    compiler = Preprocessor()
+    assert len(warnings(tmp_path / "a", compiler, "f(TILE, UNROLL)")) == 1
+    assert {unit.flags for unit in compiler.units} == {("-Iinclude",)}
+    assert warnings(tmp_path / "b", Preprocessor(fails="f"), "f(TILE)") == ()
+
+
+def test_a_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
+    (found,) = warnings(tmp_path, Preprocessor(fails="f(1,2"), "f(TILE,UNROLL)\nunused SWITCH")
+    assert "SWITCH" in found
+    assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
+
+
+def test_the_check_is_made_once_and_reported_with_the_baselines(tmp_path: Path) -> None:
+    compiler, assignment = Preprocessor(), work(tmp_path, {"toy.cu.j2": "f({{ TILE }})\n// {{ DEPTH }}"})
+    stand_in = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
+    terms = SearchTerms(**{**vars(assignment.terms), "device": stand_in, "objective": Objective(target="NVIDIA L4")})
+    aimed = Assignment(terms=terms, copy=assignment.copy)
+    estimator = Estimator(lambda: compiler, tmp_path / "cache", tmp_path)
+    estimator.prepare(aimed, Baseline())
+    compiled = len(compiler.units)
+    report = estimator.perform(aimed, Baseline(), {})
+    assert isinstance(report, BaselineReport)
+    assert ["DEPTH" in each for each in report.warnings] == [True]
+    assert len(compiler.units) == compiled > 0
