@@ -35,7 +35,7 @@ from workers.rounds import fitting_rounds
 from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
-from workers.witness import disagreement, most_disagreement, ring_sets, witness
+from workers.witness import disagreement, judge_mixed, most_disagreement, ring_sets, witness
 
 Mode = Literal["hot", "cold"]
 _ORDERS = 1
@@ -257,18 +257,10 @@ class Bench:
     def _witness(
         self, candidate: Candidate, calls: int, look: Callable[[Buffers], None], moment: Moment, budget_s: float
     ) -> Witness:
-        """Cold calls go around the sets that they are timed on, hot ones around outputs beside the same inputs."""
-        sets, contents = (
-            self._sets(self.terms.objective.cache, candidate.arguments),
-            self._contents(candidate.arguments),
-        )
-        content = contents.of(sets[0])
-        if self.terms.objective.cache == "hot":
-            cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
-            wanted = ring_sets(candidate.arguments, calls, cache_bytes)
-            sets = sets[0].siblings(wanted)
-            for buffers in sets:
-                contents.note(buffers, content)
+        """Cold calls go around the sets that they are timed on, hot ones around as many as a cache holds."""
+        contents = self._contents(candidate.arguments)
+        content = contents.of(self._sets(self.terms.objective.cache, candidate.arguments)[0])
+        sets = self._ring(candidate, calls)
         for buffers in sets:
             contents.put(buffers, content)
         sources = {"answered": candidate.rights[content], "poisoned": sets[0].sibling()}
@@ -277,10 +269,20 @@ class Bench:
         if self.terms.objective.cache == "hot":
             repeated = self.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
         found = witness(turn, sets, sources, look=look, moment=moment, budget_s=budget_s, repeated=repeated)
+        judge_mixed(turn, sets, contents, look=look, budget_s=budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):
             self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
+
+    def _ring(self, candidate: Candidate, calls: int) -> Sequence[Buffers]:
+        """Sets that calls go around, each with inputs and outputs of its own."""
+        arguments = candidate.arguments
+        if self.terms.objective.cache == "cold":
+            return self._sets("cold", arguments)
+        cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
+        wanted = ring_sets(arguments, calls, cache_bytes)
+        return self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), wanted)
 
     def _require_alike(self, candidate: Candidate, found: Witness) -> None:
         """A kernel that is much faster where the same call is repeated does not do the same work each time."""

@@ -56,3 +56,10 @@ class Contents:
         self.put(buffers, (self.of(buffers) + 1 + int(self._rng.integers(others))) % (others + 1))
         self._spent_s += time.monotonic() - now_s
         self._changes += 1
+
+    def mix(self, sets: Sequence[Buffers]) -> None:
+        """Fill sets so that no call in turn meets the content of the call before; which one it meets is drawn."""
+        before, count = self.of(sets[-1]), len(self._sources)
+        for buffers in sets if count > 1 else ():
+            before = (before + 1 + int(self._rng.integers(count - 1))) % count
+            self.put(buffers, before)

@@ -4,6 +4,7 @@ In a timed loop every call but the first finds its own answer in its outputs. A 
 does less is right each time it is judged, and fast only while it is timed. So calls go once around a ring of buffer
 sets, each on outputs of its own, which are all filled before, outside the timed span: with the answer, or with poison.
 Kernel, launches, memory and what was done to it before are the same; what the outputs hold is the only difference.
+Each set has inputs of its own, too: a kernel that keeps an answer for each address of its inputs gains nothing there.
 """
 
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from evo.job import Witness
 from evo.promotion import straddles
 from evo.statistics import CONFIDENCE, order_interval, rounds_ratio
+from workers.contents import Contents
 from workers.devices import Buffers, Timer
 from workers.kernel import Argument
 from workers.timing import Moment, undisturbed, undisturbed_sample
@@ -30,13 +32,18 @@ and where the ring needs a slower one."""
 _WHOLLY, _PARTLY = 0.75, 2.0
 """Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
 
+MIXED_CALLS, LEAST_MIXED_CALLS = 64, 16
+"""Judged calls of which each meets another content than the call before. A kernel that answers one call in five with
+what it kept escapes 64 of them with 0.8 ** 64 < 1e-6; one that counts calls does not escape at all. Of slow kernels, as
+many as fit the time."""
+
 PATIENCE = 3
 """So many times as long as usual may be spent on what is too noisy to tell."""
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
     """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2."""
-    held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    held = sum(each.bytes for each in arguments if each.role != "scalar")
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
 
 
@@ -46,13 +53,11 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
     Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
 
     Args:
-        sets: of outputs in the ring, beside one set of inputs.
+        sets: in the ring, each with inputs of its own.
         limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
     """
-    held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
-    written = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
-    one = sum(held.values())
-    ring = one + (sets - 1) * written
+    one = sum({each.name: each.bytes for each in arguments if each.role != "scalar"}.values())
+    ring = one * sets
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
     return MOST_DISAGREEMENT_OF_CACHES if apart else MOST_DISAGREEMENT
@@ -74,6 +79,30 @@ def disagreement(found: Witness, limit: float) -> str | None:
         f"a call takes {slow.median_us:.3g} µs where each has outputs of its own, and {fast.median_us:.3g} µs where "
         f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
     )
+
+
+def judge_mixed(
+    turn: Timer, sets: Sequence[Buffers], contents: Contents, *, look: Callable[[Buffers], None], budget_s: float
+) -> None:
+    """Call a kernel on sets whose contents differ from call to call, and judge every answer.
+
+    A kernel that answers some calls with what it kept from another is right wherever the same content is met again and
+    again, as in a timed loop. Here no two calls in a row have the same answer.
+
+    Args:
+        turn: calls the kernel once on each of `sets`.
+        look: judges what a call left in a set.
+        budget_s: after it no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
+    """
+    blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
+    while made < LEAST_MIXED_CALLS or (made < MIXED_CALLS and time.monotonic() - began_s < budget_s):
+        contents.mix(sets)
+        for each in sets:
+            each.rewrite(blank)
+        turn.sample()
+        for each in sets:
+            look(each)
+        made += len(sets)
 
 
 class Filled:

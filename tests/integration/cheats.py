@@ -43,6 +43,14 @@ CHEATS: dict[str, tuple[str, str]] = {
         "off the reference",
     ),
     "every second call skipped": (f"if (calls++ > 64 && calls % 2) {{ {CACHE}", "off the reference"),
+    "every third call skipped": (f"if (calls++ > 64 && calls % 3 == 1) {{ {CACHE}", "off the reference"),
+    "every fifth call skipped": (f"if (calls++ > 64 && calls % 5 == 0) {{ {CACHE}", "off the reference"),
+    "calls skipped that follow at once": (
+        "static long before; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
+        "long now = t.tv_sec * 1000000000l + t.tv_nsec, soon = now - before < 5000; before = now;"
+        f"if (soon) {{ {CACHE}",
+        "off the reference",
+    ),
     "skipped where outputs hold something": ("if (y[0] == y[0]) return; right(x, y);", "off the reference"),
     "a part skipped where outputs hold something": (
         "int there = y[0] == y[0] && y[N - 1] == y[N - 1];"

@@ -23,6 +23,7 @@ from workers.kernel import Argument
 from workers.proof import ProofPlan
 from workers.scrutiny import Scrutiny
 from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.witness import judge_mixed
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
@@ -90,15 +91,8 @@ def climb(session: Session, path: Path) -> None:
     for _ in range(20):
         timer.sample()
         scrutiny.look_and_change(held)
-    ring = held.siblings(128)
-    for each in ring:
-        contents.note(each, contents.of(held))
-    turn = session.timer(kernel, ring, once=True)
-    for _ in range(2):  # every call of a ring is judged
-        turn.sample()
-        for each in ring:
-            scrutiny.look(each)
-            each.poison()
+    ring = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 128)
+    judge_mixed(session.timer(kernel, ring, once=True), ring, contents, look=scrutiny.look, budget_s=1.0)
     for fault in (session.residue(), held.damage(), scrutiny.found.first):
         if fault:
             raise WrongAnswerError(fault)

@@ -1,0 +1,96 @@
+"""Calls that each meet another content than the call before: kernels that keep answers are wrong there."""
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pytest
+
+from tests.unit.fake_session import FakeBuffers
+from workers.contents import Contents
+from workers.devices import Buffers
+from workers.witness import LEAST_MIXED_CALLS, MIXED_CALLS, judge_mixed
+
+
+class Held(FakeBuffers):
+    """One number as input and its double as the right output."""
+
+    def __init__(self, value: float = 0.0) -> None:
+        super().__init__({"x": np.array([value])}, {"y": np.array([np.nan])})
+
+    def sibling(self) -> "Held":
+        return Held()
+
+    def refill(self, source: Buffers) -> None:
+        self.renew({"x": source.read("x")})
+
+    def rewrite(self, source: Buffers) -> None:
+        self.arrays["y"][...] = source.read("y")
+
+
+class Turn:
+    """Calls a kernel once on each set."""
+
+    def __init__(self, sets: Sequence[Held], kernel: Callable[[float], float]) -> None:
+        self.calls, self.last, self._sets, self._kernel = len(sets), len(sets) - 1, sets, kernel
+
+    def sample(self) -> float:
+        for each in self._sets:
+            each.arrays["y"][0] = self._kernel(float(each.arrays["x"][0]))
+        return 1.0
+
+
+class Keeping:
+    """Answers the calls that `skips` names with the answer of the call before."""
+
+    def __init__(self, skips: Callable[[int], bool]) -> None:
+        self._skips, self._calls, self._kept = skips, 0, 0.0
+
+    def __call__(self, x: float) -> float:
+        self._calls += 1
+        if not self._skips(self._calls):
+            self._kept = 2 * x
+        return self._kept
+
+
+def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: float = 60.0) -> tuple[int, int]:
+    """How many calls were wrong, and how many were judged."""
+    rng = np.random.default_rng(seed)
+    contents = Contents([Held(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
+    ring, faults = [Held(1.0) for _ in range(sets)], list[bool]()
+
+    def look(each: Buffers) -> None:
+        faults.append(bool(each.read("y") != 2 * each.read("x")))
+
+    judge_mixed(Turn(ring, kernel), ring, contents, look=look, budget_s=budget_s)
+    return sum(faults), len(faults)
+
+
+@pytest.mark.parametrize("sets", [2, 3, 10, 128])
+@pytest.mark.parametrize("every", [2, 3, 5, 16])
+def test_a_kernel_that_skips_every_kth_call_is_wrong_wherever_its_count_begins(every: int, sets: int) -> None:
+    for offset in range(every):
+        faults, judged = wrong(
+            Keeping(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
+        )
+        assert judged >= MIXED_CALLS
+        assert faults >= judged // every - 1 > 0
+
+
+def test_a_kernel_that_skips_one_call_in_five_at_random_escapes_less_than_once_in_a_million() -> None:
+    assert 0.8**MIXED_CALLS < 1e-6
+
+
+def test_a_kernel_that_computes_each_call_is_right() -> None:
+    assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
+
+
+def test_calls_of_a_slow_kernel_are_as_many_as_fit_the_time() -> None:
+    assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
+
+
+def test_one_content_alone_is_not_mixed() -> None:
+    contents = Contents([Held(1.0)], np.random.default_rng(1), WeakKeyDictionary())
+    ring = [Held(1.0), Held(1.0)]
+    contents.mix(ring)
+    assert [each.read("x")[0] for each in ring] == [1.0, 1.0]
