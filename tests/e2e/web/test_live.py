@@ -14,6 +14,9 @@ from tests.integration.serving import served
 
 pytestmark = pytest.mark.timeout(180)
 
+SLOW_MS = 60_000
+"""A page asks a slow service less often: after an answer that took long, the next request waits up to 10 s."""
+
 TOP = "row => row.getBoundingClientRect().top"
 """Where a row stands in the window."""
 
@@ -56,14 +59,15 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         ended = page.locator(".tile").filter(has_text="Trials").locator("dd").first
         plots.scroll_into_view_if_needed()
         plots.hover()
+        expect(ended).to_have_text("4", timeout=SLOW_MS)
         page.mouse.down()
         page.evaluate("getSelection().selectAllChildren(document.getElementById('progress'))")
-        with page.expect_response("**/live"):
+        with page.expect_response("**/live", timeout=SLOW_MS):
             puppet.serve(1, faster(2))
         expect(ended).to_have_text("4")  # what is under a pressed pointer waits
         page.mouse.move(0, 0)
         page.mouse.up()
-        expect(ended).to_have_text("5")
+        expect(ended).to_have_text("5", timeout=SLOW_MS)
         assert plots.evaluate("link => link === document.activeElement"), "the focus stays"
         assert page.evaluate("String(getSelection())") == "Best so far", "so does what was marked"
 
@@ -80,6 +84,20 @@ def test_new_trials_appear_and_nothing_moves(puppet: Puppet, url: str, browser: 
         page.keyboard.press("r")
         expect(rows).to_have_count(7)
         expect(news).to_be_hidden()
+
+
+def test_plots_and_their_lead_follow_the_trials(puppet: Puppet, url: str, browser: Browser) -> None:
+    with reading(browser, url) as page:
+        page.goto(f"/searches/{puppet.search_id}/plots#outcomes")
+        lead, outcomes = page.locator("#lead"), page.locator("#outcomes .said")
+        expect(lead).to_contain_text("running 0 trials")
+        expect(page.locator("#outcomes")).to_have_attribute("aria-busy", "false")
+        puppet.serve(2, faster(0))
+        expect(lead).to_contain_text("2 trials")
+        expect(outcomes).to_contain_text("2 measured")
+        puppet.close()
+        expect(lead).to_contain_text("cancelled")
+        expect(page.locator("#lead > *")).to_have_attribute("data-live", "no")
 
 
 def run_until(page: Page, place: Locator, text: str) -> None:

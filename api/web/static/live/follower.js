@@ -5,6 +5,7 @@ import { Refused, showStatus } from "./connection-status.js";
 /** @typedef {import("./event-hub.js").Filter} Filter */
 
 const PATIENCE = 4; // a section that takes long is fetched less often: at most a fifth of the time is spent on it
+const LONGEST_MS = 10000; // but a reader does not wait longer than this, however slow the service is
 
 /** Its element says which events concern it: their names in `data-live-on`, ids of searches in `data-live-searches`. */
 export class Follower {
@@ -62,7 +63,7 @@ export class Follower {
 
   /** Sets the pause until the next request by how long this one has taken so far. */
   pace() {
-    this.#pauseMs = Math.max(this.#leastMs, PATIENCE * (performance.now() - this.last));
+    this.#pauseMs = Math.max(this.#leastMs, Math.min(LONGEST_MS, PATIENCE * (performance.now() - this.last)));
   }
 
   /** Marks the section as up to date. */
