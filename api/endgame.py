@@ -16,7 +16,6 @@ from db.events import Events
 from db.leases import Leases
 from db.models import SearchRow
 from evo.challenge import Bar, Incumbent, bar, comparable_us
-from evo.challengers import CHALLENGERS
 from evo.explain import detail_text, first_lines
 from evo.hopeless import same_error
 from evo.lifecycle import TERMINAL, Command, transition
@@ -25,10 +24,6 @@ from evo.trial import Trial
 from evo.wording import outcome_text
 
 log = structlog.get_logger("conductor")
-
-CONFIRMING_SHARE = 0.1
-"""Of the time a search has been running, what confirmations may take before it ends: a GPU's takes most of a minute, in
-which hundreds of configs could be tried."""
 
 UNJUDGED = 3
 """Trials in a row, from the first one on, that reference.py has failed when a search ends by it."""
@@ -154,7 +149,7 @@ def _affordable(turn: Turn, now: datetime) -> bool:
     active = turn.active
     spent_s = Leases(turn.session).confirming_s(active.id)
     expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
-    active.challenge_from_s = (sum(spent_s) + expected_s) / CONFIRMING_SHARE
+    active.challenge_from_s = (sum(spent_s) + expected_s) / active.search.policy.confirming_share
     return active.elapsed_s(now) >= active.challenge_from_s
 
 
@@ -173,7 +168,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
     """One more than may challenge: the incumbent may be among them."""
-    return tuple(trial.number for trial in active.search.history.kernels(CHALLENGERS + 1))
+    return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 
 def finish(turn: Turn, now: datetime) -> None:

@@ -175,6 +175,8 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         challengers = Leases(session).challengers(search_id)
         search = Archive(session).search(search_id)
         fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
+        incumbent = None if job.incumbent_id is None else Champions(session).champion(job.incumbent_id)
+        before = None if incumbent is None else incumbent.evidence.report.challenger
     seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
     rolled_back = None if fallen is None else f"champion {fallen.id}, which was {fallen.retired_reason}"
     return promotion.decide(
@@ -184,6 +186,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         np.random.default_rng(seed),
         kind=search.device.kind,
         rolled_back=rolled_back,
+        before=before,
     )
 
 

@@ -9,9 +9,6 @@ from evo.timing import Timing
 from evo.trial import Config, Trial
 from evo.wording import time_text
 
-SESSIONS_DIFFER = 0.1
-"""By how much a machine may be slower today than when a champion was confirmed: that time is no stricter a bar."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Incumbent:
@@ -88,7 +85,9 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Bar:
     known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
     here_us = (None if again is None else again.time_us, incumbent.here_us)
     needed = max((time_us for time_us in here_us if time_us is not None), default=None)
-    below_us = incumbent.time_us * (1.0 + SESSIONS_DIFFER) if needed is None else needed * (1.0 - policy.minimum_gain)
+    below_us = (
+        incumbent.time_us * (1.0 + policy.session_drift) if needed is None else needed * (1.0 - policy.minimum_gain)
+    )
     binaries = frozenset(digest for digest in known if digest is not None)
     return Bar(below_us=below_us, binaries=binaries, incumbent=incumbent, again=again)
 

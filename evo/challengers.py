@@ -7,13 +7,6 @@ from evo.history import History
 from evo.policy import Policy
 from evo.trial import Trial
 
-CHALLENGERS = 3
-"""How many of the elites may challenge the incumbent: a lucky measurement at the top does not shut out the next."""
-
-AT_THE_END = 6
-"""How many challenge once all trials have ended, at most: where times are so noisy that one lucky trial after the other
-turns out to be slower, a search still comes to its end."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
@@ -62,9 +55,9 @@ class Challengers:
         finished, last = len(self._history.finished), max(self._seen.values(), default=0)
         if not ended and finished - last < self._policy.challenge_every:
             return None
-        if ended and sum(seen == finished for seen in self._seen.values()) >= AT_THE_END:
+        if ended and sum(seen == finished for seen in self._seen.values()) >= self._policy.final_challengers:
             return None
-        for trial in self._history.kernels(CHALLENGERS, besides=besides):
+        for trial in self._history.kernels(self._policy.challengers, besides=besides):
             faster = incumbent_us is None or (self._history.time_us(trial) or 0.0) < incumbent_us
             if faster and trial not in self:
                 return trial

@@ -33,8 +33,18 @@ class Policy:
         minimum_effect: smallest Hedges' g.
         confidence: of the bootstrap intervals.
         significance: of the paired test, before the correction for the number of challengers.
+        max_rework: how many times as long a call may take on outputs that hold nothing yet as on those that hold the
+            answer; a kernel that skips nothing takes equally long, and the rest is room for noise.
+        max_rework_bound: what noise may leave open of it; more cannot tell a sound kernel from one that skips a third.
+        max_incumbent_slowdown: how many times as long the incumbent may take as in its own confirmation; more means
+            that something slows it, and nothing is promoted over it.
+        session_drift: by how much a machine may be slower than when a champion was confirmed, for trials to challenge
+            it where no trial of the search measured the champion.
+        challengers: how many of the elites may challenge, so that a lucky time at the top does not shut out the next.
+        final_challengers: how many challenge once all trials have ended, at most.
+        confirming_share: of the time a search has been running, what confirmations may take before it ends.
         challenge_every: trials between two challenges of the incumbent, at least, while a search runs (one always ends
-            it); confirming takes a tenth of that time at most.
+            it).
         max_registers, max_shared_memory_bytes, min_occupancy: gates beyond what the target itself enforces; None: none.
         max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no gate.
         compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
@@ -64,6 +74,13 @@ class Policy:
     minimum_effect: float = 0.8
     confidence: float = 0.95
     significance: float = 0.05
+    max_rework: float = 1.1
+    max_rework_bound: float = 1.5
+    max_incumbent_slowdown: float = 2.0
+    session_drift: float = 0.1
+    challengers: int = 3
+    final_challengers: int = 6
+    confirming_share: float = 0.1
     challenge_every: int = 50
     max_registers: int | None = None
     max_shared_memory_bytes: int | None = None
@@ -149,6 +166,12 @@ _LEAST = {
     "shorten_ratio": 1.0,
     "confidence": 0.5,
     "significance": 1e-12,
+    "max_rework": 1.0,
+    "max_rework_bound": 1.0,
+    "max_incumbent_slowdown": 1.0,
+    "challengers": 1,
+    "final_challengers": 1,
+    "confirming_share": 1e-6,
     "challenge_every": 1,
     "compile_timeout_s": 0.1,
     "verify_timeout_s": 0.1,
@@ -165,6 +188,8 @@ _MOST = {
     "most_processes": 1_000,
     "process_looks": 100,
     "process_samples": 100_000,
+    "challengers": 1_000,
+    "final_challengers": 1_000,
     "challenge_every": MOST,
     "compile_timeout_s": DAY_S,
     "verify_timeout_s": DAY_S,
@@ -179,6 +204,8 @@ _FRACTIONS = {
     "minimum_gain",
     "false_promotion",
     "futility",
+    "session_drift",
+    "confirming_share",
     "confidence",
     "significance",
     "min_occupancy",

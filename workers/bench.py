@@ -137,8 +137,8 @@ class Bench:
         moment = self._beside.now()
         found = None
         if (name := request.witness) is not None:
-            look_on, budget_s = scrutinies[request.series[name]].look, request.budget_s / _WITNESS_SHARE
-            found = self._witness(chosen[name], timers[name].calls, look_on, moment, budget_s)
+            look_on = scrutinies[request.series[name]].look
+            found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
             self._require_alike(chosen[name], found)
         answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
         for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
@@ -255,7 +255,13 @@ class Bench:
         )
 
     def _witness(
-        self, candidate: Candidate, calls: int, look: Callable[[Buffers], None], moment: Moment, budget_s: float
+        self,
+        candidate: Candidate,
+        calls: int,
+        look: Callable[[Buffers], None],
+        *,
+        moment: Moment,
+        request: Compare,
     ) -> Witness:
         """Cold calls go around the sets that they are timed on, hot ones around as many as a cache holds."""
         contents = self._contents(candidate.arguments)
@@ -268,7 +274,17 @@ class Bench:
         repeated = None
         if self.terms.objective.cache == "hot":
             repeated = self.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
-        found = witness(turn, sets, sources, look=look, moment=moment, budget_s=budget_s, repeated=repeated)
+        budget_s = request.budget_s / _WITNESS_SHARE
+        found = witness(
+            turn,
+            sets,
+            sources,
+            look=look,
+            moment=moment,
+            budget_s=budget_s,
+            max_rework=request.max_rework,
+            repeated=repeated,
+        )
         judge_mixed(turn, sets, contents, look=look, budget_s=budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):

@@ -80,6 +80,7 @@ class Confirmation:
             baselines=True,
             budget_s=budget_s(self._work),
             witness="challenger",
+            max_rework=self._terms.policy.max_rework,
         )
         self._say(1, "proving")
         with self._fresh(self._work) as child:

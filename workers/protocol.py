@@ -109,6 +109,7 @@ class Compare:
         series: name of the series → candidate; two series of one candidate are timed independently.
         only: of the baselines this one alone.
         witness: the series that is to prove that its calls do all their work each time; None for none of them.
+        max_rework: what `evo.policy.Policy` allows the witness; its rounds end once they lie on one side of it.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
             nothing but baselines.
     """
@@ -119,6 +120,7 @@ class Compare:
     budget_s: float
     only: str | None = None
     witness: str | None = None
+    max_rework: float = 1.0
     kind: Literal["compare"] = "compare"
 
 

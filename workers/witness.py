@@ -147,6 +147,7 @@ def witness(
     look: Callable[[Buffers], None],
     moment: Moment,
     budget_s: float,
+    max_rework: float,
     repeated: Timer | None = None,
 ) -> Witness:
     """Pairs of samples in turns, until their ratio is known well enough or the time is up.
@@ -157,6 +158,7 @@ def witness(
         look: at each of `sets` after each sample.
         budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
             their ratio is not known well enough.
+        max_rework: the ratio that is allowed; see `evo.policy.Policy`.
         repeated: calls the kernel as often on the first of `sets`, which are filled with poison before.
     """
     right, blank = sources["answered"], sources["poisoned"]
@@ -173,7 +175,7 @@ def witness(
         return Witness(**series)
 
     with undisturbed():
-        for place in _rounds(budget_s, lambda: straddles(found())):
+        for place in _rounds(budget_s, lambda: straddles(found(), max_rework)):
             names = sorted(timers)
             for name in names[place % len(names) :] + names[: place % len(names)]:
                 taken[name].append(undisturbed_sample(timers[name]))

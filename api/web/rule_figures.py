@@ -69,6 +69,12 @@ READINGS: Mapping[str, Reading] = {
     ),
     "sanitizers": Reading(unit=_counted("fault"), side="", figure="found by sanitizers", threshold="may be found"),
     "profile": Reading(unit=_counted("gate"), side="", figure="of the policy missed", threshold="may be missed"),
+    "incumbent": Reading(
+        unit=factor_text,
+        side="≤",
+        figure="as long as in the incumbent's own confirmation",
+        threshold="as long",
+    ),
     "intervals": Reading(
         unit=time_text,
         side="<",

@@ -10,6 +10,7 @@ from evo.promotion.processes import over_processes
 from evo.promotion.verdict import Rule, change_text
 from evo.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.timing import Timing
+from evo.wording import time_text
 
 TRIM = 0.2
 """Effect sizes are judged on trimmed samples: on a shared machine a few interrupted samples would hide any gain."""
@@ -76,6 +77,28 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
         return None
     ratio = ratio_interval(one.samples_us, again.samples_us, policy.confidence, rng)
     return Noise(differ=ratio.reach(1.0), medians=abs(one.median_us / again.median_us - 1.0))
+
+
+def incumbent_rule(incumbent: Timing, before: Timing | None, policy: Policy) -> tuple[Rule, ...]:
+    """An incumbent that something slows is easily beaten.
+
+    Args:
+        before: the incumbent's own confirmation; None where nothing of it is known.
+    """
+    if before is None:
+        return ()
+    slower, limit = incumbent.median_us / before.median_us, policy.max_incumbent_slowdown
+    passed = slower <= limit
+    text = (
+        f"The incumbent took {time_text(incumbent.median_us)}, {slower:.3g} times the {time_text(before.median_us)} of "
+        f"its own confirmation; at most {limit:g} times is allowed"
+    )
+    if not passed:
+        text += (
+            ", for a gain over a kernel that something slows says nothing: search again once nothing does, or roll it "
+            "back if it stays that slow"
+        )
+    return (Rule(name="incumbent", passed=passed, figure=slower, threshold=limit, text=f"{text}.", conclusive=passed),)
 
 
 def noise_rule(gain: float, noise: Noise | None, prediction: Prediction | None) -> Rule:

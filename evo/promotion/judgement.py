@@ -15,7 +15,7 @@ from evo.promotion.work import rework_rule, work_rule
 from evo.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.timing import Timing
 
-_WITHOUT_SPEED = ("rolled back", "correct", "answers", "work", "sanitizers", "profile")
+_WITHOUT_SPEED = ("rolled back", "correct", "answers", "work", "sanitizers", "profile", "incumbent")
 """Rules that no speed makes up for: where one is not met, there is nothing else to say."""
 
 _ADVICE = (
@@ -45,6 +45,7 @@ def judge(
     rng: np.random.Generator,
     *,
     rolled_back: str | None = None,
+    before: Timing | None = None,
 ) -> Verdict:
     """Apply the policy's rules to one confirmation.
 
@@ -53,6 +54,7 @@ def judge(
         challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
         rng: seeds the bootstrap; the same generator state gives the same verdict.
         rolled_back: which champion that was rolled back was this very kernel, and why; None: it is another one.
+        before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
     """
     challenger = report.challenger
     if report.failure is not None or challenger is None:
@@ -71,6 +73,7 @@ def judge(
         alone["incumbent"] = _speedup(challenger, report.incumbent, policy, rng)
         speedup = _overall(prediction, "incumbent", alone["incumbent"])
         rules = (
+            *comparison.incumbent_rule(report.incumbent, before, policy),
             comparison.intervals_rule(*apart, policy),
             comparison.effect_rule(*apart, policy),
             comparison.significance_rule(challenger, report.incumbent, policy, challengers),

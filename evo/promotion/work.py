@@ -5,39 +5,39 @@ from evo.policy import Policy
 from evo.promotion.verdict import Rule, change_text
 from evo.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 
-MOST_REWORK = 1.1
-"""How many times as long a call may take on outputs that hold nothing yet as on those that hold the answer. A kernel
-that skips nothing takes equally long; this leaves room for noise."""
-
-WIDEST = 1.5
-"""Noise that admits more than this cannot tell a sound kernel from one that skips a third of its work."""
-
 
 def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
     """How many times as long a call takes on poisoned outputs: the median of the rounds' ratios with its interval."""
     return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
 
 
-def straddles(witness: Witness) -> bool:
+def straddles(witness: Witness, max_rework: float) -> bool:
     """Whether more rounds are worth their time: the interval lies on neither side of what is allowed."""
     found = rework(witness)
-    return found.low <= MOST_REWORK < found.high
+    return found.low <= max_rework < found.high
 
 
 def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
     """What noise leaves open is not met. A recording has no such samples, and no cases."""
     if report.witness is None:
         text = "Whether calls do less work where their outputs hold the answer already was not looked at."
-        return (Rule(name="work", passed=False, figure=0.0, threshold=MOST_REWORK, text=text),) if report.cases else ()
+        return (
+            (Rule(name="work", passed=False, figure=0.0, threshold=policy.max_rework, text=text),)
+            if report.cases
+            else ()
+        )
     found = rework(report.witness, policy.confidence)
-    skips, passed = found.low > MOST_REWORK, found.estimate <= MOST_REWORK and found.high <= WIDEST
+    skips, passed = (
+        found.low > policy.max_rework,
+        found.estimate <= policy.max_rework and found.high <= policy.max_rework_bound,
+    )
     return (
         Rule(
             name="work",
             passed=passed,
             figure=found.estimate,
-            threshold=MOST_REWORK,
-            text=_text(found, policy.confidence, skips=skips, passed=passed),
+            threshold=policy.max_rework,
+            text=_text(found, policy, skips=skips, passed=passed),
             conclusive=passed or skips,
         ),
     )
@@ -56,14 +56,14 @@ def rework_rule(report: ConfirmReport, policy: Policy, speedup: Interval) -> tup
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 
 
-def _text(found: Interval, confidence: float, *, skips: bool, passed: bool) -> str:
-    span = f"{confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
+def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
+    span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
     takes = f"a call takes {found.estimate:.3g} times as long on outputs that hold nothing yet"
     if passed:
-        return f"A{takes[1:]} as where they hold the answer ({span}; at most {MOST_REWORK:g} is allowed)."
+        return f"A{takes[1:]} as where they hold the answer ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:
         what = "The challenger does less work where its outputs hold the answer already"
-        return f"{what}: {takes} ({span}; at most {MOST_REWORK:g} is allowed)."
+        return f"{what}: {takes} ({span}; at most {policy.max_rework:g} is allowed)."
     what = "Too noisy to tell whether calls do less work where their outputs hold the answer already"
-    allowed = f"at most {MOST_REWORK:g} is allowed, and an interval up to {WIDEST:g}"
+    allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
     return f"{what}: {takes} ({span}; {allowed}). Search again while less else runs on the machine."

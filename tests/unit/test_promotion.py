@@ -383,6 +383,17 @@ def test_processes_that_compared_with_something_else_promote_nothing_over_an_inc
     assert verdict(replace(report, repeated_against="incumbent")).promote
 
 
+@pytest.mark.parametrize(("before_us", "told"), [(120.0, True), (51.0, True), (40.0, False)])
+def test_an_incumbent_that_something_slows_is_not_replaced(before_us: float, told: bool) -> None:
+    report = confirmation(np.random.default_rng(1), challenger_us=80)
+    result = judge(report, POLICY, 1, np.random.default_rng(0), before=Timing(samples_us=(before_us,) * 9))
+    assert (result.promote, rule(result, "incumbent").passed, result.cannot_tell) == (told, told, not told)
+    assert told or result.summary.startswith(
+        "Not promoted. The incumbent took 99.58 µs, 2.49 times the 40 µs of its own"
+    )
+    assert told or result.summary.endswith("or roll it back if it stays that slow.")
+
+
 def test_without_an_incumbent_processes_are_as_many_as_the_policy_says() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)

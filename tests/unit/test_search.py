@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evo.challenge import Incumbent, bar, comparable_us
-from evo.challengers import AT_THE_END, CHALLENGERS, Challenge
+from evo.challengers import Challenge
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.history import ELITES
 from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
@@ -391,25 +391,25 @@ def test_a_confirmation_corrects_what_the_strategy_goes_by(space: Space) -> None
 
 def test_lucky_times_that_were_refuted_keep_nobody_from_challenging(space: Space) -> None:
     search = start(space)
-    for number in range(CHALLENGERS):
+    for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")
         search.challengers.begin(search.history.finished[number])
         search.challengers.confirmed(number, 100)
     tell(search, 90, "true")
-    assert search.best is not None and search.best.number == CHALLENGERS
+    assert search.best is not None and search.best.number == Policy().challengers
     assert search.stagnant == 0
     assert search.challengers.due(100.0, ended=True) == search.best
 
 
 def test_a_search_of_lucky_times_alone_comes_to_an_end(space: Space) -> None:
     search, confirmed = start(space), 0
-    for number in range(3 * AT_THE_END):
+    for number in range(3 * Policy().final_challengers):
         tell(search, 50 + number, f"{number}")
     while (due := search.challengers.due(None, ended=True)) is not None:
         search.challengers.begin(due)
         search.challengers.confirmed(due.number, 100)
         confirmed += 1
-    assert confirmed == AT_THE_END
+    assert confirmed == Policy().final_challengers
 
 
 def test_bars_go_by_different_kernels_and_corrected_times(space: Space) -> None:

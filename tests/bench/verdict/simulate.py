@@ -54,7 +54,7 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
         return Witness(answered=next(taken), poisoned=next(taken))
 
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
-    while rounds < most and straddles(witness(rounds)):
+    while rounds < most and straddles(witness(rounds), Policy().max_rework):
         rounds += 1
     (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), Policy())
     return rule
