@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
     yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
     yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
     compiled_anew = "make it writable; without it everything is compiled anew"
+    yield _temporary()
     yield _folder("cache", cache_folder(), needed_for="speed", way_out=compiled_anew)
     parent = place.database.parent
     yield _folder("database", parent, needed_for="searching", way_out="make it writable, or use another --db")
@@ -151,6 +153,21 @@ def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
     reason = unwritable(path)
     detail = str(path) if reason is None else f"{path}: {reason}"
     return Finding(what=what, found=reason is None, detail=detail, needed_for=needed_for, way_out=way_out)
+
+
+def _temporary() -> Finding:
+    """Compiled kernels are loaded from there."""
+    from workers.exhaustion import MachineExhausted, refuse_noexec
+
+    folder, way_out = "none that can be written", ""
+    try:
+        folder = tempfile.gettempdir()
+        refuse_noexec(Path(folder))
+    except MachineExhausted as error:
+        way_out = str(error)
+    except OSError as error:
+        way_out = f"set TMPDIR to a folder that can be written: {error.strerror or error}"
+    return Finding(what="temporary files", found=not way_out, detail=folder, needed_for="CPU devices", way_out=way_out)
 
 
 def _service(place: "Place") -> Finding:

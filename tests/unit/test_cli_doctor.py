@@ -1,5 +1,9 @@
 """What `doctor` says of this machine's GPUs is what the CUDA driver look-up says."""
 
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from evo.cli import doctor
@@ -43,3 +47,21 @@ def test_the_cuda_compiler_is_told_by_what_it_compiles(monkeypatch: pytest.Monke
     assert not finding.found
     assert finding.detail == "NVRTC 13.0, compiles nothing"
     assert finding.way_out.startswith("sm_80: failed to open its built-ins; sm_89: ")
+
+
+def test_a_temporary_folder_without_programs_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert doctor._temporary().found
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    finding = doctor._temporary()
+    assert (finding.found, finding.detail) == (False, str(tmp_path))
+    assert "set TMPDIR to a folder of another file system" in finding.way_out
+
+
+def test_no_temporary_folder_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    finding = doctor._temporary()
+    assert (finding.found, "set TMPDIR" in finding.way_out) == (False, True)
