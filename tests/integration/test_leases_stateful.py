@@ -4,6 +4,7 @@ import os
 from itertools import count, cycle
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -148,6 +149,7 @@ class Leasing(RuleBasedStateMachine):
 
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "8"))
+pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
 """Sequences to try; half as many where several processes take part (`make fuzz` tries more, and others each time)."""
 
 ANYTHING = settings(
