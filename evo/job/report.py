@@ -17,7 +17,7 @@ class EvaluateReport:
     Attributes:
         binary_digest: of the compiled artefact; equal binaries are measured once.
         uncovered: cases the config has no kernel for, with the reason.
-        artefacts: name (``source``, ``compiler.log``, ``binary``) → digest in the artefact store.
+        artefacts: name (``source``, ``compiler.log``, ``binary``, ``headers``) → digest in the artefact store.
         environment: clocks, temperature, versions at the time of measuring.
     """
 

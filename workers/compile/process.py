@@ -39,6 +39,7 @@ def run(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        bufsize=0,  # a buffered pipe could not be closed while another thread reads from it
         start_new_session=True,
     )
     with process:
@@ -68,7 +69,7 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | No
 
 def _read(output: IO[bytes], kept: bytearray) -> None:
     """Keep the beginning and drop the rest: warnings of a header that includes itself are gigabytes."""
-    while part := output.read1(_CHUNK):  # type: ignore[attr-defined]
+    while part := output.read(_CHUNK):
         kept += part[: _LOG_LIMIT - len(kept)]
 
 
