@@ -15,6 +15,7 @@ import pytest
 from api.schemas import SearchRequest
 from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
 from db.artefacts import Artefacts
+from evo.export.headers import pack_headers
 from evo.job import Answers, ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled, Witness
 from evo.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from evo.promotion import Rule
@@ -54,6 +55,7 @@ def hand_in_with_files(stage: Stage, lease: Lease) -> None:
         "compiler.log": f"kernel.c:1: warning: {HOSTILE}\n".encode(),
         "profile.txt": b"l2_hit_rate 0.8\n",
         "binary": b"\x7fELF\0\0",
+        "headers": pack_headers({"family/own.h": b"#define OWN 1\n"}),
     }
     if hasattr(report, "artefacts"):
         report = replace(report, artefacts={name: stored(stage, content) for name, content in files.items()})
@@ -242,8 +244,10 @@ def test_everything_can_be_taken_away(stage: Stage, page: httpx.Client) -> None:
     assert names == {
         *("kernel.c", "libkernel.so", "kernel.py", "float_control.py", "torch_op.py", "config.json", "report.md"),
         *("evidence.json", "evidence.schema.json", "samples.csv", "report.html", "profile_summary.md"),
+        "headers/family/own.h",
     }
     assert config["build"].startswith("cc -O3 -march=native")
+    assert "-Iheaders/family " in config["build"]
     report = page.get(f"/champions/{champion.id}/report.html")
     assert report.headers["content-disposition"].startswith("attachment")
     outline = Outline(report.text.replace("<!doctype html>", ""))
