@@ -21,13 +21,13 @@ LISTS: Mapping[str, tuple[str, str]] = {
 
 TITLES: Mapping[int, str] = {
     401: "Sign in first",
-    403: "This is not yours to do",
+    403: "Not allowed",
     404: "Not found",
-    405: "Nothing to see here",
-    409: "This does not fit",
-    422: "This cannot be understood",
-    429: "Too fast",
-    503: "Not now",
+    405: "No page at this address",
+    409: "Not possible now",
+    422: "Invalid request",
+    429: "Too many requests",
+    503: "The service is not ready",
 }
 
 
@@ -61,17 +61,17 @@ def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, a
 
 def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bool) -> str:
     if status == 401 and kept:
-        return "Nobody is signed in here, or no longer: nothing was done. Sign in, and the form is as you filled it in."
+        return "You are not signed in, or no longer. Nothing was changed. Sign in, and the form is as you filled it in."
     if status == 401:
-        return "Nobody is signed in here, or no longer: nothing was done. Sign in, and do it again."
+        return "You are not signed in, or no longer. Nothing was changed. Sign in and try again."
     if status == 403 and roles:
         own = ", ".join(sorted(caller().roles)) or "none"
         return (
-            f"You are signed in as {caller().name}, who may do less: this needs the role {' or '.join(roles)}, and "
-            f"yours are: {own}. Sign in with another token, or ask whoever runs this service for one."
+            f"You are signed in as {caller().name}. This needs the role {' or '.join(roles)}; your roles: {own}. "
+            "Sign in with another token, or ask the administrator of this service for one."
         )
     if status == 405:
-        return "This address takes what a button sends, and shows nothing by itself. Go to the page with the button."
+        return "This address takes what a button sends and shows nothing. Go to the page with the button."
     if status == 404 and detail.startswith("nothing is at"):
         return f"There is no page at {path:.200}. It may be mistyped."
     said = REQUESTS.sub("", detail)

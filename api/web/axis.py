@@ -32,11 +32,11 @@ class Axis:
         share = 0.5 if self.high <= self.low else (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
-    def marks(self, wanted: int, text: Callable[[float], str]) -> tuple[Mark, ...]:
-        """About so many round values inside the range."""
+    def marks(self, wanted: int, text: Callable[[float], str], *, least_step: float = 0.0) -> tuple[Mark, ...]:
+        """Return about so many round values inside the range, at least `least_step` apart."""
         if self.high <= self.low:
             return (Mark(at=self.at(self.low), label=text(self.low)),)
-        step = round_step((self.high - self.low) / wanted)
+        step = round_step(max((self.high - self.low) / wanted, least_step))
         first = math.ceil(self.low / step)
         values = [place * step for place in range(first, math.floor(self.high / step) + 1)]
         return tuple(Mark(at=self.at(value), label=text(value)) for value in values)

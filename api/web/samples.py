@@ -104,7 +104,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
     times = Axis(low=low, high=high, start=TRACE_HEIGHT - BOTTOM - 6, end=TOP + 6)
     time_marks = times.marks(5, time_text)
     left = margin(mark.label for mark in time_marks)
-    order = Axis(low=0.0, high=max(longest, 2) - 1.0, start=left + 6, end=width - RIGHT - 6)
+    order = Axis(low=0.0, high=longest - 1.0, start=left + 6, end=width - RIGHT - 6)
     across = Axis(low=low, high=high, start=left + 6, end=width - RIGHT - 6)
     return Drawing(
         series=tuple(
@@ -113,7 +113,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
         ),
         time_marks=time_marks,
         spread_marks=across.marks(6, time_text),
-        order_marks=order.marks(6, lambda place: f"{place + 1:.0f}"),
+        order_marks=order.marks(6, lambda place: f"{place + 1:.0f}", least_step=1.0),
         summary=". ".join(_sentence(name, timing) for name, timing in timings.items()) + ".",
         row_height=row_height,
         width=width,

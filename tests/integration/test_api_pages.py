@@ -116,7 +116,7 @@ def test_a_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage
         "the stage's worker was heard of long ago"
     )
     assert "silent" in page.get("/workers").text
-    assert "No connected worker has a device in use" in page.get("/start?family=toy").text, "one limit for all three"
+    assert "No connected worker offers a device" in page.get("/start?family=toy").text, "one limit for all three"
     confirmations = [lease for lease in stage.play() if isinstance(lease.job, Confirm)]
     html = page.get(f"/searches/{search}").text
     assert len(confirmations) == 1

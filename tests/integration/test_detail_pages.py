@@ -136,7 +136,7 @@ def test_a_trial_shows_everything_it_holds(stage: Stage, page: httpx.Client) -> 
         "17 equal lines",
         "warning: &lt;script&gt;",
         "l2_hit_rate 0.8",
-        "Not run. They look at challengers only",
+        "Not run. Only challengers are checked",
         "evaluate done w1",
         "No kernel for tail: a row has to be even",
     ):
@@ -149,7 +149,7 @@ def test_a_pruned_trial_shows_the_median_of_what_was_seen_and_why_that_was_enoug
     stage: Stage, page: httpx.Client
 ) -> None:
     text = text_of(shown(page, f"/trials/{trials(stage, 2)[-1]}"))
-    assert re.search(r"Median 40\S* µs of what was seen, does not rank;", text), text
+    assert re.search(r"Median 40\S* µs of the samples taken, not ranked;", text), text
     assert "above 25 µs, the slowest elite's time × the prune_ratio" in text.replace("&#39;", "'")
 
 

@@ -203,7 +203,7 @@ def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
 def test_workers_are_drained_and_devices_set_aside(page: httpx.Client) -> None:
     assert page.post("/workers/w1/drain").status_code == 303
     assert "draining" in page.get("/workers").text
-    assert "No connected worker has a device" in page.get("/start?family=toy").text
+    assert "No connected worker offers a device" in page.get("/start?family=toy").text
     assert page.post("/workers/w1/resume").status_code == 303
     device = "/workers/w1/devices/cpu-0"
     assert f'href="{device}/quarantine"' in page.get("/workers").text

@@ -43,6 +43,16 @@ def test_an_interrupted_sample_does_not_flatten_the_rest() -> None:
     assert drawn.summary == "k: median 10.2 µs, 41 samples from 10 µs to 5 ms."
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 100])
+def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
+    drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(count)))})
+    assert drawn is not None
+    marked = {mark.label: mark.at for mark in drawn.order_marks}
+    assert len(marked) == len(drawn.order_marks) <= 7
+    points = {str(number): point.x for number, point in enumerate(drawn.series[0].points, start=1)}
+    assert marked.items() <= points.items()
+
+
 def test_long_series_stay_light() -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(5000)))})
     assert drawn is not None

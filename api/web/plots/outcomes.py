@@ -15,7 +15,7 @@ PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     """Stacked bars: trials of each part of the search by outcome, pending ones included."""
     if not search.asked:
-        return nothing("No trial was asked yet.")
+        return nothing("No trial has begun yet.")
     parts = min(PARTS, search.asked)
     counted = landscape.outcomes(parts)
     totals: dict[str, int] = {}

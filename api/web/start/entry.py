@@ -55,11 +55,11 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
 
 
 _COUNT = whole("100", most=MOST)
-_LAUNCHES = {"plain": "plain", "pdl": "pdl: begins while the one before ends"}
+_LAUNCHES = {"plain": "plain", "pdl": "pdl: overlaps the end of the launch before"}
 _CACHES = {"hot": "hot: the same buffers", "cold": "cold: past the last-level cache"}
 
 GROUPS: Mapping[str, tuple[Entry, ...]] = {
-    "Where, and for how long": (
+    "Device and budget": (
         Entry(name="device", label="Device", read=words("a name", 200), options={}, usual="auto"),
         Entry(
             name="budget.minutes",
@@ -67,7 +67,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             keys="decimal",
             read=above_zero("10"),
             usual="10",
-            hint="of running; empty for no limit",
+            hint="running time; empty for no limit",
         ),
         Entry(name="budget.trials", label="Trials", keys="numeric", read=_COUNT, hint="empty for no limit"),
         Entry(
@@ -75,42 +75,48 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Stagnation",
             keys="numeric",
             read=_COUNT,
-            hint="end after as many trials without a better one",
+            hint="end after so many trials without a better one",
         ),
     ),
-    "How": (
-        _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds of a promotion"),
+    "Method": (
+        _choice("policy", "Policy", _itself(*POLICIES), "gates and thresholds for a promotion"),
         _choice("strategy", "Strategy", _itself(*STRATEGIES)),
         _choice("objective.cache", "Cache", _CACHES),
-        _choice("objective.launch", "Launch", _LAUNCHES, "of CUDA kernels; pdl from sm_90 on"),
+        _choice("objective.launch", "Launch", _LAUNCHES, "CUDA only; pdl needs sm_90 or newer"),
         Entry(
             name="objective.threads",
             label="Threads",
             keys="numeric",
             read=whole("1", most=MOST),
             usual="1",
-            hint="of a CPU",
+            hint="CPU only",
         ),
         Entry(name="seed", label="Seed", keys="numeric", read=whole("0", least=0, most=MAX_INTEGER), usual="0"),
     ),
-    "What the device must have": (
+    "Device requirements": (
         Entry(
             name="requirements.memory_gb",
             label="Memory in GB",
             keys="decimal",
             read=above_zero("22"),
-            hint="of its own, at least; empty for any",
+            hint="of the device, at least; empty for any",
         ),
         Entry(
             name="requirements.toolkit",
             label="Toolkit",
             read=toolkit,
-            hint="least versions, such as cuda>=12.4, gcc>=12; empty for any",
+            hint="minimum versions, e.g. cuda>=12.4, gcc>=12; empty for any",
         ),
         _choice("objective.target", "Architecture", _targets(), "a GPU whose limits every config must keep"),
-        Entry(name="device_uuid", label="Unit", read=words("a name", 200), options={}, hint="pins the search to it"),
+        Entry(
+            name="device_uuid",
+            label="Unit",
+            read=words("a name", 200),
+            options={},
+            hint="only this device gets the work",
+        ),
     ),
-    "Money, order, notes": (
+    "Cost, priority, notes": (
         Entry(
             name="budget.cost", label="Cost", keys="decimal", read=above_zero("2.50"), hint="end when so much is spent"
         ),
@@ -119,7 +125,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Cost per hour",
             keys="decimal",
             read=above_zero("0.68"),
-            hint="of the machines",
+            hint="of the machines in use",
         ),
         Entry(
             name="priority",

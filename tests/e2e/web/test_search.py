@@ -28,7 +28,7 @@ def test_a_search_is_started_from_the_form_and_watched(site: Site, page: Page) -
     page.get_by_role("link", name="Workers").click()
     page.go_back()
     expect(page.get_by_label("Trials")).to_have_value("2")
-    page.get_by_role("region", name="1 field must be mended").get_by_role("link", name="N").click()
+    page.get_by_role("region", name="1 field must be corrected").get_by_role("link", name="N").click()
     expect(wrong).to_be_focused()
     wrong.fill("2048")
     before = len(site.client.searches().items)
