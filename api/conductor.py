@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import structlog
+from sqlalchemy.orm import Session
 
 from api import endgame
 from api.active import Clock, Lost, nothing_lost, utc_now
@@ -245,6 +246,8 @@ class Conductor:
         if patient:
             self.database.signals.tell(WORK)
         self._advance_all()
+        with self.database.write() as session:
+            Turns(session).note_alive(self.clock())
 
     def connected_since(self) -> datetime:
         """Workers heard of since then are connected; the others are silent, and offer nothing to anybody."""
@@ -264,6 +267,7 @@ class Conductor:
         with self.database.read() as session:
             ahead = Leases(session).any_after(latest + SLACK) or Fleet(session).any_after(now + SLACK)
             others = missed_s != 0.0 and self.database.others(session)
+            ran_on = others and self._ran_meanwhile(session, missed_s)
         if missed_s == 0.0 and not ahead:
             return
         later = timedelta(seconds=max(0.0, missed_s))
@@ -272,8 +276,16 @@ class Conductor:
             Fleet(session).put_off(later, now=now, since=self.connected_since())
             if missed_s < 0.0 and not others:
                 Deliveries(session).bring_forward(timedelta(seconds=-missed_s))
-        if missed_s != 0.0 and not others:
+        if missed_s != 0.0 and not ran_on:
             self._failures.each(self.roster.revisions(), self._settle_clock, key=lambda search_id: search_id)
+
+    def _ran_meanwhile(self, session: Session, missed_s: float) -> bool:
+        """Return whether another process looked after the searches while this one did not run.
+
+        Where all stood still, as on a machine that slept, the first to wake settles the clocks; the others then follow.
+        """
+        alive_at = Turns(session).alive_at()
+        return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
 
     def _settle_clock(self, search_id: int) -> None:
         with self.roster.turn(search_id) as turn:

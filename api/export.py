@@ -14,7 +14,7 @@ from evo.view import TrialView
 from evo.wording import value_text
 
 FIGURES = ("registers", "shared_memory_bytes", "spill_bytes", "stack_bytes", "occupancy")
-BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us", "estimate_us")
+BEFORE = ("search", "number", "outcome", "time_us", "low_us", "high_us", "source", "quick_us", "estimate_us")
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
@@ -23,7 +23,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
     """A line of names, then one for each trial; the interval is the 95 % interval of the median.
 
-    A time that was measured and one that was estimated have columns of their own, so that nobody adds up the two.
+    A confirmed time leads, `source` says so, and `quick_us` is always that of the quick samples. A time that was
+    measured and one that was estimated have columns of their own, so that nobody adds up the two.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])
@@ -60,11 +61,12 @@ def _before(trial: TrialView) -> list[object]:
     kind = "pending" if trial.outcome is None else trial.outcome.kind
     named = [trial.search_id, trial.number, kind]
     if isinstance(trial.outcome, Estimated):
-        return [*named, None, None, None, trial.outcome.time_us]
+        return [*named, None, None, None, trial.source, None, trial.outcome.time_us]
     if trial.time_us is None or not isinstance(timing, Timing):
-        return [*named, None, None, None, None]
-    interval = order_interval(timing.samples_us, CONFIDENCE)
-    return [*named, trial.time_us, interval.low, interval.high, None]
+        return [*named, *[None] * 6]
+    quick = order_interval(timing.samples_us, CONFIDENCE)
+    interval = quick if trial.confirmed is None else trial.confirmed.time
+    return [*named, trial.time_us, interval.low, interval.high, trial.source, timing.median_us, None]
 
 
 def _after(trial: TrialView) -> list[object]:

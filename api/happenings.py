@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from api.summaries import search_summaries
+from api.views import source_of
 from db.archive import Archive
 from db.columns import adapter
 from db.events import Events, Place, place_of
@@ -125,6 +126,7 @@ def _trial(row: TrialRow) -> str:
         suspect=row.suspect,
         asked_at=row.asked_at,
         finished_at=row.finished_at,
+        source=source_of(row),
     )
     return _json(TrialEvent, event)
 

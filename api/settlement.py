@@ -32,8 +32,9 @@ from evo.job import (
     EvaluateReport,
     Report,
 )
+from evo.leading import confirmation_of
 from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
-from evo.promotion import Verdict
+from evo.promotion import Quick, Verdict
 from evo.trial import Trial
 
 SUSPECT_SPEEDUP = 10.0
@@ -121,7 +122,10 @@ def end_trial(
         overhead_ms=overhead_ms,
         delivery_ms=delivery_ms,
     )
-    Archive(turn.session).end_trial(row, ended)
+    archive = Archive(turn.session)
+    archive.end_trial(row, ended)
+    if search.challengers.has_confirmed(trial.binary_digest):
+        archive.confirm_twin(row)
     turn.ended.append(row.id)
     if full and search.most_pending != most_pending:
         announce(turn.session, WORK)
@@ -187,7 +191,14 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         kind=search.device.kind,
         rolled_back=rolled_back,
         before=before,
+        quick=_quick(search, job.trial),
     )
+
+
+def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
+    """What the search measured of a challenger before its confirmation."""
+    outcome = None if trial is None else trial.outcome
+    return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 
 
 def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
@@ -197,6 +208,8 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
     time_us = comparable_us(verdict, turn.active.timed_baselines)
     if job.trial is not None and time_us is not None:
         turn.active.search.challengers.confirmed(job.trial.number, time_us)
+    if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
+        Archive(session).confirm(job.trial, confirmation)
     confirmed(turn)
     Events(session).search_changed(turn.active.id)
     if not verdict.promote:

@@ -86,7 +86,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
         requirements=request.requirements,
     )
     space = catalogue.space(row)
-    row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count)
+    row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count, default=space.default())
     row.roofline = _roofline(family, row)
     if request.from_default:
         row.warm_starts = [space.default()]

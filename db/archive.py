@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, joinedload
 
 from db.events import Events
-from db.models import FamilyRow, SearchRow, TrialRow, table
+from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
 from db.readable import readable
 from evo.errors import NotFound
 from evo.job import BaselineReport
+from evo.leading import Confirmation
 from evo.lifecycle import State
 from evo.outcome import Cancelled
 from evo.search import Logged
@@ -188,6 +189,23 @@ class Archive:
         row.binary_digest, row.suspect = trial.binary_digest, ended.suspect
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
+    def confirm(self, trial: TrialRow, confirmation: Confirmation) -> None:
+        """Let confirmed figures lead for a trial and for all of its search with the same binary."""
+        self.session.flush()
+        same: ColumnElement[bool] = TrialRow.id == trial.id
+        if trial.binary_digest is not None:
+            same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
+        for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
+            _lead(row, confirmation)
+
+    def confirm_twin(self, trial: TrialRow) -> None:
+        """Let a trial take the confirmed figures of an earlier one with the same binary, if there is one."""
+        same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
+        found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
+        confirmation = self.session.scalar(found)
+        if confirmation is not None and trial.time_us is not None:
+            _lead(trial, confirmation)
+
     def cancel_pending(self, search_id: int, now: datetime) -> None:
         """End every pending trial of a search as Cancelled, in the order they were asked."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
@@ -233,6 +251,11 @@ class Archive:
             query = query.where(TrialRow.number > after)
         return self.session.scalars(query).all()
 
+    def first_ended(self, search_id: int, count: int) -> Sequence[TrialRow]:
+        """Those of the first `count` trials that have ended, by number."""
+        early = self._trials(search_id, None).where(TrialRow.number < count, TrialRow.finished_seq.is_not(None))
+        return self.session.scalars(early.order_by(TrialRow.number)).all()
+
     def progress(self, search_id: int) -> list[tuple[int, float]]:
         """(place among the ended trials, time in µs) of each measured trial, in the order they ended."""
         query = select(TrialRow.finished_seq, TrialRow.time_us).where(
@@ -270,9 +293,31 @@ class Archive:
         return counted
 
     def best(self, search_id: int) -> TrialRow | None:
-        """The fastest trial, the earlier one of a tie."""
+        """The trial whose figure stands for a search.
+
+        That is the trial of its champion, if one of its own is current; else the fastest confirmed one that was not
+        found to be wrong; else the fastest by quick samples. The earlier one of a tie.
+        """
+        champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
+        own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
+        if (promoted := self.session.scalars(own.limit(1)).first()) is not None:
+            return promoted
+        fastest = self._fastest(search_id)
+        confirmed = self.session.scalars(fastest.where(TrialRow.quick_us.is_not(None))).all()
+        sound = [row for row in confirmed if row.confirmed is not None and row.confirmed.refuted is None]
+        if sound:
+            return sound[0]
+        quick = self.session.scalars(fastest.where(TrialRow.quick_us.is_(None)).limit(1)).first()
+        return quick or next(iter(confirmed), None)
+
+    def unconfirmed(self, search_id: int, *, below_us: float) -> TrialRow | None:
+        """The fastest trial by quick samples alone, where it is faster than this."""
+        query = self._fastest(search_id).where(TrialRow.time_us < below_us, TrialRow.quick_us.is_(None))
+        return self.session.scalars(query.limit(1)).first()
+
+    def _fastest(self, search_id: int) -> Select[TrialRow]:
         measured = self._trials(search_id, None).where(TrialRow.time_us.is_not(None))
-        return self.session.scalars(measured.order_by(TrialRow.time_us, TrialRow.number).limit(1)).first()
+        return measured.order_by(TrialRow.time_us, TrialRow.number)
 
     def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
         """(overhead, delivery) of the latest trials that tell of them."""
@@ -300,3 +345,8 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     standing = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
     newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(standing).group_by(FamilyRow.name)
     return select(FamilyRow).where(standing, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+
+
+def _lead(row: TrialRow, confirmation: Confirmation) -> None:
+    row.quick_us = row.time_us if row.quick_us is None else row.quick_us
+    row.time_us, row.confirmed = confirmation.time.estimate, confirmation

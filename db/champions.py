@@ -10,6 +10,12 @@ from sqlalchemy.orm import Session
 from db.events import Events
 from db.models import ChampionRow, SearchRow, TrialRow
 from evo.errors import Conflict, NotFound
+from evo.promotion import void_reason
+from evo.view import Decision
+
+
+class EvidenceVoid(Conflict):
+    """An earlier champion cannot be restored: what it was promoted on no longer holds."""
 
 
 class IncumbentChanged(Conflict):
@@ -68,7 +74,7 @@ class Champions:
         self.session.refresh(champion)
         earlier = self._earlier(champion)
         if earlier is not None:
-            earlier.current, earlier.retired_at, earlier.retired_reason, earlier.retired_by = True, None, None, None
+            _make_current(earlier, now, f"champion {champion_id} was rolled back: {reason}", by)
             self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return earlier
@@ -79,12 +85,16 @@ class Champions:
         """Make an earlier champion the current one of its key again, provided the current one is still `over`.
 
         Raises:
-            IncumbentChanged: it is not.
+            EvidenceVoid: what it was promoted on no longer holds.
+            IncumbentChanged: the current champion is another one.
         """
         champion = self.champion(champion_id)
         current = self._current(*_key(champion))
         if current is champion:
             return champion
+        if (why := self.void(champion)) is not None:
+            way_out = "search the problem again to promote a kernel on new evidence"
+            raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {way_out}")
         if (None if current is None else current.id) != over:
             what = "there is none" if current is None else f"it is champion {current.id}"
             raise IncumbentChanged(f"the current champion of this problem is another than you say: {what}")
@@ -92,11 +102,22 @@ class Champions:
             if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}", by=by):
                 raise IncumbentChanged(f"champion {over} is no longer the current one")
             self.session.refresh(current)
-        champion.current, champion.rolled_back = True, False
-        champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
+        champion.rolled_back = False
+        _make_current(champion, now, f"restored: {reason}", by)
         self.session.flush()
         Events(self.session).search_changed(champion.search_id)
         return champion
+
+    def void(self, champion: ChampionRow) -> str | None:
+        """Why the evidence of a champion no longer holds; None where it does."""
+        trial = self.session.get(TrialRow, champion.trial_id)
+        confirmed = None if trial is None else trial.confirmed
+        refuted = None if confirmed is None else confirmed.refuted
+        return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
+
+    def current_of(self, champion: ChampionRow) -> ChampionRow | None:
+        """The current champion of the same key."""
+        return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:
         """Of what its trial compiled to."""
@@ -190,7 +211,12 @@ class Champions:
             .values(current=False, retired_at=now, retired_reason=reason, retired_by=by, rolled_back=rolled_back)
             .returning(ChampionRow.id)
         )
-        return written.first() is not None
+        if written.first() is None:
+            return False
+        row = self.champion(champion_id)
+        self.session.refresh(row)
+        row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
+        return True
 
     def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:
         query = select(ChampionRow).where(
@@ -214,3 +240,18 @@ class Champions:
 
 def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
     return champion.family, champion.problem_key, champion.device_model, champion.objective_key
+
+
+def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
+    """Put an earlier champion back; why it was retired stays among its decisions."""
+    champion.decisions = (*_past(champion), Decision(at=now, current=True, reason=reason, by=by))
+    champion.current = True
+    champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
+
+
+def _past(champion: ChampionRow) -> tuple[Decision, ...]:
+    """The decisions so far; of a champion that was retired before decisions were kept, its retirement."""
+    if champion.decisions is not None or champion.retired_at is None:
+        return champion.decisions or ()
+    reason = champion.retired_reason or ""
+    return (Decision(at=champion.retired_at, current=False, reason=reason, by=champion.retired_by),)

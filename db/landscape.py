@@ -15,13 +15,16 @@ from evo.trial import Config
 
 STAGES = tuple(entry.name for entry in fields(Stages))
 
+_QUICK_US = func.coalesce(TrialRow.quick_us, TrialRow.time_us).label("time_us")
+"""What compares configs with each other: quick samples with quick samples, whatever a confirmation found since."""
+
 MOST_RECORDS = 300
 """Improvements of a search that are told; there are about as many as the logarithm of its trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A measured trial."""
+    """A measured trial; `time_us` is that of its quick samples, which compare with those of the others."""
 
     number: int
     time_us: float
@@ -53,7 +56,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial; `time_us` is None where it has none, `binary` where nothing was compiled."""
+    """An ended trial; `time_us` (quick) is None where it has none, `binary` where nothing was compiled."""
 
     number: int
     config: Config
@@ -122,7 +125,7 @@ class Landscape:
             TrialRow.number,
             TrialRow.proposal,
             TrialRow.outcome_kind,
-            TrialRow.time_us,
+            _QUICK_US,
             TrialRow.binary_digest,
         )
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.outcome_kind.is_not(None))
@@ -214,7 +217,7 @@ class Landscape:
 
     def _read(self) -> Select[Any]:
         resources = type_coerce(TrialRow.outcome, JSON)["resources"].label("resources")
-        return select(TrialRow.number, TrialRow.time_us, TrialRow.proposal, resources).where(*self._measured())
+        return select(TrialRow.number, _QUICK_US, TrialRow.proposal, resources).where(*self._measured())
 
     def _points(self, query: Select[Any]) -> list[Point]:
         return [

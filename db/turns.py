@@ -35,14 +35,15 @@ _WHOLE_LOG = _LOG.order_by(_TRIALS.number)
 _NEWS = _LOG.where(or_(_TRIALS.number >= bindparam("asked"), _TRIALS.finished_seq >= bindparam("ended")))
 _RUNNING = (
     select(
-        *(_SEARCHES[name] for name in ("id", "active_s", "active_since")),
+        *(_SEARCHES[name] for name in ("id", "active_s", "active_since", "alive_at")),
         func.max(_TRIALS.asked_at).label("asked"),
         func.max(_TRIALS.finished_at).label("ended"),
     )
     .select_from(table(SearchRow).outerjoin(table(TrialRow), _TRIALS.search_id == _SEARCHES.id))
     .where(_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None))
-    .group_by(*(_SEARCHES[name] for name in ("id", "active_s", "active_since")))
+    .group_by(*(_SEARCHES[name] for name in ("id", "active_s", "active_since", "alive_at")))
 )
+_TICKING = (_SEARCHES.state.not_in(TERMINAL), _SEARCHES.active_since.is_not(None))
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,27 @@ class Turns:
         self.session.execute(row.values(state=state, **said))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Let the clocks of unfinished searches run on from now; nobody ran them since their last event.
+        """Let the clocks of unfinished searches run on from now; the time in which no service ran does not count.
+
+        What ran before a kill counts up to the last event of the search or the last sweep, whichever came later.
 
         It reads no documents: one that cannot be read must not keep the service from starting.
         """
         for row in self.session.execute(_RUNNING).all():
-            last = max((each for each in (row.asked, row.ended) if each is not None), default=row.active_since)
-            ran_s = max(0.0, (last - row.active_since).total_seconds())
+            known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)
+            last = max(known, default=row.active_since)
+            ran_s = max(0.0, (min(last, now) - row.active_since).total_seconds())
             clock = update(table(SearchRow)).where(_SEARCHES.id == row.id)
             self.session.execute(clock.values(active_s=row.active_s + ran_s, active_since=now))
+
+    def note_alive(self, now: datetime) -> None:
+        """Record that a service looks after every search whose clock runs."""
+        self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
+
+    def alive_at(self) -> datetime | None:
+        """When a service last did so; None where no clock runs."""
+        latest: datetime | None = self.session.scalar(select(func.max(_SEARCHES.alive_at)).where(*_TICKING))
+        return latest
 
     def mark(self, search_id: int) -> None:
         """Make this revision of a search a milestone."""

@@ -88,6 +88,10 @@ class Challengers:
             for each in self._history.finished:
                 self.check(each)
 
+    def has_confirmed(self, binary_digest: str | None) -> bool:
+        """Return whether a confirmation has timed this binary."""
+        return binary_digest is not None and binary_digest in self._confirmed_us
+
     def check(self, trial: Trial) -> None:
         """A trial has ended: it may be a config of a binary that a confirmation has timed."""
         if trial.binary_digest in self._confirmed_us:

@@ -16,13 +16,20 @@ SILENT_S = 45.0
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
     """``working``, ``drained``, ``left``, ``silent for 3 min 05 s``; and what troubles it."""
-    silence_s = ((now or datetime.now(UTC)) - worker.seen_at).total_seconds()
+    silence_s = silence(worker, now)
     if worker.left_at is not None:
         return "left"
     state = "drained" if worker.drain else "here"
     if silence_s > SILENT_S:
         state = f"silent for {duration_text(silence_s)}"
     return state if worker.note is None else f"{state}; {worker.note}"
+
+
+def silence(worker: WorkerView, now: datetime | None = None) -> float:
+    """Return the seconds since a worker was heard of: as the service counts them, unless `now` is given."""
+    if now is None and worker.silent_s is not None:
+        return worker.silent_s
+    return ((now or datetime.now(UTC)) - worker.seen_at).total_seconds()
 
 
 def slot_text(slot: SlotView) -> str:
@@ -57,14 +64,13 @@ def hindrance(
     offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
     if not offering:
         return None
-    now = now or datetime.now(UTC)
     there = [worker for worker in offering if worker.left_at is None]
     if not there:
         return "Its worker has left: nothing is measured until one is back."
-    silence_s = min((now - worker.seen_at).total_seconds() for worker in there)
+    silence_s = min(silence(worker, now) for worker in there)
     if silence_s > SILENT_S:
         return f"No worker has been heard of for {silence_s:.0f} s: nothing is measured until one is back."
-    heard = [worker for worker in there if (now - worker.seen_at).total_seconds() <= SILENT_S]
+    heard = [worker for worker in there if silence(worker, now) <= SILENT_S]
     lacking = [requirements.lacking(each) for worker in heard for each in worker.devices if _same(each, device)]
     if None not in lacking:
         return f"No connected {device.model} has what the search requires: one {lacking[0]}."

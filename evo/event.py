@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from evo.leading import Source
 from evo.lifecycle import State
 from evo.trial import Config
 from evo.view import BestView
@@ -17,7 +18,8 @@ class TrialEvent:
     Attributes:
         place: among the ended trials of its search, from 0.
         outcome: kind of its outcome; `reason` says in one line what there is to know beyond that.
-        iqr_us: interquartile range of the samples behind `time_us`.
+        time_us: from `source`: quick, confirmed or estimated.
+        iqr_us: interquartile range of the quick samples.
     """
 
     id: int
@@ -34,6 +36,7 @@ class TrialEvent:
     suspect: bool
     asked_at: datetime
     finished_at: datetime | None
+    source: Source | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class SearchEvent:
 
     Attributes:
         counts: trials by outcome kind.
-        speedup: of the best trial over the fastest baseline.
+        speedup: of the best trial over the fastest baseline; confirmed where `best` is.
         champion_id: of the current champion of what it searches, whichever search found it.
         elapsed_s: of running, pauses left out.
     """

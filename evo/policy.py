@@ -31,6 +31,8 @@ class Policy:
             not be; None takes all samples of every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
+        maximum_quick_gap: largest relative difference between the confirmed time and the quick one that is not reported
+            (0.25 = a quarter more or less time); it only warns. None reports none.
         confidence: of the bootstrap intervals.
         significance: of the paired test, before the correction for the number of challengers.
         max_rework: how many times as long a call may take on outputs that hold nothing yet as on those that hold the
@@ -72,6 +74,7 @@ class Policy:
     shorten_ratio: float | None = 1.02
     minimum_gain: float = 0.02
     minimum_effect: float = 0.8
+    maximum_quick_gap: float | None = 0.25
     confidence: float = 0.95
     significance: float = 0.05
     max_rework: float = 1.1

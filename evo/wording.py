@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from evo.limits import LONGEST_S
 
 if TYPE_CHECKING:
+    from evo.objective import Objective
     from evo.trial import Value
 
 _ROUNDS_UP = 0.99995
@@ -107,6 +108,20 @@ def count_text(count: int, noun: str) -> str:
 def bound_text(bound: str) -> str:
     """What holds a kernel back at best, as people say it: ``arithmetic`` or ``memory``."""
     return {"compute": "arithmetic"}.get(bound, bound)
+
+
+def objective_text(objective: "Objective") -> str:
+    """What is minimised and under which terms.
+
+    ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
+    """
+    order = "same output in each run" if objective.deterministic else "output may differ between runs"
+    target = "" if objective.target is None else f", for {objective.target}"
+    return (
+        f"least median time of a call, in µs: cache {objective.cache}, {count_text(objective.threads, 'thread')}, "
+        f"launch {objective.launch}, accumulator {objective.accumulate}, {order}, timing protocol "
+        f"{objective.protocol}{target}"
+    )
 
 
 def limit_words(cache: str) -> str:

@@ -64,7 +64,8 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
         after = place_of(query.cursor, SORTED[query.sort])
         found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
         rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].place)
-        return Page(items=tuple(worker_view(row, row.devices) for row in rows), next=following)
+        now = service.conductor.clock()
+        return Page(items=tuple(worker_view(row, row.devices, now) for row in rows), next=following)
 
 
 @router.delete("/{worker_id}", status_code=204)
@@ -132,4 +133,4 @@ def _drained(service: ServiceDep, worker_id: str, *, drain: bool) -> WorkerView:
 def _view(service: ServiceDep, worker_id: str) -> WorkerView:
     with service.database.read() as session:
         fleet = Fleet(session)
-        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id))
+        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id), service.conductor.clock())

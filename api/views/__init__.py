@@ -4,7 +4,7 @@ from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
 from api.views.search import search_view, search_views
 from api.views.tally import Tally, elapsed_s
-from api.views.trial import trial_view, trial_views
+from api.views.trial import source_of, trial_view, trial_views
 
 __all__ = [
     "Tally",
@@ -14,6 +14,7 @@ __all__ = [
     "family_view",
     "search_view",
     "search_views",
+    "source_of",
     "trial_view",
     "trial_views",
     "worker_view",

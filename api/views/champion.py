@@ -31,6 +31,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
         retired_at=row.retired_at,
         retired_reason=row.retired_reason,
         retired_by=row.retired_by,
+        decisions=row.decisions or (),
     )
 
 

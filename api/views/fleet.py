@@ -1,6 +1,7 @@
 """Families and workers, from their rows."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from db.models import DeviceRow, FamilyRow, WorkerRow
 from evo.view import FamilyView, SlotView, WorkerView
@@ -16,7 +17,7 @@ def family_view(row: FamilyRow) -> FamilyView:
     )
 
 
-def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
+def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> WorkerView:
     return WorkerView(
         id=row.id,
         name=row.name,
@@ -27,6 +28,7 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow]) -> WorkerView:
         slots=tuple(_slot_view(each) for each in devices),
         left_at=row.left_at,
         note=_note(row),
+        silent_s=max(0.0, (now - row.seen_at).total_seconds()),
     )
 
 

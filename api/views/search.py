@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -13,11 +14,19 @@ from db.archive import BUNDLE, Archive
 from db.champions import Champions
 from db.deliveries import Deliveries
 from db.leases import Leases
-from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, SearchRow, Webhook
+from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, SearchRow, TrialRow, Webhook
+from evo.gain import Best, Gain, Tried, gains
 from evo.lifecycle import TERMINAL
+from evo.outcome import Measured, Pruned
 from evo.requirements import Requirements
 from evo.roofline import Roofline
+from evo.timing import Timing
+from evo.trial import Config
 from evo.view import BestView, ChallengeView, ProvingView, RetiredView, RooflineView, SearchView, SpaceView, WebhookView
+from evo.view.search import gap_texts
+
+EARLY = 128
+"""Trials among which the default config and the blind ones are looked for."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -27,7 +36,34 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    return search_views(session, [Archive(session).search(search_id)], now)[0]
+    """One search, also with what searching was worth."""
+    row = Archive(session).search(search_id)
+    view = search_views(session, [row], now)[0]
+    return view if view.estimated else replace(view, gains=_gains(session, view, row.space.default))
+
+
+def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[Gain, ...]:
+    archive = Archive(session)
+    row = None if view.best is None else archive.numbered(view.id, view.best.number)
+    timing = None if row is None else _timing(row)
+    best = None
+    if row is not None and timing is not None:
+        best = Best(number=row.number, timing=timing, confirmation=row.confirmed)
+    tried = [
+        Tried(number=each.number, origin=each.proposal.origin, timing=_timing(each), default=_is_default(each, default))
+        for each in archive.first_ended(view.id, EARLY)
+    ]
+    return gains(best, tried, view.baselines)
+
+
+def _is_default(row: TrialRow, default: Config | None) -> bool:
+    """Searches that do not keep their default config know it by its origin."""
+    return row.proposal.origin == "default" if default is None else row.proposal.config == default
+
+
+def _timing(row: TrialRow) -> Timing | None:
+    """The quick samples of a trial, also of one that was stopped early."""
+    return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 
 def _search_view(
@@ -35,6 +71,7 @@ def _search_view(
 ) -> SearchView:
     tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     costs_ms = Archive(session).costs_ms(row.id)
+    challenges = tuple(_challenges(Leases(session).confirmations(row.id)))
     return SearchView(
         id=row.id,
         state=row.state,
@@ -58,7 +95,7 @@ def _search_view(
         speedup=tally.speedup,
         roofline=None if row.roofline is None else _roofline_view(row.roofline, tally.best),
         champion=None if champion is None else champion_view(champion),
-        challenges=tuple(_challenges(Leases(session).confirmations(row.id))),
+        challenges=challenges,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
@@ -79,7 +116,8 @@ def _search_view(
         obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
         source=_source(row.family),
-        warnings=row.baselines.warnings if row.baselines else (),
+        unconfirmed=tally.unconfirmed,
+        warnings=(*(row.baselines.warnings if row.baselines else ()), *gap_texts(challenges)),
     )
 
 

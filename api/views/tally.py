@@ -1,5 +1,6 @@
 """What a search and its one-line summary both say of how far it has come."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -7,7 +8,9 @@ from sqlalchemy.orm import Session
 
 from db.archive import Archive
 from db.models import SearchRow, TrialRow
+from evo.leading import fastest_of, leading_speedup, leading_time
 from evo.outcome import Estimated
+from evo.timing import Timing
 from evo.view import BestView
 
 
@@ -17,22 +20,27 @@ class Tally:
 
     Attributes:
         counts: trials by outcome; under None those that have not ended.
-        speedup: of the best trial over the fastest baseline.
+        speedup: of the best trial over the fastest baseline, confirmed where the trial is.
+        unconfirmed: a trial whose quick samples are faster than a confirmed best.
     """
 
     counts: dict[str | None, int]
     best: BestView | None
     fastest_baseline: str | None
     speedup: float | None
+    unconfirmed: BestView | None = None
 
     @classmethod
     def of(cls, session: Session, row: SearchRow, counts: dict[str | None, int]) -> "Tally":
         baselines = row.timed_baselines
-        fastest = min(baselines, key=lambda name: baselines[name].median_us, default=None)
-        trial = Archive(session).best(row.id)
-        best = None if trial is None or trial.time_us is None else _best_view(trial, trial.time_us)
-        speedup = None if fastest is None or best is None else baselines[fastest].median_us / best.time_us
-        return cls(counts=counts, best=best, fastest_baseline=fastest, speedup=speedup)
+        archive = Archive(session)
+        best = _best_view(archive.best(row.id), baselines)
+        unconfirmed = None
+        if best is not None and best.source == "confirmed":
+            unconfirmed = _best_view(archive.unconfirmed(row.id, below_us=best.time_us), baselines)
+        speedup = None if best is None or best.speedup is None else best.speedup.value
+        fastest = fastest_of(baselines)
+        return cls(counts=counts, best=best, fastest_baseline=fastest, speedup=speedup, unconfirmed=unconfirmed)
 
     @property
     def asked(self) -> int:
@@ -54,6 +62,20 @@ def elapsed_s(row: SearchRow, now: datetime) -> float:
     return row.active_s + (0.0 if row.active_since is None else max(0.0, (now - row.active_since).total_seconds()))
 
 
-def _best_view(row: TrialRow, time_us: float) -> BestView:
+def _best_view(row: TrialRow | None, baselines: Mapping[str, Timing]) -> BestView | None:
+    if row is None:
+        return None
     estimated = isinstance(row.outcome, Estimated)
-    return BestView(number=row.number, config=row.proposal.config, time_us=time_us, estimated=estimated)
+    time = leading_time(row.time_us, row.confirmed, estimated=estimated)
+    if time is None:
+        return None
+    return BestView(
+        number=row.number,
+        config=row.proposal.config,
+        time_us=time.value,
+        estimated=estimated,
+        source=time.source,
+        interval=time.interval,
+        quick_us=row.quick_us,
+        speedup=leading_speedup(row.time_us, row.confirmed, baselines, estimated=estimated),
+    )

@@ -8,6 +8,7 @@ from db.archive import Archive
 from db.leases import Leases
 from db.models import AttemptRow, TrialRow
 from evo.job import ConfirmReport, EvaluateReport
+from evo.leading import Source, leading_time
 from evo.view import AttemptView, TrialView
 
 
@@ -46,7 +47,16 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
         attempts=attempts,
         asked_at=row.asked_at,
         finished_at=row.finished_at,
+        source=source_of(row),
+        quick_us=row.quick_us,
+        confirmed=row.confirmed,
     )
+
+
+def source_of(row: TrialRow) -> Source | None:
+    """What the time of a trial rests on; None where it has none."""
+    time = leading_time(row.time_us, row.confirmed, estimated=row.outcome_kind == "estimated")
+    return None if time is None else time.source
 
 
 def _attempt_view(row: AttemptRow) -> AttemptView:

@@ -65,7 +65,7 @@ def crew_of(
     members = []
     for row in rows:
         tasks = tuple(_task(attempt) for attempt in current.get(row.id, ()))
-        worker = worker_view(row, row.devices)
+        worker = worker_view(row, row.devices, now)
         members.append(
             Member(
                 worker=worker,

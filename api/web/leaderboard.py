@@ -12,6 +12,7 @@ from db.leaderboard import Leaderboard, Measurer
 from db.selection import KEYS, Selection
 from evo.errors import InvalidInput
 from evo.explain import detail_text, first_lines
+from evo.leading import Confirmation, leading_speedup
 from evo.outcome import Estimated, Measured
 from evo.space import Tunable
 from evo.statistics import CONFIDENCE, Interval, order_interval
@@ -39,7 +40,7 @@ class Standing:
     """A time among the others.
 
     Attributes:
-        speedup: over the fastest baseline.
+        speedup: over the fastest baseline, confirmed where the time is.
         share: of the roofline.
     """
 
@@ -47,10 +48,10 @@ class Standing:
     share: float | None
 
     @classmethod
-    def of(cls, search: SearchView, time_us: float | None) -> "Standing":
-        baseline = search.baselines.get(search.fastest_baseline or "")
+    def of(cls, search: SearchView, time_us: float | None, confirmation: Confirmation | None = None) -> "Standing":
+        speedup = leading_speedup(time_us, confirmation, search.baselines)
         return cls(
-            speedup=None if baseline is None or not time_us else baseline.median_us / time_us,
+            speedup=None if speedup is None else speedup.value,
             share=None if search.roofline is None or not time_us else search.roofline.floor_us / time_us,
         )
 
@@ -227,13 +228,20 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
     return Row(
         name=f"trial {trial.number}",
         time_us=trial.time_us,
-        interval=order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None,
-        standing=Standing.of(search, trial.time_us),
+        interval=_interval(trial, timing),
+        standing=Standing.of(search, trial.time_us, trial.confirmed),
         chips=tuple(chips),
         figures=_figures(outcome.resources) if isinstance(outcome, Measured | Estimated) else (),
         detail="" if outcome is None or isinstance(outcome, Measured) else _one_line(detail_text(outcome)),
         trial=trial,
     )
+
+
+def _interval(trial: TrialView, timing: object) -> Interval | None:
+    """Of the leading time."""
+    if trial.confirmed is not None:
+        return trial.confirmed.time
+    return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None
 
 
 def _one_line(text: str) -> str:

@@ -17,6 +17,7 @@ from db.fleet import Fleet
 from db.genealogy import Genealogy
 from evo.errors import InvalidInput, NotFound
 from evo.job import ConfirmReport
+from evo.leading import Figure
 from evo.objective import Objective
 from evo.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
 from evo.promotion import Verdict
@@ -87,7 +88,9 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """Of the median that ranks, at `CONFIDENCE`, as the leaderboard gives it."""
+        """Of the time that leads: the confirmation's, or that of the quick samples at `CONFIDENCE`."""
+        if self.trial.confirmed is not None:
+            return self.trial.confirmed.time
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
@@ -107,10 +110,9 @@ class Sheet:
         return outcome.resources if isinstance(outcome, Measured | Estimated) else {}
 
     @property
-    def speedup(self) -> float | None:
-        """Over the fastest baseline of the search."""
-        baseline = self.search.baselines.get(self.search.fastest_baseline or "")
-        return None if baseline is None or not self.trial.time_us else baseline.median_us / self.trial.time_us
+    def speedup(self) -> Figure | None:
+        """Over the fastest baseline, confirmed where the time is."""
+        return self.trial.speedup(self.search.baselines)
 
     @property
     def share(self) -> float | None:

@@ -10,6 +10,7 @@ from api.web import rule_figures
 from evo import wording
 from evo.condition import proving_text
 from evo.profile import profile_rows
+from evo.view.champion import decision_text
 
 SIGNS: Mapping[str, str] = {
     "measured": "✓",
@@ -65,6 +66,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "time": wording.time_text,
     "limit_words": wording.limit_words,
     "proving": proving_text,
+    "decision": decision_text,
     "coded": coded,
     "duration": wording.duration_text,
     "factor": wording.factor_text,

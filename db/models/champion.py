@@ -15,6 +15,7 @@ from evo.job import Ablated, ConfirmReport
 from evo.objective import Objective
 from evo.promotion import Verdict
 from evo.trial import Config, Value
+from evo.view.champion import Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ class ChampionRow(Base):
     retired_reason: Mapped[str | None]
     retired_by: Mapped[str | None]
     rolled_back: Mapped[bool] = mapped_column(default=False)
+    decisions: Mapped[tuple[Decision, ...] | None] = mapped_column(Document(tuple[Decision, ...]))
 
 
 class AblationRow(Base):

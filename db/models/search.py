@@ -25,10 +25,14 @@ from evo.view import WarmStartView
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSize:
-    """Size of the product of all tunables, and how many of its points are valid (None: too many to count)."""
+    """Size of the product of all tunables, and how many of its points are valid (None: too many to count).
+
+    `default` is its default config; None in searches that were submitted before it was kept.
+    """
 
     product_size: int
     valid_count: int | None
+    default: Config | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,7 @@ class SearchRow(Base):
     unchallenged: Mapped[str | None]
     obstacle: Mapped[str | None]
     obstacle_at: Mapped[datetime | None]
+    alive_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

@@ -10,6 +10,7 @@ from db.columns import Document
 from db.models.base import NUMBERED_ONCE, Base
 from db.models.search import SearchRow
 from evo.job import Job, Report
+from evo.leading import Confirmation
 from evo.outcome import Outcome
 from evo.promotion import Verdict
 from evo.trial import Proposal
@@ -18,10 +19,17 @@ JobState: TypeAlias = Literal["queued", "leased", "done", "abandoned", "cancelle
 AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "released", "cancelled"]
 
 
+_CONFIRMED = text("quick_us IS NOT NULL")
+
+
 class TrialRow(Base):
     """`told_before` is how many trials had ended when this one was asked, `finished_seq` its place among the ended.
 
     `overhead_ms` is what the search lost over it, `delivery_ms` what the lease and the result were on their way.
+
+    `time_us` is the figure that ranks and is shown: the median of the quick samples, or the confirmed one once a
+    confirmation has timed this kernel. `quick_us` then keeps the quick median, `confirmed` the confirmation's figures;
+    before that both are None.
     """
 
     __tablename__ = "trials"
@@ -32,6 +40,7 @@ class TrialRow(Base):
         Index(None, "search_id", "time_us", "number"),
         Index(None, "search_id", "outcome_kind"),
         Index(None, "search_id", "binary_digest"),
+        Index("ix_trials_confirmed", "search_id", "time_us", sqlite_where=_CONFIRMED, postgresql_where=_CONFIRMED),
         NUMBERED_ONCE,
     )
 
@@ -45,6 +54,8 @@ class TrialRow(Base):
     outcome: Mapped[Outcome | None] = mapped_column(Document(Outcome))
     outcome_kind: Mapped[str | None] = mapped_column(String(16))
     time_us: Mapped[float | None]
+    quick_us: Mapped[float | None]
+    confirmed: Mapped[Confirmation | None] = mapped_column(Document(Confirmation))
     finished_seq: Mapped[int | None]
     finished_at: Mapped[datetime | None]
     binary_digest: Mapped[str | None] = mapped_column(String(64))

@@ -1,4 +1,4 @@
-"""``champion show|export|rollback``: the promoted configs, their evidence, and what to do with them."""
+"""``champion show|export|rollback|restore``: the promoted configs, their evidence, and what to do with them."""
 
 import shlex
 import sys
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
         )
     )(export)
     group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
+    group.command(epilog=examples('kernel-evo champion restore 3 --reason "the regression was elsewhere"'))(restore)
     app.add_typer(group, name="champion", no_args_is_help=True)
 
 
@@ -164,7 +165,7 @@ def rollback(
         chosen = connection.client.champion(champion)
         if not chosen.current:
             raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
-        retired = connection.client.rollback(champion, reason=_why(reason))
+        retired = connection.client.rollback(champion, reason=_why(reason, "rolled back"))
         now = successor(connection.client, retired)
     if as_json:
         print_json({"retired": retired, "current": [] if now is None else [now]})
@@ -173,18 +174,54 @@ def rollback(
     console().print("Its problem has no champion now." if now is None else f"Champion {now.id} is current again.")
 
 
-def _why(given: str | None) -> str:
-    """The reason, asked for where none was given."""
-    why = (_asked_why() if given is None else given).strip()
+def restore(
+    champion: ChampionId,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make a retired champion the current one again, on the evidence it was promoted on.
+
+    The champion in place of it is retired. Its history keeps both decisions.
+    """
+    from evo.cli.connection import connect
+    from evo.cli.export import successor
+    from evo.cli.output import console, print_json
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        client = connection.client
+        chosen = client.champion(champion)
+        if chosen.current:
+            raise Conflict(f"champion {champion} is the current one of its problem already")
+        present = successor(client, chosen)
+        over = None if present is None else present.id
+        restored = client.promote(champion, over=over, reason=_why(reason, "restored"))
+        retired = None if over is None else client.champion(over)
+    if as_json:
+        print_json({"current": [restored], "retired": [] if retired is None else [retired]})
+        return
+    console().print(f"Champion {restored.id} is current again.")
+    if retired is not None:
+        console().print(f"Champion {retired.id} is retired: {retired.retired_reason}", markup=False)
+
+
+def _why(given: str | None, done: str) -> str:
+    """The reason, asked for where none was given; `done` is what happens to the champion."""
+    why = (_asked_why(done) if given is None else given).strip()
     if not why:
-        raise InvalidInput("--reason", "is blank: say why the champion is rolled back")
+        raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
     return why
 
 
-def _asked_why() -> str:
+def _asked_why(done: str) -> str:
     if not sys.stdin.isatty():
-        raise InvalidInput("--reason", "is missing: say why the champion is rolled back")
-    return str(typer.prompt("Why is it rolled back"))
+        raise InvalidInput("--reason", f"is missing: say why the champion is {done}")
+    return str(typer.prompt(f"Why is it {done}"))
 
 
 def _list(champions: "Iterable[ChampionView]", none: str) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from evo.cli.output import facts
 from evo.cli.terminal import unechoed
 from evo.condition import proving_text
+from evo.leading import Figure
 from evo.view import SearchView, TrialView, WarmStartView
 from evo.wording import (
     count_text,
@@ -122,16 +123,34 @@ def best_text(view: SearchView) -> str:
 
 
 def best_time_text(view: SearchView) -> str:
-    """``10.8 µs``, or ``≈ 10.8 µs`` where it is an estimate."""
-    if view.best is None:
+    """The leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``."""
+    return "–" if view.best is None else figure_text(view.best.time)
+
+
+def figure_text(figure: Figure | None) -> str:
+    """A time or a speed-up with one word for its source; an estimate has its sign instead."""
+    if figure is None:
         return "–"
-    return time_text(view.best.time_us, estimated=view.estimated)
+    estimated = figure.source == "estimated"
+    value = time_text(figure.value, estimated=estimated) if figure.unit == "us" else factor_text(figure.value)
+    return value if estimated else f"{value} ({figure.source})"
+
+
+def unconfirmed_text(view: SearchView) -> str | None:
+    """The trial that looks faster than a confirmed best; None where there is none."""
+    found = view.unconfirmed
+    if found is None:
+        return None
+    return f"trial {found.number} looks faster: {time_text(found.time_us)} in quick samples, not confirmed"
 
 
 def speedup_text(view: SearchView) -> str:
     """The best trial beside the fastest baseline and the device's limit."""
     parts = []
-    if view.fastest_baseline is not None:
+    speedup = None if view.best is None else view.best.speedup
+    if speedup is not None and speedup.confirmed:
+        parts.append(f"{factor_text(speedup.value)} over {speedup.against} (confirmed)")
+    elif view.fastest_baseline is not None:
         baseline = view.baselines[view.fastest_baseline]
         against = f"{view.fastest_baseline} ({time_text(baseline.median_us)})"
         parts.append(f"{factor_text(view.speedup)} over {against}" if view.speedup else f"to beat: {against}")
@@ -177,6 +196,8 @@ class LiveScreen:
             grid.add_row("now", left)
         grid.add_row("best", Text(best_text(view), "bold green" if view.best else ""))
         grid.add_row("speed-up", Text(speedup_text(view)))
+        if (faster := unconfirmed_text(view)) is not None:
+            grid.add_row("", Text(faster))
         grid.add_row("outcomes", Text(outcomes_text(view)))
         if view.proving is not None and view.state == "running":
             grid.add_row("meanwhile", Text(proving_text(view.proving)))
@@ -192,14 +213,15 @@ class LineScreen:
         self._at = float("-inf")
 
     def show(self, view: SearchView) -> None:
-        news = (view.state, view.best and view.best.number)
+        figures = [best and (best.number, best.source) for best in (view.best, view.unconfirmed)]
+        news = (view.state, *figures)
         if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
             return
         self._said, self._at = news, time.monotonic()
-        best = best_time_text(view)
+        best, faster = best_time_text(view), unconfirmed_text(view)
         self._console.print(
             f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
-            f"best {best}, {speedup_text(view)}; {left_text(view)}",
+            f"best {best}, {speedup_text(view)}{'' if faster is None else f', {faster}'}; {left_text(view)}",
             soft_wrap=True,
         )
 

@@ -3,7 +3,6 @@
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 
 from db.key import local_key
 from db.ownership import running_service
@@ -11,6 +10,7 @@ from evo.cli.child import Child, ChildFailed, Deaths
 from evo.cli.place import Place
 from evo.cli.post import Post
 from evo.client import Client, ServiceUnreachable
+from evo.condition import silence
 from evo.errors import EvoError
 from evo.lifecycle import State
 
@@ -70,16 +70,20 @@ class Local:
         Raises:
             EvoError: it does not start; with what it said last.
         """
-        begun = datetime.now(UTC)
+        begun = time.monotonic()
         url = self.tend()
-        deadline = time.monotonic() + START_S
-        while self.measuring and not worker_connected(url, token=self._key, since=begun if self._worker else None):
+        while self.measuring and not self._has_worker(url, begun):
             if self._worker is not None and self._worker.exit_code is not None:
                 raise ChildFailed(self._worker.last_words())
-            if time.monotonic() > deadline:
+            if time.monotonic() - begun > START_S:
                 raise NotStarted(f"no worker has registered at {url} within {START_S:.0f} s")
             time.sleep(LOOK_S)
             url = self.tend()
+
+    def _has_worker(self, url: str, begun: float) -> bool:
+        """Return whether a worker is connected; the one kept here must have been heard of since `begun`."""
+        within_s = time.monotonic() - begun if self._worker else CONNECTED_S
+        return worker_connected(url, token=self._key, within_s=within_s)
 
     def let_finish(self) -> None:
         """Wait while the worker kept here confirms or ablates for another terminal, which would have to begin it again.
@@ -192,14 +196,16 @@ def _answers(url: str) -> bool:
 
 
 def worker_connected(
-    url: str, *, token: str | None = None, since: datetime | None = None, other_than: str | None = None
+    url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
 ) -> bool:
-    """Whether a worker that has a device was heard of lately, or since then, and has not left."""
-    since = since or datetime.now(UTC) - timedelta(seconds=CONNECTED_S)
+    """Return whether a worker that has a device was heard of within so many seconds, and has not left.
+
+    The service counts the seconds: the clocks of two machines, or one that is set, do not matter.
+    """
     try:
         with Client(url, token=token, attempts=2) as client:
             workers = client.workers().items
     except ServiceUnreachable:
         return False
     here = [worker for worker in workers if worker.left_at is None and worker.id != other_than]
-    return any(worker.seen_at >= since and bool(worker.devices) for worker in here)
+    return any(silence(worker) <= within_s and bool(worker.devices) for worker in here)

@@ -10,12 +10,13 @@ from rich.text import Text
 from evo.cli.display import outcomes_text, twin_text
 from evo.cli.output import facts, table
 from evo.explain import detail_text
+from evo.gain import Gain
 from evo.promotion import Rule, Verdict
 from evo.shell import command
 from evo.statistics import Interval
 from evo.trial import Config
 from evo.view import ChallengeView, ChampionView, SearchView, TrialView
-from evo.view.champion import retired_text
+from evo.view.champion import decision_text, retired_text
 from evo.view.trial import same_binary
 from evo.wording import (
     bound_text,
@@ -24,6 +25,7 @@ from evo.wording import (
     factor_interval_text,
     factor_text,
     limit_words,
+    objective_text,
     outcome_text,
     percent_text,
     processes_text,
@@ -64,9 +66,14 @@ def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], w
     if ranking:
         out.print(ranked(view, ranking))
         out.print()
+    if view.gains:
+        out.print(gains_text(view.gains))
+        out.print()
     out.print(challenges_text(view.challenges))
     if view.unchallenged is not None:
         out.print(Text(f"{view.unchallenged}\n", "yellow"))
+    for warning in view.warnings:
+        out.print(Text(f"Warning. {warning}\n", "bold yellow"))
     if view.champion is not None:
         out.print(champion_text(view.champion, view))
         out.print()
@@ -92,18 +99,26 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     shared = _shared([trial.config for trial in ranking])
     twins = same_binary(ranking)
     configs = [f"{_rest(each.config, shared)}{twin_text(each, twins)}" for each in ranking]
-    rows = [(each.time_us or 0.0, str(each.number), told, "") for each, told in zip(ranking, configs, strict=True)]
-    rows += [(timing.median_us, "", f"baseline {name}", "yellow") for name, timing in view.baselines.items()]
-    figure, against = "estimate" if view.estimated else "time", view.fastest_baseline or "baseline"
-    made = table(">rank", ">trial", f">{figure}", f">vs {against}", ">of limit", "config")
+    rows = [
+        (each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
+        for each, told in zip(ranking, configs, strict=True)
+    ]
+    rows += [
+        (timing.median_us, "", "quick", _against(view, timing.median_us), f"baseline {name}", "yellow")
+        for name, timing in view.baselines.items()
+    ]
+    against = view.fastest_baseline or "baseline"
+    heads = (">estimate",) if view.estimated else (">time", "source")
+    made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
     made.title = f"All of these: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
     rows.sort()
     times = [time_us for time_us, *_ in rows]
-    for time_us, number, what, style in rows:
-        cells = (number, time_text(time_us, estimated=view.estimated), _against(view, time_us), _share(view, time_us))
+    for time_us, number, source, over, what, style in rows:
+        shown = time_text(time_us, estimated=view.estimated)
+        told = (shown,) if view.estimated else (shown, source)
         rank = 1 + bisect_left(times, time_us)  # equal estimates are no order
-        made.add_row(str(rank), *cells, Text(what), style=style)
+        made.add_row(str(rank), number, *told, over, _share(view, time_us), Text(what), style=style)
     return made
 
 
@@ -115,6 +130,14 @@ def _shared(configs: Sequence[Config]) -> Config:
 
 def _rest(config: Config, shared: Config) -> str:
     return spaced_text({name: value for name, value in config.items() if name not in shared})
+
+
+def gains_text(gains: Sequence[Gain]) -> RenderableType:
+    """What searching was worth: over the default config and over the median random one."""
+    grid = facts()
+    for gain in gains:
+        grid.add_row(f"over {gain.over}", Text(gain.words, "" if gain.ratio is not None else "dim"))
+    return Group(Text("What searching was worth", "bold"), grid)
 
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
@@ -153,6 +176,10 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     grid = facts()
     if champion.retired_reason is not None:
         grid.add_row("retired", Text(retired_text(champion), "bold yellow"))
+    for each in champion.decisions[:-1] if champion.retired_reason is not None else champion.decisions:
+        grid.add_row("history", Text(decision_text(each)))
+    grid.add_row("problem", Text(spaced_text(champion.problem) or "the recorded one"))
+    grid.add_row("objective", Text(objective_text(champion.objective)))
     grid.add_row("config", Text(spaced_text(champion.config)))
     if verdict is not None and verdict.challenger is not None:
         grid.add_row("time", _timed(champion, interval_text(verdict.challenger, view.policy.confidence)))
@@ -231,6 +258,19 @@ def _overhead(view: SearchView) -> str:
         return ""
     delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms beside the work"
     return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
+
+
+def _source(trial: TrialView) -> str:
+    return "" if trial.time is None else trial.time.source
+
+
+def _over(view: SearchView, trial: TrialView) -> str:
+    """The leading speed-up; with its baseline where that is another one than the column names."""
+    speedup = trial.speedup(view.baselines)
+    if speedup is None:
+        return "–"
+    other = "" if speedup.against == view.fastest_baseline else f" {speedup.against}"
+    return f"{factor_text(speedup.value)}{other}"
 
 
 def _against(view: SearchView, time_us: float) -> str:

@@ -125,7 +125,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
     from evo.view.trial import same_binary
     from evo.wording import outcome_text, spaced_text, time_text
 
-    rows = table(">trial", "outcome", ">time", "origin", "config")
+    rows = table(">trial", "outcome", ">time", "source", "origin", "config")
     found = list(found)
     twins = same_binary(found)
     for trial in found:
@@ -135,6 +135,7 @@ def _print_trials(found: "Iterable[TrialView]", place: str) -> None:
             str(trial.number),
             outcome,
             time,
+            "–" if trial.time is None else trial.time.source,
             trial.origin,
             Text(f"{spaced_text(trial.config)}{twin_text(trial, twins)}"),
         )

@@ -15,6 +15,7 @@ from evo.export.evidence import Limit, confirmed_series, limit_of
 from evo.export.report import use_section, verdict_section
 from evo.export.table import table
 from evo.job import ConfirmReport
+from evo.leading import Figure
 from evo.objective import Objective
 from evo.outcome import Measured
 from evo.policy import Policy
@@ -33,7 +34,8 @@ class RunnerUpEvidence:
     """What is known of it.
 
     Attributes:
-        rank: among the trials of its search by the time of their quick samples, from 1.
+        rank: among the trials of its search by their leading times, confirmed or quick, from 1.
+        time: its leading time, confirmed or quick.
         outcome: with samples, correctness cases and resources.
         verdicts: of its challenges, all of which said no; empty: it never challenged.
         confirmations: what they rest on, samples included, in the same order.
@@ -48,6 +50,7 @@ class RunnerUpEvidence:
     objective: Objective
     policy: Policy
     roofline: Limit | None
+    time: Figure
     outcome: Measured
     verdicts: tuple[Verdict, ...] = ()
     confirmations: tuple[ConfirmReport, ...] = ()
@@ -119,6 +122,8 @@ class RunnerUp(Compiled):
 
     def _evidence(self) -> RunnerUpEvidence:
         search, trial = self.search, self.trial
+        quick = Figure(value=self.outcome.timing.median_us, unit="us", source="quick")
+        time = trial.time or quick
         return RunnerUpEvidence(
             search=search.id,
             trial=trial.number,
@@ -128,7 +133,8 @@ class RunnerUp(Compiled):
             device=search.device,
             objective=search.objective,
             policy=search.policy,
-            roofline=limit_of(search.roofline, self.outcome.timing.median_us),
+            roofline=limit_of(search.roofline, time.value),
+            time=time,
             outcome=self.outcome,
             verdicts=self.verdicts,
             confirmations=self.confirmations,
@@ -143,7 +149,8 @@ class RunnerUp(Compiled):
             "config": f"`{settings_text(trial.config)}`",
             "device": search.place,
             "objective": search.objective.key,
-            "found in": f"search {search.id}, rank {self.rank} by its quick samples",
+            "time": _time(trial),
+            "found in": f"search {search.id}, rank {self.rank}",
             "champion": str(self.champion),
         }
         times = [
@@ -187,17 +194,22 @@ def ranking_files(
         own: the champion's trial.
     """
     folders = {f"{place}-trial-{each.trial.number}-not-promoted": each for place, each in enumerate(others, 2)}
-    rows = [(first, "champion", time_text(own.time_us), settings_text(own.config))]
+    rows = [(first, "champion", _time(own), settings_text(own.config))]
     rows += [
-        (folder, each.status, time_text(each.outcome.timing.median_us), settings_text(each.trial.config))
-        for folder, each in folders.items()
+        (folder, each.status, _time(each.trial), settings_text(each.trial.config)) for folder, each in folders.items()
     ]
     made = {f"{first}/{name}": content for name, content in champion.items()}
     for folder, each in folders.items():
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
-        f"{table(('folder', '', 'quick samples', 'config'), rows)}\n\nOnly the champion was promoted. "
+        f"{table(('folder', '', 'time', 'config'), rows)}\n\nOnly the champion was promoted. "
         "Quick samples of different trials come from different sessions: close ones may be in any order. What "
         "confirmations found, of the champion and of those that challenged and were refused, stands in their reports.\n"
     ).encode()
     return made
+
+
+def _time(trial: TrialView) -> str:
+    """The leading time with its source."""
+    time = trial.time
+    return "–" if time is None else f"{time_text(time.value)} ({time.words})"

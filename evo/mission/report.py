@@ -99,7 +99,9 @@ def _times(result: Result) -> str:
     search, timing = result.search, _timing(result)
     rows = []
     if timing is not None and result.best is not None:
-        rows.append((f"best trial, {result.best.number}", _time(timing), _against(search, timing.median_us)))
+        rows.append(
+            (f"best trial, {result.best.number}, quick samples", _time(timing), _against(search, timing.median_us))
+        )
         other = result.best.outcome.other if isinstance(result.best.outcome, Measured) else None
         if other is not None:
             cache = "cold" if search.objective.cache == "hot" else "hot"

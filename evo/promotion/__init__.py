@@ -3,13 +3,16 @@
 from evo.promotion.comparison import TRIM
 from evo.promotion.evidence import REQUIRED, RequiredEvidence, decide
 from evo.promotion.judgement import judge, promising, undecided
+from evo.promotion.quick import Quick
 from evo.promotion.sequential import Standing, looks, standing
 from evo.promotion.verdict import Rule, Verdict
+from evo.promotion.void import void_reason
 from evo.promotion.work import straddles
 
 __all__ = [
     "REQUIRED",
     "TRIM",
+    "Quick",
     "RequiredEvidence",
     "Rule",
     "Standing",
@@ -21,4 +24,5 @@ __all__ = [
     "standing",
     "straddles",
     "undecided",
+    "void_reason",
 ]

@@ -9,6 +9,7 @@ from evo.device import DeviceKind
 from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.promotion.judgement import judge
+from evo.promotion.quick import Quick
 from evo.promotion.verdict import Rule, Verdict
 from evo.timing import Timing
 
@@ -53,13 +54,14 @@ def decide(
     kind: DeviceKind,
     rolled_back: str | None = None,
     before: Timing | None = None,
+    quick: Quick | None = None,
 ) -> Verdict:
     """Return the verdict on a reported confirmation: the rules of `judge`, and that all required evidence is there.
 
     Args:
         kind: of the device that measured it; see `REQUIRED`. The other arguments are those of `judge`.
     """
-    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before)
+    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick)
     if report.failure is not None or report.challenger is None:
         return verdict
     rule = _evidence_rule(report, policy, kind, promoted=verdict.promote)

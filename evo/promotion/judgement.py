@@ -9,6 +9,7 @@ from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.prediction import Prediction, fastest_baseline, predict
 from evo.promotion import comparison, processes, soundness
+from evo.promotion.quick import Quick, quick_rule
 from evo.promotion.sequential import shrunk, standing
 from evo.promotion.verdict import Rule, Verdict, change_text
 from evo.promotion.work import rework_rule, work_rule
@@ -46,6 +47,7 @@ def judge(
     *,
     rolled_back: str | None = None,
     before: Timing | None = None,
+    quick: Quick | None = None,
 ) -> Verdict:
     """Apply the policy's rules to one confirmation.
 
@@ -55,6 +57,7 @@ def judge(
         rng: seeds the bootstrap; the same generator state gives the same verdict.
         rolled_back: which champion that was rolled back was this very kernel, and why; None: it is another one.
         before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
+        quick: what the search measured of the challenger before; None leaves out the comparison with it.
     """
     challenger = report.challenger
     if report.failure is not None or challenger is None:
@@ -95,6 +98,7 @@ def judge(
         *soundness.profile_rule(report, policy),
         *processes.baseline_rule(fastest, against, prediction),
         *processes.alone_rule(report, policy),
+        *quick_rule(quick, report, policy),
     )
     promote = all(rule.passed for rule in rules if rule.required)
     expected = _expected(prediction, policy) if promote else None

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from evo.prediction import Prediction
 from evo.statistics import Interval
 
+QUICK_GAP = "quick figure"
+"""Name of the rule that compares the confirmed time with the quick one."""
+
+INVALIDATING = ("correct", "answers", "work", "sanitizers")
+"""Rules whose failure means that the kernel is wrong or skips work, so that its time says nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
@@ -71,6 +77,16 @@ class Verdict:
     def unmet(self) -> tuple[Rule, ...]:
         """The rules that forbade a promotion, each with what was found and what was needed."""
         return tuple(rule for rule in self.rules if rule.required and not rule.passed)
+
+    @property
+    def quick_gap(self) -> Rule | None:
+        """The rule that reports a large difference between quick and confirmed time; None where there is none."""
+        return next((rule for rule in self.rules if rule.name == QUICK_GAP and not rule.passed), None)
+
+    @property
+    def refuted(self) -> str | None:
+        """Why the challenger is no valid kernel, whatever its time; None where nothing says so."""
+        return next((rule.text for rule in self.unmet if rule.name in INVALIDATING), None)
 
     @property
     def processes(self) -> int:

@@ -39,7 +39,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 def negative_blocks(material: Material) -> Iterator[Block]:
     """Values that were tried and bought nothing or hurt, each with the figure."""
     winner, policy = material.winner, material.search.policy
-    yield from (Text(warning) for warning in material.search.warnings)
+    yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
         yield Text("Nothing was measured, so nothing is known to have bought nothing.")
         return

@@ -11,6 +11,8 @@ from evo.report.terms import Goal, Terms
 from evo.statistics import Interval
 from evo.wording import factor_text, significant, time_text
 
+_REFERENCES = {"default": "default config", "random": "median random config"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
@@ -38,6 +40,8 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
         rows = tuple(_row(goal, material) for goal in terms.goals)
         yield Listed(("target", "wanted", "found", ""), rows)
     yield Text(f"Decision: {decision(material, terms)}")
+    for gain in material.search.gains:
+        yield Text(f"Searching was worth, over the {_REFERENCES[gain.over]}: {gain.words}")
 
 
 def standing(goal: Goal, material: Material) -> Standing | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from evo.promotion import Verdict
-from evo.view import ChampionView, SearchView
+from evo.view import BestView, ChampionView, SearchView
 from evo.wording import factor_interval_text, factor_text, processes_text, time_text
 
 
@@ -75,6 +75,8 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
     verdict = None if champion is None else champion.verdict
     if champion is not None and verdict is not None and verdict.baseline and verdict.baseline_speedup is not None:
         return _confirmed(search, champion, verdict, verdict.baseline, verdict.baseline_speedup.estimate)
+    if search.best is not None and search.best.source == "confirmed":
+        return _refused(search, search.best)
     fastest = search.fastest_baseline
     if fastest is None:
         return None
@@ -85,6 +87,24 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
         baseline_us=baseline_us,
         factor=baseline_us / reached_us,
         source="by quick samples",
+    )
+
+
+def _refused(search: SearchView, best: BestView) -> Saving | None:
+    """Of a trial that was confirmed and not promoted: its own speed-up; the baseline's time is of its own job."""
+    found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
+    speedup = best.speedup
+    baseline = None if speedup is None else speedup.against
+    timing = None if baseline is None else search.baselines.get(baseline)
+    if speedup is None or baseline is None or timing is None:
+        return None
+    return Saving(
+        baseline=baseline,
+        reached_us=best.time_us,
+        baseline_us=timing.median_us,
+        factor=speedup.value,
+        source="in a session of its own",
+        verdict=found[-1] if found else None,
     )
 
 

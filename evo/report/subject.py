@@ -8,7 +8,8 @@ from evo.errors import InvalidInput
 from evo.policy import Policy, policy_from
 from evo.report.document import Block, Code, Listed, Text
 from evo.report.material import Material
-from evo.wording import count_text, duration_text, settings_text, spaced_text, value_text
+from evo.view import BestView
+from evo.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
 
 LEFT_OUT = (
     "Left out here is what needs measured times: samples, verdicts, what decides the time, the ablation, and valid "
@@ -37,6 +38,8 @@ def subject_blocks(material: Material) -> Iterator[Block]:
         "begun": f"{search.created_at:%Y-%m-%d %H:%M} UTC",
         "lowest estimate" if search.estimated else "winner": _winner(material),
     }
+    if search.best is not None and not search.estimated:
+        rows["its time"] = _time(search.best)
     if search.warm_start is not None:
         rows["begun with"] = f"{search.warm_start.used} recorded configs of {search.warm_start.source}"
     if search.notes:
@@ -44,6 +47,8 @@ def subject_blocks(material: Material) -> Iterator[Block]:
     if search.estimated:
         yield Text("Estimates: nothing was run, no answer was checked, and nothing is promoted.", strong=True)
         yield Text(LEFT_OUT)
+    for warning in search.quick_gaps:
+        yield Text(f"Warning. {warning}", strong=True)
     yield Listed(("", ""), tuple(rows.items()))
 
 
@@ -55,6 +60,13 @@ def _winner(material: Material) -> str:
     others = sum(each.time_us == best.time_us for each in material.found) - 1
     level = f"; {count_text(others, 'other')} level with it" if material.search.estimated and others > 0 else ""
     return f"{spaced_text(material.winner)}{level}"
+
+
+def _time(best: BestView) -> str:
+    """The leading time with its source: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
+    span = "" if best.interval is None else f" ({time_text(best.interval.low)} to {time_text(best.interval.high)})"
+    quick = "" if best.quick_us is None else f"; quick samples: {time_text(best.quick_us)}"
+    return f"{time_text(best.time_us)}{span}, {best.time.words}{quick}"
 
 
 def environment_blocks(material: Material) -> Iterator[Block]:

@@ -75,10 +75,10 @@ def _ruled(rules: Sequence[Rule]) -> Listed:
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:
-    """What share of the device's limit the fastest trial reaches, hot and cold."""
+    """What share of the device's limit the best trial reaches, hot and cold."""
     rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
     if rows:
-        fastest = "lowest estimate" if material.search.estimated else "fastest trial"
+        fastest = "lowest estimate" if material.search.estimated else "best trial"
         yield Listed(("", fastest, "limit", "bound by", "reached"), tuple(rows), figures=1)
         if material.search.estimated:
             yield Text("Limits by the datasheet. The estimate is made from the limit: it is never below.")
@@ -92,15 +92,19 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
     limit = shown_roofline(search.device, material.work, objective)
     if limit is None or not limit.floor_us:
         return None
-    time_us = _fastest_us(material, cache)
+    best = search.best
+    confirmed = best is not None and best.source == "confirmed" and cache == search.objective.cache
+    time_us = best.time_us if best is not None and confirmed else _quick_us(material, cache)
     unknown = "not estimated" if search.estimated else "not measured"
     reached = unknown if time_us is None else f"{'≈ ' * search.estimated}{percent_text(limit.share(time_us))}"
     time = time_text(time_us, estimated=search.estimated)
+    if confirmed:
+        time = f"{time} (confirmed)"
     return cache, time, time_text(limit.floor_us), bound_text(limit.bound), reached
 
 
-def _fastest_us(material: Material, cache: str) -> float | None:
-    """Of the fastest trial; None where this cache mode was neither measured nor estimated."""
+def _quick_us(material: Material, cache: str) -> float | None:
+    """Quick time or estimate of the best trial; None where this cache mode was neither measured nor estimated."""
     outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
     if isinstance(outcome, Estimated):
         return outcome.time_us if cache == own else None

@@ -1,6 +1,6 @@
 """What the service shows of its state; the service serialises these classes and its clients read them back."""
 
-from evo.view.champion import AblationView, ChampionView, RetiredView
+from evo.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.view.fleet import FamilyView, SlotView, WorkerView
 from evo.view.page import Collected, Item, Page
 from evo.view.search import (
@@ -22,6 +22,7 @@ __all__ = [
     "ChallengeView",
     "ChampionView",
     "Collected",
+    "Decision",
     "FamilyView",
     "Item",
     "Page",

@@ -13,12 +13,29 @@ from evo.wording import timed_text
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One change of a champion's standing after its promotion.
+
+    Attributes:
+        current: whether it was the current champion afterwards.
+        reason: ``rolled back: …``, ``restored: …``, or what replaced it.
+        by: the name of the user; None where a promotion did it.
+    """
+
+    at: datetime
+    current: bool
+    reason: str
+    by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChampionView:
     """A promoted trial with the evidence it rests on.
 
     Attributes:
         time_us: median of the confirmation's first process; further ones are in `report.repeats`.
         place: where it was timed, and for which GPU its build was gated if that is another one; in words.
+        decisions: every change of its standing since its promotion, oldest first.
         retired_by: the name of who rolled it back or restored another; None where a better one replaced it.
     """
 
@@ -43,6 +60,7 @@ class ChampionView:
     retired_reason: str | None = None
     retired_by: str | None = None
     place: str = ""
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def timed(self) -> str:
@@ -80,6 +98,11 @@ class AblationView:
     ablated: Ablated | None = None
     effect: Effect | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def decision_text(decision: Decision) -> str:
+    """One decision with its moment and its author: ``restored: measured again, 2026-01-31 10:00 UTC by ada``."""
+    return f"{decision.reason}, {decision.at:%Y-%m-%d %H:%M} UTC{'' if decision.by is None else f' by {decision.by}'}"
 
 
 def retired_text(champion: ChampionView) -> str:

@@ -42,6 +42,7 @@ class WorkerView:
 
     Attributes:
         slots: in the order of `devices`.
+        silent_s: seconds since then by the clock of the service, which need not agree with the reader's.
         left_at: when it ended in order; None while it works, and also when it just fell silent.
         drain: it gets no more work, but finishes what it has.
         note: what troubles it, e.g. a full disk.
@@ -55,4 +56,5 @@ class WorkerView:
     drain: bool = False
     slots: tuple[SlotView, ...] = ()
     left_at: datetime | None = None
+    silent_s: float | None = None
     note: str | None = None

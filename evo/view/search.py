@@ -1,17 +1,20 @@
 """A search as the service shows it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from evo.device import Device
+from evo.gain import Gain
+from evo.leading import Figure, Source
 from evo.lifecycle import State
 from evo.objective import Objective
 from evo.policy import Policy
 from evo.promotion import Verdict
 from evo.requirements import Requirements
 from evo.search import Budget
+from evo.statistics import Interval
 from evo.target import place_text
 from evo.timing import Timing
 from evo.trial import Config, Value
@@ -28,16 +31,29 @@ class SpaceView:
 
 @dataclass(frozen=True, kw_only=True)
 class BestView:
-    """The fastest trial so far.
+    """The trial whose figure stands for a search.
 
     Attributes:
+        time_us: its leading time, from `source`: confirmed where a confirmation timed it.
         estimated: its time was modelled; nothing ran.
+        interval: of a confirmed time, in µs.
+        quick_us: median of its quick samples, where `time_us` is confirmed.
+        speedup: over the fastest baseline, from the same source.
     """
 
     number: int
     config: Config
     time_us: float
     estimated: bool = False
+    source: Source = "quick"
+    interval: Interval | None = None
+    quick_us: float | None = None
+    speedup: Figure | None = None
+
+    @property
+    def time(self) -> Figure:
+        """The leading time with its source."""
+        return Figure(value=self.time_us, unit="us", source=self.source, interval=self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +130,10 @@ class SearchView:
         source: the family as a command takes it: a name, or the path of its folder; None: its files were uploaded.
         reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
         counts: trials by outcome kind.
-        speedup: of the best trial over the fastest baseline.
+        best: the trial of its own champion, else the fastest confirmed trial, else the fastest by quick samples.
+        unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None where there is none.
+        speedup: of the best trial over the fastest baseline, confirmed where `best` is; `best.speedup` says over which.
+        gains: what searching was worth: over the default config and over the median random one; empty in lists.
         elapsed_s: of running, pauses left out.
         overhead_ms: median over trials of what the search itself cost: time in which no compiler and no device
             worked, though there was work to be had; `overhead_mean_ms` is the mean of the same.
@@ -129,7 +148,8 @@ class SearchView:
         obstacle: why its work waits, in the words of the last worker that could not do it; None once some is done.
         retired: those it promoted that are champions no more, the newest first.
         device_uuid: the one unit that is given work of it; None: any that fits.
-        warnings: sentences about the family that the search goes on in spite of, each with a way out.
+        warnings: sentences about the family that the search goes on in spite of, each with a way out, and those of
+            `quick_gaps`.
     """
 
     id: int
@@ -175,7 +195,14 @@ class SearchView:
     obstacle: str | None = None
     retired: tuple[RetiredView, ...] = ()
     source: str | None = None
+    unconfirmed: BestView | None = None
     warnings: tuple[str, ...] = ()
+    gains: tuple[Gain, ...] = ()
+
+    @property
+    def quick_gaps(self) -> tuple[str, ...]:
+        """Confirmed times that differ much from the quick ones, each with likely causes and advice."""
+        return gap_texts(self.challenges)
 
     @property
     def place(self) -> str:
@@ -199,3 +226,9 @@ class SearchView:
     def estimated(self) -> bool:
         """Whether its times are estimates: nothing is run."""
         return self.device.kind == "estimate"
+
+
+def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
+    """A sentence for each challenge whose confirmed time differs much from the quick one."""
+    found = ((each.trial, each.verdict.quick_gap) for each in challenges)
+    return tuple(f"Trial {trial}: {rule.text}" for trial, rule in found if rule is not None)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evo.job import ConfirmReport, Stages
-from evo.outcome import Outcome
+from evo.leading import Confirmation, Figure, Source, leading_speedup, leading_time
+from evo.outcome import Estimated, Outcome
+from evo.timing import Timing
 from evo.trial import Config
 
 
@@ -33,6 +35,11 @@ class TrialView:
     """One trial.
 
     Attributes:
+        time_us: the leading time, from `source`: confirmed where a confirmation timed this trial or its binary, else
+            the median of the quick samples in `outcome`, or an estimate.
+        source: None where there is no time.
+        quick_us: median of the quick samples, where `time_us` is confirmed.
+        confirmed: what the confirmation measured; None where there was none.
         suspect: so much faster than every baseline that a person should look.
         overhead_ms: time in which no compiler and no device worked on its account.
         delivery_ms: that its lease and its result were on their way.
@@ -59,6 +66,23 @@ class TrialView:
     attempts: tuple[AttemptView, ...] = ()
     asked_at: datetime | None = None
     finished_at: datetime | None = None
+    source: Source | None = None
+    quick_us: float | None = None
+    confirmed: Confirmation | None = None
+
+    @property
+    def time(self) -> Figure | None:
+        """The leading time with its source and interval; None where there is no time."""
+        return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
+
+    def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
+        """The leading speed-up.
+
+        Args:
+            baselines: as its search timed them.
+        """
+        estimated = isinstance(self.outcome, Estimated)
+        return leading_speedup(self.time_us, self.confirmed, baselines, estimated=estimated)
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:

@@ -201,6 +201,13 @@ def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched
     kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
     assert f"Champion {number} is retired (rolled back: slower under load): " in " ".join(kept.out.split())
     assert "rolled back: slower under load" in " ".join(line.run("champion", "show", str(number)).out.split())
+    restored = line.run("champion", "restore", str(number), "--reason", "the load was the cause")
+    assert restored.code == 0, restored.err
+    assert f"Champion {number} is current again." in restored.out
+    shown = " ".join(line.run("champion", "show", str(number)).out.split())
+    assert "rolled back: slower under load" in shown and "restored: the load was the cause" in shown
+    assert "least median time of a call, in µs: cache hot, 1 thread" in shown
+    assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 
 def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from api.courier import Courier
 from db.fleet import Fleet
 from db.leases import StaleLease
+from db.turns import Turns
 from tests.integration.stage import Stage
 from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
 
@@ -128,3 +129,47 @@ def test_a_message_waits_no_longer_because_the_clock_was_set_back(stage: Stage) 
     webhook = stage.view(search).webhook
     assert webhook is not None
     assert webhook.delivered_at is not None
+
+
+def test_a_killed_service_counts_what_ran_up_to_its_last_sweep(stage: Stage) -> None:
+    """A confirmation or a long build leaves no event of a trial for minutes."""
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.one()
+    for _ in range(12):
+        stage.wait(5)
+        stage.conductor.sweep()
+    stage.wait(HOUR_S)
+    stage.restart()
+    assert stage.view(search).elapsed_s == pytest.approx(60.0)
+    stage.wait(10)
+    assert stage.view(search).elapsed_s == pytest.approx(70.0)
+
+
+def test_a_paused_or_ended_search_gains_nothing_from_sweeps(stage: Stage) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.wait(5)
+    stage.conductor.orders.command(search, "pause")
+    for _ in range(3):
+        stage.wait(5)
+        stage.conductor.sweep()
+    stage.restart()
+    assert stage.view(search).elapsed_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(("other_swept", "expected_s"), [(True, 3605.0), (False, 5.0)])
+def test_of_several_processes_the_time_counts_while_one_of_them_runs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, other_swept: bool, expected_s: float
+) -> None:
+    search = stage.submit()
+    stage.hand_in(stage.one())
+    stage.wait(5)
+    stage.conductor.sweep()
+    monkeypatch.setattr(type(stage.database), "others", lambda *_: True)
+    stage.interrupt(HOUR_S)
+    if other_swept:
+        with stage.database.write() as session:
+            Turns(session).note_alive(stage.now)
+    stage.conductor.sweep()
+    assert stage.view(search).elapsed_s == pytest.approx(expected_s)

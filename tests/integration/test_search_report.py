@@ -17,7 +17,7 @@ from db.session import Database
 from evo.ablation import weigh
 from evo.job import Confirm, ConfirmReport, Evaluate
 from evo.outcome import CompileFailed, Measured, WrongAnswer
-from evo.promotion import decide
+from evo.promotion import Quick, decide
 from tests.integration.commands import CommandLine
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us
@@ -152,8 +152,11 @@ def test_verdicts_and_effects_follow_again_from_the_samples_that_are_kept(place:
             assert isinstance(job.payload, Confirm) and job.trial_id is not None
             results = [each.result for each in leases.attempts_of_trial(job.trial_id) if each.job_id == job.id]
             (report,) = (each for each in results if isinstance(each, ConfirmReport))
-            rng = np.random.default_rng(job.payload.seed)
-            assert decide(report, search.policy, challengers, rng, kind=search.device.kind) == job.verdict
+            rng, outcome = np.random.default_rng(job.payload.seed), job.trial and job.trial.outcome
+            assert isinstance(outcome, Measured)
+            quick = Quick(timing=outcome.timing, baselines=search.timed_baselines)
+            verdict = decide(report, search.policy, challengers, rng, kind=search.device.kind, quick=quick)
+            assert verdict == job.verdict
         rows = Ablations(session).of(1)
         assert len(rows) == 4
         for row in rows:

@@ -198,6 +198,13 @@ def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     assert "No champion" in board
     assert "rolled back: &lt;i&gt;noisy" in board
     assert page.post("/champions/1/rollback", data={"reason": "again"}).status_code == 409
+    assert "The problem has no champion now" in page.get("/champions/1/restore").text
+    refused = page.post("/champions/1/restore", data={"over": "", "reason": " "}, follow_redirects=True)
+    assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
+    assert page.post("/champions/1/restore", data={"over": "7", "reason": "quiet"}).status_code == 409
+    assert page.post("/champions/1/restore", data={"over": "", "reason": "<i>quiet</i>"}).status_code == 303
+    history = page.get("/champions/1").text
+    assert "restored: &lt;i&gt;quiet" in history and "rolled back: &lt;i&gt;noisy" in history
 
 
 def test_workers_are_drained_and_devices_set_aside(page: httpx.Client) -> None:

@@ -57,7 +57,7 @@ def test_the_live_panel_shows_progress_best_and_outcomes() -> None:
     for part in (
         "43 trials in 1 min 05 s",
         "55 s left",
-        "812.3 µs  trial 12: BLOCK=8, FAST=true",
+        "812.3 µs (quick)  trial 12: BLOCK=8, FAST=true",
         "3.45× over numpy (2.8 ms), 60% of this device's limit",
         "40 measured · 2 compile failed · 1 wrong answer",
     ):
@@ -101,7 +101,7 @@ def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
     assert isinstance(console.file, io.StringIO)
     first, second = console.file.getvalue().splitlines()
     assert first.startswith("1 min 05 s: 43 trials (40 measured · ")
-    assert first.endswith("best 812.3 µs, 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
+    assert first.endswith("best 812.3 µs (quick), 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
     assert second.endswith("finishing 1 trial")
 
 
@@ -114,10 +114,10 @@ def test_the_report_ranks_trials_and_baselines_together() -> None:
     text = reported(finished(), [trial(12, 812.34), trial(3, 2850.0, BLOCK=16)], "", "sdpa")
     rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]
     assert rows == [
-        "1 12 812.3 µs 3.45× 60% BLOCK=8",
-        "2 2.8 ms 1.00× 18% baseline numpy",
-        "3 3 2.85 ms 0.982× 17% BLOCK=16",
-        "4 9 ms 0.311× 5.4% baseline naive",
+        "1 12 812.3 µs quick 3.45× 60% BLOCK=8",
+        "2 2.8 ms quick 1.00× 18% baseline numpy",
+        "3 3 2.85 ms quick 0.982× 17% BLOCK=16",
+        "4 9 ms quick 0.311× 5.4% baseline naive",
     ]
     assert "All of these: FAST=true" in text
 

@@ -53,7 +53,7 @@ def test_every_example_is_a_command_line_that_can_be_typed() -> None:
 def test_all_commands_are_there() -> None:
     searching = "search searches trials report ablate watch pause resume stop cancel edit delete gc"
     wanted = f"{searching} measure render new families serve worker doctor"
-    champion = [f"champion {each}" for each in ("show", "export", "rollback")]
+    champion = [f"champion {each}" for each in ("show", "export", "rollback", "restore")]
     workers = [f"workers {each}" for each in ("list", "drain", "resume", "quarantine", "clear")]
     tokens = [f"token {each}" for each in ("create", "join", "list", "revoke", "rotate")]
     assert {" ".join(command) for command in commands()} == {

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BeforeValidator
 
 from api.access.caller import caller
 from api.access.rule import allow
@@ -75,6 +76,39 @@ def rollback_page(
         before = None if earlier is None else champion_view(earlier)
     code = 422 if missing else 200
     return render(request, "rollback.html", champion=champion, before=before, missing=missing, code=code)
+
+
+@router.get("/champions/{champion_id}/restore")
+@allow("submitter")
+def restore_page(
+    champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
+) -> HTMLResponse:
+    """What restoring means, or why it is refused, and a reason to give."""
+    with service.database.read() as session:
+        champions = Champions(session)
+        row = champions.champion(champion_id)
+        current = champions.current_of(row)
+        present = None if current is None else champion_view(current)
+        champion, void = champion_view(row), champions.void(row)
+    code = 422 if missing else 200
+    return render(request, "restore.html", champion=champion, present=present, void=void, missing=missing, code=code)
+
+
+@router.post("/champions/{champion_id}/restore")
+@allow("submitter")
+def restore(
+    champion_id: Id,
+    service: ServiceDep,
+    over: Annotated[int | None, BeforeValidator(lambda typed: typed or None), Form()] = None,
+    reason: Annotated[str, Form(max_length=2000)] = "",
+) -> Response:
+    """Restore a champion in place of the one that the page showed (`over`; empty: there was none)."""
+    if not reason.strip():
+        return RedirectResponse(f"/champions/{champion_id}/restore?missing=reason", 303)
+    with service.database.write() as session:
+        why, now = reason.strip(), service.conductor.clock()
+        Champions(session).restore(champion_id, over=over, reason=why, by=caller().name, now=now)
+    return RedirectResponse(f"/champions/{champion_id}", 303)
 
 
 @router.post("/champions/{champion_id}/rollback")

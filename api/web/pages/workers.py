@@ -63,7 +63,7 @@ def quarantine_page(
     with service.database.read() as session:
         fleet = Fleet(session)
         row = fleet.device(worker_id, device_uuid)
-        worker = worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id))
+        worker = worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id), service.conductor.clock())
         aside = row if row.quarantined_at else None
     code = 422 if missing else 200
     return render(request, "quarantine.html", device=row.device, worker=worker, aside=aside, missing=missing, code=code)

@@ -1,0 +1,90 @@
+"""The rule that reports a confirmed time which differs much from the quick one."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evo.job import ConfirmReport
+from evo.policy import Policy
+from evo.promotion.verdict import QUICK_GAP, Rule
+from evo.statistics import order_interval
+from evo.timing import Timing
+from evo.wording import factor_text, percent_text, time_text
+
+SHARED = 0.5
+"""Share of a difference, on a logarithmic scale, from which on it is the session's and not the kernel's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quick:
+    """What the search measured of a challenger and of the baselines before the confirmation.
+
+    Attributes:
+        timing: the quick samples of the trial.
+        baselines: as they were timed when the search began, by name.
+    """
+
+    timing: Timing
+    baselines: Mapping[str, Timing] = field(default_factory=dict)
+
+
+def quick_rule(quick: Quick | None, report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    """Compare the confirmed median with the quick one; reports only, and counts what noise explains as no difference.
+
+    The difference is reported where it is larger than `Policy.maximum_quick_gap` and the two intervals lie apart.
+    """
+    challenger, most = report.challenger, policy.maximum_quick_gap
+    if quick is None or challenger is None or most is None:
+        return ()
+    ratio = challenger.median_us / quick.timing.median_us
+    before, now = (order_interval(each.samples_us, policy.confidence) for each in (quick.timing, challenger))
+    passed = max(ratio, 1.0 / ratio) <= 1.0 + most or before.overlaps(now)
+    times = f"{time_text(challenger.median_us)} beside {time_text(quick.timing.median_us)} in the quick samples"
+    if passed:
+        text = f"The confirmed time agrees with the quick one: {times}, {_change(ratio)}."
+    else:
+        reported = f"the policy reports a difference of more than {percent_text(most)}"
+        text = f"The confirmed time is {times}, {_change(ratio)}; {reported}. {_reason(ratio, quick, report)}"
+    return (Rule(name=QUICK_GAP, passed=passed, figure=ratio, threshold=1.0 + most, text=text, required=False),)
+
+
+def _change(ratio: float) -> str:
+    if max(ratio, 1.0 / ratio) >= 1.5:
+        return f"{factor_text(ratio)} as long" if ratio > 1.0 else f"{factor_text(1.0 / ratio)} as fast"
+    return f"{abs(ratio - 1.0):.1%} {'more' if ratio >= 1.0 else 'less'}"
+
+
+def _reason(ratio: float, quick: Quick, report: ConfirmReport) -> str:
+    """Likely causes and advice, by whether the baselines changed in the same way."""
+    shift = _shift(quick, report)
+    if shift is None:
+        return f"No baseline ran in both sessions, so the cause is open. {_own(ratio)}"
+    name, changed = shift
+    beside = f"{name} took {factor_text(changed)} the time that it had taken before"
+    if math.log(changed) / math.log(ratio) >= SHARED:
+        return (
+            f"{beside}, so the whole device changed: other programs, its temperature, its power limit or its clocks. "
+            "The speed-up within the confirmation still holds. Repeat the search on an idle device before you quote "
+            "a time."
+        )
+    return f"{beside}, so the device does not explain it. {_own(ratio)}"
+
+
+def _own(ratio: float) -> str:
+    if ratio < 1.0:
+        return (
+            "Likely causes: the quick samples were disturbed by another program, or the kernel needs a longer warm-up. "
+            "Other trials may be ranked too low for the same reason: repeat the search on an idle device."
+        )
+    return (
+        "Likely causes: a kernel that is slower in a fresh process or on fresh inputs (threads that start anew, caches "
+        "or files that were warm), or quick samples of a lucky moment. Use the confirmed time, not the quick one; "
+        "`kernel-evo measure` times the config alone."
+    )
+
+
+def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
+    """The fastest baseline of the confirmation that ran before as well, and its time now over its time then."""
+    both = [name for name in report.baselines if name in quick.baselines]
+    name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
+    return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

@@ -1,0 +1,200 @@
+"""A kernel whose confirmation contradicts its quick samples: what every place shows of it."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from api.report import read
+from api.summaries import search_summaries
+from db.archive import Archive
+from evo.cli.display import LineScreen, best_text
+from evo.cli.report import print_report
+from evo.job import ConfirmReport, EvaluateReport, Lease
+from evo.report import Terms, search_report, to_markdown
+from evo.view import SearchView
+from tests.integration.inside import BROWSER
+from tests.integration.local import Local, local
+from tests.integration.stage import Stage, answer, policy, timing, toy_time_us
+from tests.integration.test_db import migrate
+
+SLOWER = 30.0
+
+
+def slowed(lease: Lease, *, binary: str | None = None) -> object:
+    """Quick samples as ever, and confirmations in which the challenger alone takes much longer."""
+    report = answer(lease)
+    match report:
+        case ConfirmReport(challenger=challenger) if challenger is not None:
+            late = timing(challenger.median_us * SLOWER)
+            return replace(report, challenger=late, challenger_again=late)
+        case EvaluateReport() if binary is not None:
+            return replace(report, binary_digest=binary)
+    return report
+
+
+def play(stage: Stage, *, binary: str | None = None) -> None:
+    while leases := stage.claim():
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, slowed(leases[0], binary=binary))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "evo.db")
+    yield made
+    made.database.close()
+
+
+def confirmed_search(stage: Stage, **terms: object) -> SearchView:
+    search = stage.submit(budget={"trials": 4}, **terms)
+    play(stage)
+    return stage.view(search)
+
+
+def test_the_search_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    assert view.champion is not None and view.champion.search_id == view.id and view.best is not None
+    assert view.best.number == view.champion.trial_number
+    assert view.best.source == "confirmed" and view.best.time_us == pytest.approx(view.champion.time_us)
+    assert view.best.quick_us == pytest.approx(view.best.time_us / SLOWER)
+    assert view.best.interval is not None and view.best.interval.estimate == view.best.time_us
+    assert view.speedup is not None and view.speedup == pytest.approx(20.0 / view.best.time_us, rel=0.01)
+    assert view.best.speedup is not None and view.best.speedup.against == "library" and view.best.speedup.confirmed
+    assert view.roofline is not None
+    assert view.roofline.share_of_best == pytest.approx(view.roofline.floor_us / view.best.time_us)
+
+
+def test_a_trial_that_only_looks_faster_is_named_with_its_source(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 4}, policy=policy(challenge_every=1))
+    for _ in range(20):
+        (lease,) = stage.claim()
+        stage.conductor.report(lease.attempt_id, lease.token, slowed(lease))  # type: ignore[arg-type]
+        if stage.view(search).champion is not None and stage.view(search).finished > 1:
+            break
+    view = stage.view(search)
+    assert view.best is not None and view.best.source == "confirmed"
+    assert view.unconfirmed is not None and view.unconfirmed.time_us < view.best.time_us
+    assert view.unconfirmed.source == "quick" and view.unconfirmed.number != view.best.number
+
+
+def test_trials_rank_by_what_was_confirmed(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    trials = {trial.number: trial for trial in stage.trials(view.id)}
+    challenged = {each.trial for each in view.challenges}
+    for number, trial in trials.items():
+        assert trial.source == ("confirmed" if number in challenged else "quick")
+        assert (trial.confirmed is not None) == (trial.quick_us is not None) == (number in challenged)
+    confirmed = [trial for trial in trials.values() if trial.source == "confirmed"]
+    assert confirmed and all(each.time_us == each.confirmed.time.estimate for each in confirmed if each.confirmed)
+
+
+def test_trials_with_the_same_binary_share_the_confirmed_figures(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 3}, policy=policy(challenge_every=1))
+    play(stage, binary="ef" * 32)
+    trials = stage.trials(search)
+    assert len(trials) == 3 and {trial.source for trial in trials} == {"confirmed"}
+    assert len({trial.time_us for trial in trials}) == 1, "some ended before the confirmation, some after it"
+
+
+def test_the_warning_reaches_the_view_and_the_report(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    assert view.warnings and "30.0× as long" in view.warnings[0]
+    with stage.database.read() as session:
+        material = read(session, stage.conductor.catalogue, view.id, stage.now).material
+    text = to_markdown(search_report(material, Terms()))
+    assert "Warning. Trial" in text and "30.0× as long" in text
+    assert re.search(r"its time \|.*confirmed; quick samples: ", text)
+
+
+def test_the_terminal_says_confirmed_and_warns(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    out = Console(file=io.StringIO(), width=120)
+    print_report(out, view, sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0), "", "toy")
+    LineScreen(out).show(view)
+    assert isinstance(out.file, io.StringIO)
+    text = " ".join(out.file.getvalue().split())
+    assert "Warning. Trial" in text
+    assert re.search(r"best [\d.]+ µs \(confirmed\), 0\.0\d+× over library \(confirmed\)", text)
+    assert "(confirmed)" in best_text(view)
+
+
+def test_events_and_webhooks_carry_the_confirmed_figures(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    with stage.database.read() as session:
+        (summary,) = search_summaries(session, [view.id], stage.now)
+    assert summary.best == view.best and summary.speedup == view.speedup
+
+
+def test_a_refuted_kernel_does_not_stand_for_its_search(stage: Stage) -> None:
+    view = confirmed_search(stage)
+    with stage.database.write() as session:
+        for row in Archive(session).trials(view.id):
+            if row.confirmed is not None:
+                row.confirmed = replace(row.confirmed, refuted="3 calls gave a wrong answer")
+        for champion in stage.champions():
+            session.merge(champion).current = False
+    best = stage.view(view.id).best
+    assert best is None or best.source == "quick" or view.finished == len(view.challenges)
+
+
+def test_rest_exports_and_pages_say_which_figure_leads(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        search = finished_over_rest(rest)
+        document = rest.http.get(f"/searches/{search}").json()
+        best = document["best"]
+        assert best["source"] == "confirmed" and document["speedup"] == best["speedup"]["value"] < 1.0
+        ranked = rest.http.get(f"/searches/{search}/trials", params={"sort": "rank"}).json()["items"]
+        times = [each["time_us"] for each in ranked]
+        assert times == sorted(times) and {"quick", "confirmed"} >= {each["source"] for each in ranked}
+        table = rest.http.get(f"/searches/{search}/trials.csv").text
+        rows = {int(row["number"]): row for row in csv.DictReader(io.StringIO(table))}
+        own = rows[best["number"]]
+        assert own["source"] == "confirmed" and float(own["time_us"]) == pytest.approx(best["time_us"])
+        assert float(own["low_us"]) <= float(own["time_us"]) <= float(own["high_us"])
+        assert float(own["quick_us"]) * 10 < float(own["time_us"])
+        root = str(rest.http.base_url).removesuffix("/api/v1/")
+        for path in ("/", f"/searches/{search}", f"/searches/{search}/trials/{best['number']}"):
+            assert "confirmed" in rest.http.get(f"{root}{path}", headers=BROWSER).text, path
+        assert "30.0× as long" in rest.http.get(f"{root}/searches/{search}", headers=BROWSER).text
+
+
+def finished_over_rest(rest: Local) -> int:
+    rest.prepare()
+    search = int(rest.submit(budget={"trials": 4})["id"])
+    while leases := rest.claim():
+        report = slowed(leases[0])
+        rest.report(leases[0], report)  # type: ignore[arg-type]
+    return search
+
+
+def test_earlier_databases_take_over_their_confirmations(stage: Stage, tmp_path: Path) -> None:
+    view = confirmed_search(stage)
+    stage.database.close()
+    migrate(tmp_path / "evo.db", "0015")
+    stage.open()
+    again = stage.view(view.id)
+    assert again.best == view.best and again.unconfirmed == view.unconfirmed
+
+
+def test_a_search_states_what_searching_was_worth(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 8}, strategy="portfolio")
+    list(stage.play())
+    view = stage.view(search)
+    default, random = view.gains
+    assert view.best is not None and default.over == "default" and default.ratio is not None
+    # The default is BLOCK=4, UNROLL=1: 17 µs where the best takes 10.
+    assert default.ratio.estimate == pytest.approx(17.0 / toy_time_us(view.best.config), rel=0.01)
+    assert random.ratio is not None and random.trials >= 3 and random.ratio.low <= random.ratio.estimate
+    with stage.database.read() as session:
+        material = read(session, stage.conductor.catalogue, search, stage.now).material
+    assert "over the median random config" in to_markdown(search_report(material, Terms()))
+    out = Console(file=io.StringIO(), width=120)
+    print_report(out, view, stage.trials(search), "", "toy")
+    assert isinstance(out.file, io.StringIO)
+    text = " ".join(out.file.getvalue().split())
+    assert "What searching was worth" in text and "as fast as the default config (trial 0)" in text

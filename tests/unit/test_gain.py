@@ -1,0 +1,90 @@
+"""What a search was worth, over the default config and over the median random one."""
+
+import numpy as np
+import pytest
+
+from evo.gain import Best, Gain, Tried, coverage, gains
+from evo.leading import Confirmation
+from evo.statistics import CONFIDENCE, Interval, order_interval
+from evo.timing import Timing
+
+
+def steady(time_us: float, spread: float = 0.001) -> Timing:
+    return Timing(samples_us=tuple(time_us * (1 + spread * (place % 5 - 2)) for place in range(40)))
+
+
+def tried(*blind_us: float | None, default_us: float | None = 60.0) -> list[Tried]:
+    default = Tried(
+        number=0, origin="warm start", timing=None if default_us is None else steady(default_us), default=True
+    )
+    return [default, *(_blind(number, time_us) for number, time_us in enumerate(blind_us, 1))]
+
+
+def _blind(number: int, time_us: float | None) -> Tried:
+    return Tried(number=number, origin="design", timing=None if time_us is None else steady(time_us))
+
+
+def both(best: Best | None, trials: list[Tried], **baselines: float) -> tuple[Gain, Gain]:
+    found = gains(best, trials, {name: steady(time_us) for name, time_us in baselines.items()})
+    assert [each.over for each in found] == ["default", "random"]
+    return found[0], found[1]
+
+
+def test_quick_times_are_compared_with_intervals_and_the_basis_is_named() -> None:
+    default, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 80.0, 120.0, 90.0, 110.0))
+    assert default.ratio is not None and default.ratio.estimate == pytest.approx(3.0)
+    assert default.ratio.low < 3.0 < default.ratio.high < 3.02
+    assert (
+        "as fast as the default config (trial 0)" in default.words and "quick samples, which flatter" in default.words
+    )
+    assert random.ratio is not None and random.ratio.estimate == pytest.approx(105.0 / 20.0)
+    assert random.ratio.low == pytest.approx(4.0, rel=0.01) and random.ratio.high == pytest.approx(10.0, rel=0.01)
+    assert "median of 6 random configs" in random.words and "95% interval" in random.words
+
+
+def test_a_confirmed_best_is_brought_to_the_session_of_the_trials_by_the_baseline() -> None:
+    """The whole device was half as fast when the best was confirmed: that is no loss of the config."""
+    found = Confirmation(
+        time=Interval(low=39.0, estimate=40.0, high=41.0),
+        speedup=Interval(low=2.4, estimate=2.5, high=2.6),
+        baseline="numpy",
+    )
+    default, _ = both(Best(number=9, timing=steady(19.0), confirmation=found), tried(), numpy=50.0)
+    assert default.ratio is not None and default.ratio.estimate == pytest.approx(60.0 / (50.0 / 2.5))
+    assert default.ratio.low == pytest.approx(3.0 * 2.4 / 2.5, rel=0.01)
+    assert "confirmed speed-up over numpy" in default.words
+    alone, _ = both(Best(number=9, timing=steady(19.0), confirmation=found), tried())
+    assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(1.5) and "confirmed time" in alone.words
+
+
+def test_what_is_missing_is_said_in_place_of_a_figure() -> None:
+    best = Best(number=9, timing=steady(20.0))
+    default, random = both(best, tried(100.0, None, 90.0, default_us=None))
+    assert default.ratio is None and "could not be timed" in default.words
+    assert random.ratio is None and "2 blind trials timed, 3 are needed; 1 more could not be timed" in random.words
+    untried, _ = both(best, [])
+    assert untried.ratio is None and "was not tried" in untried.words
+    itself, _ = both(Best(number=0, timing=steady(60.0)), tried())
+    assert itself.ratio == Interval(low=1.0, estimate=1.0, high=1.0) and "gained nothing" in itself.words
+    assert gains(None, tried(), {}) == ()
+
+
+def test_few_blind_trials_state_the_confidence_that_their_range_has() -> None:
+    assert coverage(3) == 0.75 and coverage(5) == pytest.approx(0.9375) and coverage(6) == coverage(60) == CONFIDENCE
+    _, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 150.0))
+    assert random.confidence == 0.75 and "75% interval" in random.words
+
+
+@pytest.mark.parametrize("count", [3, 5, 8, 20])
+def test_the_interval_covers_the_median_random_config_as_often_as_it_says(count: int) -> None:
+    rng, hits, draws = np.random.default_rng(7), 0, 2000
+    for _ in range(draws):
+        interval = order_interval(rng.lognormal(0.0, 0.5, count), CONFIDENCE)
+        hits += interval.low <= 1.0 <= interval.high
+    assert hits / draws >= coverage(count) - 0.02
+
+
+def test_trials_of_a_strategy_that_learned_are_no_random_sample() -> None:
+    learned = [Tried(number=number, origin="tpe", timing=steady(21.0)) for number in range(1, 9)]
+    _, random = both(Best(number=9, timing=steady(20.0)), [*tried(100.0, 100.0, 100.0), *learned])
+    assert random.trials == 3 and random.ratio is not None and random.ratio.estimate == pytest.approx(5.0)

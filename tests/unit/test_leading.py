@@ -1,0 +1,59 @@
+"""Which figure of a candidate is shown first."""
+
+import pytest
+
+from evo.leading import Confirmation, Figure, confirmation_of, leading_speedup, leading_time
+from evo.promotion import Rule, Verdict
+from evo.statistics import Interval
+from evo.timing import Timing
+
+BASELINES = {"slow": Timing(samples_us=(90.0,) * 5), "fast": Timing(samples_us=(30.0,) * 5)}
+FOUND = Confirmation(
+    time=Interval(low=99.0, estimate=100.0, high=101.0),
+    speedup=Interval(low=0.39, estimate=0.4, high=0.41),
+    baseline="slow",
+    processes=5,
+)
+
+
+def test_confirmed_figures_lead_with_their_interval() -> None:
+    time, speedup = leading_time(10.0, FOUND), leading_speedup(10.0, FOUND, BASELINES)
+    assert time == Figure(value=100.0, unit="us", source="confirmed", interval=FOUND.time)
+    assert speedup == Figure(value=0.4, unit="x", source="confirmed", interval=FOUND.speedup, against="slow")
+    assert time.confirmed and time.words == "confirmed"
+
+
+def test_a_quick_figure_says_that_it_is_not_confirmed() -> None:
+    time, speedup = leading_time(10.0, None), leading_speedup(10.0, None, BASELINES)
+    assert time == Figure(value=10.0, unit="us", source="quick")
+    assert speedup == Figure(value=3.0, unit="x", source="quick", against="fast")
+    assert time.words == "quick, not confirmed" and not time.confirmed
+
+
+def test_an_estimate_is_neither() -> None:
+    time = leading_time(10.0, None, estimated=True)
+    assert time is not None and (time.source, time.words) == ("estimated", "estimate, not run")
+
+
+def test_a_confirmed_time_is_never_divided_by_a_baseline_of_another_session() -> None:
+    alone = Confirmation(time=FOUND.time)
+    assert leading_speedup(10.0, alone, BASELINES) is None
+
+
+@pytest.mark.parametrize("time_us", [None, 0.0])
+def test_without_a_time_there_is_no_speedup(time_us: float | None) -> None:
+    assert leading_speedup(time_us, None, BASELINES) is None
+    assert leading_time(None, None) is None
+    assert leading_speedup(10.0, None, {}) is None
+
+
+def test_a_verdict_gives_its_figures_and_why_a_kernel_is_refuted() -> None:
+    wrong = Rule(name="answers", passed=False, figure=3.0, threshold=0.0, text="3 calls gave a wrong answer.")
+    gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="Too little.")
+    verdict = Verdict(promote=False, summary="", rules=(gain, wrong), challenger=FOUND.time)
+    found = confirmation_of(verdict)
+    assert found is not None and found.time == FOUND.time and found.refuted == wrong.text
+    slower = confirmation_of(Verdict(promote=False, summary="", rules=(gain,), challenger=FOUND.time))
+    assert slower is not None and slower.refuted is None
+    assert confirmation_of(Verdict(promote=False, summary="", rules=(wrong,))) is None
+    assert confirmation_of(None) is None
