@@ -147,7 +147,8 @@ class Expression:
 
     def evaluate_arrays(self, environment: Environment) -> Any:
         """As `evaluate`, by the one walk that knows arrays and faults."""
-        self.check_names(environment.keys())
+        if not self.names <= environment.keys():
+            self.check_names(environment.keys())
         lengths = [np.shape(environment[name]) for name in self.names]
         with np.errstate(all="ignore"):
             result = Evaluation(field=self.field, environment=environment).value(self.tree, np.asarray(True))

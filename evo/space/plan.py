@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from evo.errors import InvalidInput
 from evo.expression.arithmetic import Mask
 from evo.space.bounds import can_hold
 from evo.space.constraint import Constraint
@@ -16,6 +17,9 @@ from evo.trial import Value
 
 Indices = npt.NDArray[np.int32]
 """Value ranks: one row a point, one column a tunable."""
+
+MOST_TABULATED = 16_384
+"""Combinations of values up to which the truth of a constraint is looked up in a table instead of evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,19 @@ class Step:
     def effort(self) -> int:
         """Terms to evaluate for each point that has this tunable joined."""
         return 1 + sum(constraint.expression.size for constraint in (*self.completed, *self.watched))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The truth of one constraint for each combination of its tunables' values.
+
+    Attributes:
+        places: of its tunables, in joining order.
+        holds: by their ranks, one axis a tunable.
+    """
+
+    places: tuple[int, ...]
+    holds: Mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +158,39 @@ class Plan:
 
     def satisfying(self, constraint: Constraint, partial: Partial) -> Partial:
         """The points that satisfy a constraint whose names are all bound."""
-        return partial.where(constraint.expression.truth(self._bound(constraint, partial)))
+        table = self._table(constraint)
+        if table is None:
+            return partial.where(constraint.expression.truth(self._bound(constraint, partial)))
+        return partial.where(table.holds[tuple(partial.columns[place] for place in table.places)])
+
+    def _table(self, constraint: Constraint) -> "Table | None":
+        """The truth of a constraint by ranks; None where it has too many combinations or cannot be evaluated for all.
+
+        A constraint that divides by zero for some values may be one that others guard.
+        """
+        if id(constraint) not in self._tables:
+            self._tables[id(constraint)] = self._tabulated(constraint)
+        return self._tables[id(constraint)]
+
+    def _tabulated(self, constraint: Constraint) -> "Table | None":
+        names = constraint.expression.names
+        steps = {place: step.tunable for place, step in enumerate(self.steps) if step.tunable.name in names}
+        shape = tuple(len(tunable.values) for tunable in steps.values())
+        if not shape or math.prod(shape) > MOST_TABULATED:
+            return None
+        ranks = np.indices(shape).reshape(len(shape), -1)
+        values = {each.name: each.array[column] for each, column in zip(steps.values(), ranks, strict=True)}
+        constants = {name: value for name, value in self.constants.items() if name in names}
+        try:
+            truth = constraint.expression.truth(constants | values)
+        except InvalidInput:
+            return None
+        return Table(places=tuple(steps), holds=np.broadcast_to(truth, math.prod(shape)).reshape(shape))
+
+    @cached_property
+    def _tables(self) -> "dict[int, Table | None]":
+        """By identity of the constraint; filled as constraints are met."""
+        return {}
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
         """The points that could still satisfy a constraint, whatever its unbound names become."""

@@ -516,3 +516,14 @@ def test_a_space_too_dear_to_list_is_drawn_or_found_empty(monkeypatch: pytest.Mo
 def test_empty_space_names_a_number_that_the_tunable_does_not_have() -> None:
     with pytest.raises(EmptySpace, match="3 is no value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
+
+
+def test_a_division_that_another_constraint_guards_is_not_evaluated_where_it_fails() -> None:
+    tunables = [Tunable(name="A", values=(0, 1, 2)), Tunable(name="B", values=(2, 3, 4))]
+    texts = ("A > 0", "B % A == 0")
+    space = Space(tunables, [Constraint(expression=Expression.parse(text, "constraints")) for text in texts])
+    assert space.valid(np.indices((3, 3)).reshape(2, -1).T.astype(np.int32)).tolist() == [
+        *(False, False, False),
+        *(True, True, True),
+        *(True, False, True),
+    ]
