@@ -21,7 +21,10 @@ from evo.trial import Proposal
 
 Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 
-ARMS = ("tpe", "evolution", "neighbours")
+ARMS = ("tpe", "evolution", "neighbours", "fresh")
+
+STAGNANT = 16
+"""Trials that ended since the best one did, from which on random valid configs are suggested as well."""
 
 SUGGESTED = 100
 """Configs that each arm suggests for one proposal."""
@@ -95,6 +98,15 @@ class Portfolio:
 
     def _evolution(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         return self._breeding.brood(seen, SUGGESTED, rng)
+
+    def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
+        """Random valid configs once the search stagnates: the surrogate may favour a region that no elite leads to.
+
+        While the elites still lead on, they would cost trials: taking part always lowers P100 of the recorded spaces
+        from 0.879 to 0.860.
+        """
+        stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
+        return Suggestions.orphans(self._space.draw(rng, SUGGESTED if stagnant else 1), "fresh")
 
     def _neighbours(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         return self._neighbourhood.of_elites(seen, rng)

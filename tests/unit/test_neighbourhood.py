@@ -1,14 +1,14 @@
-"""Around a config: single changes, and pairs of which one change alone would be invalid."""
+"""Neighbours of a config: single changes, and relinked configs where a single change is invalid."""
 
 import numpy as np
 
 from evo.expression import Expression
 from evo.history import History
 from evo.space import Constraint, Space, Tunable
-from evo.strategy import neighbourhood
 from evo.strategy.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.observations import Observations
-from evo.trial import Proposal
+from evo.strategy.relinking import POOL
+from evo.trial import Proposal, Value
 from tests.unit.landscapes import KINDS, measured, mixed, tell
 
 RNG = np.random.default_rng(0)
@@ -22,53 +22,79 @@ def tied() -> Space:
     )
 
 
-def test_no_single_change_leads_on_where_two_tunables_are_tied_and_the_pairs_do() -> None:
+def test_relinked_neighbours_change_what_a_single_change_demands() -> None:
     space = tied()
     row = space.encode({"a": 1, "b": 1, "c": 0})
     near = Neighbourhood(space)
     valid = [space.decode(each) for each in near.around(row, RNG) if space.valid(each[None, :])[0]]
     assert valid == [{"a": 1, "b": 1, "c": 1}]
-    pairs = [space.decode(each) for each in near.coupled(row, RNG)]
-    assert pairs == [{"a": 2, "b": 2, "c": 0}, {"a": 3, "b": 3, "c": 0}]
+    relinked = [space.decode(each) for each in near.relinked(row)]
+    assert relinked == [{"a": 2, "b": 2, "c": 0}, {"a": 3, "b": 3, "c": 0}]
     history = History()
     tell(history, history.ask(Proposal(config=space.decode(row), origin="default")), KINDS["measured"])
     seen = Observations(space)
     seen.refresh(history)
     new = Neighbourhood(space).of_elites(seen, RNG)
     fresh = {space.row_key(each) for each in new.rows[seen.fresh(new.rows)]}
-    assert fresh == {space.key(each) for each in [*valid, *pairs]}
+    assert fresh == {space.key(each) for each in [*valid, *relinked]}
 
 
-def test_of_more_pairs_than_anybody_can_look_at_some_are_looked_at_always_the_same() -> None:
-    values = list(range(1000))
-    space = Space(
-        [Tunable(name="a", values=values), Tunable(name="b", values=values)],
-        [Constraint(expression=Expression.parse("(a + b) % 2 == 0", "constraint"), because="both or neither are even")],
+def engine() -> Space:
+    """The copy engine demands a producer warp and a ring, a ring of many stages small tiles; the rest is free."""
+    values: dict[str, list[Value]] = {
+        "COPY": ["async", "tma"],
+        "PRODUCERS": [0, 1, 4],
+        "TOGETHER": [0, 1],
+        "STAGES": [1, 2, 3, 4],
+        "BLOCK": [32, 64, 128, 256],
+        "UNROLL": [1, 2, 4, 8],
+    }
+    texts = (
+        "COPY == 'async' or (PRODUCERS > 0 and STAGES > 1)",
+        "PRODUCERS == 0 or (COPY == 'tma' and not TOGETHER)",
+        "STAGES * BLOCK <= 384",
     )
-    row = space.encode({"a": 0, "b": 0})
-    near, again = Neighbourhood(space), Neighbourhood(space)
-    assert np.array_equal(near.coupled(row, np.random.default_rng(1)), again.coupled(row, np.random.default_rng(1)))
-    (pairs,) = near._pairs.values()
-    assert neighbourhood.COUPLED < len(pairs) < neighbourhood.PAIRS
+    return Space(
+        [Tunable(name=name, values=each) for name, each in values.items()],
+        [Constraint(expression=Expression.parse(text, "constraint")) for text in texts],
+    )
 
 
-def test_of_many_pairs_some_are_taken_and_they_differ_from_time_to_time() -> None:
-    size = neighbourhood.COUPLED + 10
-    values = list(range(size))
+def test_relinking_changes_as_many_tied_tunables_as_a_value_needs_and_keeps_the_others() -> None:
+    space = engine()
+    start = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 1, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
+    relinked = [space.decode(each) for each in Neighbourhood(space).relinked(space.encode(start))]
+    assert all(config in space for config in relinked)
+    by_copy_engine = [config for config in relinked if config["COPY"] == "tma"]
+    assert by_copy_engine
+    for config in by_copy_engine:  # five values must differ, the sixth need not
+        assert config["PRODUCERS"] in (1, 4)
+        assert config["TOGETHER"] == 0
+        assert config["STAGES"] in (2, 3, 4)
+        assert config["UNROLL"] == 4
+
+
+def test_relinked_neighbours_are_the_same_in_every_search_of_a_space() -> None:
+    space = engine()
+    row = space.encode(space.default())
+    assert np.array_equal(Neighbourhood(space).relinked(row), Neighbourhood(space).relinked(row))
+
+
+def test_a_value_that_no_random_config_has_is_left_out() -> None:
+    values = list(range(3000))
     space = Space(
         [Tunable(name="a", values=values), Tunable(name="b", values=values)],
         [Constraint(expression=Expression.parse("a == b", "constraint"), because="they are a pair")],
     )
-    near, row = Neighbourhood(space), space.encode({"a": 0, "b": 0})
-    first, second = near.coupled(row, RNG), near.coupled(row, RNG)
-    assert first.shape == second.shape == (neighbourhood.COUPLED, 2)
-    assert not np.array_equal(first, second)
-    assert space.valid(first).all()
+    row = space.encode({"a": 0, "b": 0})
+    relinked = Neighbourhood(space).relinked(row)
+    assert 0 < len(relinked) <= POOL
+    assert space.valid(relinked).all()
 
 
-def test_a_space_without_ties_has_no_pairs() -> None:
+def test_a_space_without_ties_is_not_relinked() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
-    assert Neighbourhood(space).coupled(space.encode({"a": 1, "b": 1}), RNG).shape == (0, 2)
+    assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 
 
 def test_the_surroundings_of_several_elites_are_looked_at() -> None:

@@ -57,9 +57,9 @@ class Unbelieving(Surrogate):
 
 
 class Untied(Neighbourhood):
-    """Changes one value at a time, also where constraints tie two to each other."""
+    """Changes one value at a time, also where constraints tie it to others."""
 
-    def coupled(self, row: Indices, rng: np.random.Generator) -> Indices:
+    def relinked(self, row: Indices) -> Indices:
         return row[None, :][:0]
 
 
@@ -110,7 +110,7 @@ def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Bl
 VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
-    "without tied pairs": _with(neighbourhood=Untied),
+    "without relinking": _with(neighbourhood=Untied),
     "suggestions at random": Anywhere,
     "without the surrogate": lambda context: Portfolio(context, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),

@@ -1,0 +1,95 @@
+"""Path relinking: moves of several tied tunables at once, found without reading the constraints.
+
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There both ends of a path
+are elites; here it starts at a random valid config, so that values which no elite has are reached as well.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from evo.space import Indices, Space
+from evo.strategy.observations import Places
+
+Flags = npt.NDArray[np.bool_]
+
+POOL = 1_000
+"""Random valid configs that paths may start from."""
+
+DRAWS = 40
+"""Calls for random configs at most: a space of rare valid points gives few at a time."""
+
+
+class Relinking:
+    """Configs that differ from a given one in one value and in what that value demands.
+
+    Constraints tie tunables to each other: the copy engine needs a producer warp, which needs other stages. A change of
+    one value is then invalid, and so are most pairs. A path starts at a valid config that has the wanted value and
+    takes over the given config's values one after another, as long as it stays valid.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._pool: Indices | None = None
+
+    def around(self, row: Indices, columns: Places, values: Places) -> Indices:
+        """The ends of the paths for these changes of a valid row, each a column and its new rank.
+
+        A change whose value no start has is left out. The same row and changes give the same ends.
+        """
+        pool = self._starts
+        having = pool[:, columns] == values
+        having, columns = having[:, having.any(axis=0)], columns[having.any(axis=0)]
+        apart = (pool != row).sum(axis=1)[:, None]
+        starts = pool[np.where(having, apart, len(row) + 1).argmin(axis=0)] if len(columns) else pool[:0]
+        kept = np.zeros(starts.shape, dtype=np.bool_)
+        kept[np.arange(len(starts)), columns] = True
+        return self.ends(starts, np.broadcast_to(row, starts.shape), kept, np.random.default_rng(row))
+
+    def ends(self, starts: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> Indices:
+        """The last valid row of each path.
+
+        Args:
+            starts: valid rows, shape (n, tunables).
+            targets: rows whose values are taken over, shape (n, tunables).
+            kept: which values of the starts stay, shape (n, tunables).
+        """
+        rows = starts.copy()
+        self._take_over(rows, targets, kept, rng)
+        self._take_over(rows, targets, kept, rng)  # a value taken late may make an earlier one possible
+        return rows
+
+    def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
+        """Take over values in random order: twice as many at once after a valid step, half as many after another."""
+        count, tunables = rows.shape
+        wanted = (rows != targets) & ~kept
+        order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)
+        ends = wanted.sum(axis=1)
+        place, size = np.zeros(count, dtype=np.intp), np.maximum(ends, 1)
+        ranks = np.arange(tunables)
+        while len(going := np.flatnonzero(place < ends)):
+            first, last = place[going, None], np.minimum(place + size, ends)[going, None]
+            columns = np.zeros((len(going), tunables), dtype=np.bool_)
+            np.put_along_axis(columns, order[going], (first <= ranks) & (ranks < last), axis=1)
+            tried = np.where(columns, targets[going], rows[going])
+            valid = self._space.valid(tried)
+            rows[going[valid]] = tried[valid]
+            taken, refused = going[valid], going[~valid]
+            place[taken] += size[taken]
+            size[taken] *= 2
+            place[refused[size[refused] == 1]] += 1
+            size[refused] = np.maximum(size[refused] // 2, 1)
+
+    @property
+    def _starts(self) -> Indices:
+        """The same random valid rows in every search of a space, so that a restarted one goes on alike."""
+        if self._pool is None:
+            self._pool = drawn(self._space, POOL, np.random.default_rng(0))
+        return self._pool
+
+
+def drawn(space: Space, count: int, rng: np.random.Generator) -> Indices:
+    """At most `count` random valid rows, at least one; some may be alike."""
+    found = [space.draw(rng, count)]
+    while sum(map(len, found)) < count and len(found) < DRAWS:
+        found.append(space.draw(rng, count))
+    return np.concatenate(found)[:count]

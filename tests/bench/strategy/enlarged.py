@@ -1,0 +1,171 @@
+"""``python -m tests.bench.strategy.enlarged``: searches of a family's whole space on modelled times, from the default.
+
+Recorded spaces are small: a few thousand configs of the tunables that matter. The space that a person searches has
+some 10^18 points, and its best region lies behind a valley. Here the space is the family's own, and a config's time is
+that of the nearest recorded config, times a factor for each tunable that was not recorded and is not as recorded. The
+factors are made up, so the figures compare strategies and say nothing about a device.
+"""
+
+import argparse
+import hashlib
+import math
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from statistics import median
+
+import numpy as np
+
+from evo.objective import Objective
+from evo.outcome import LaunchFailed, Measured, Outcome
+from evo.policy import Policy
+from evo.search import Budget, Search
+from evo.space import Tunable
+from evo.strategy import STRATEGIES, Context, build
+from evo.target import known
+from evo.timing import Timing
+from evo.trial import Config, Trial
+from templates.registry import RECORDINGS, find
+from tests.bench.recorded.reduced import definitions
+from tests.bench.strategy.ground import Floats, Ground, load
+from tests.bench.strategy.tables import table
+
+SPACES = ("sdpa-64", "sdpa-192", "gemm")
+"""Developed on. The other recordings are kept for figures of spaces that a strategy was not developed on."""
+
+AHEAD = 3
+"""Trials that are asked for while another is measured, as builds run ahead of a device."""
+
+PER_DIFFERENCE = 1.02
+"""Factor for each recorded tunable in which the nearest recorded config differs."""
+
+SCATTER = 0.15
+"""Standard deviation of the logarithm of a factor; factors are 1 or above."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Enlarged:
+    """A whole space with the times of a part of it.
+
+    Attributes:
+        columns: of the recorded tunables in the whole space.
+        ranks: for each of them, the recorded rank that stands for each value.
+        names: which of them have no order; their value must agree where any recorded one does.
+        factors: for every other tunable, by rank.
+    """
+
+    ground: Ground
+    search_space: "Context"
+    columns: Sequence[int]
+    ranks: Sequence[np.ndarray]
+    names: np.ndarray
+    rows: np.ndarray
+    factors: dict[int, Floats]
+
+    def outcome(self, config: Config) -> Outcome:
+        row = self.search_space.space.encode(config)
+        recorded = np.array([ranks[row[column]] for column, ranks in zip(self.columns, self.ranks, strict=True)])
+        differ = self.rows != recorded
+        distances = differ.sum(axis=1) + differ.shape[1] * (differ & self.names).sum(axis=1)
+        nearest = np.flatnonzero(distances == distances.min())
+        times_us = self.ground.times_us[nearest]
+        times_us = times_us[np.isfinite(times_us)]
+        if not len(times_us):
+            return LaunchFailed(reason="the nearest recorded configs failed")
+        factor = math.prod(float(factors[row[column]]) for column, factors in self.factors.items())
+        differences = int(differ[nearest[0]].sum())
+        time_us = float(np.median(times_us)) * factor * PER_DIFFERENCE**differences
+        return Measured(timing=Timing(samples_us=(time_us,)))
+
+
+@cache
+def enlarged(name: str) -> Enlarged:
+    """The whole space of the recording with this name."""
+    definition = next(each for each in definitions() if each.name == name)
+    family = find(definition.family).family
+    space = family.space(family.problem(definition.problem, "cuda"), known("sm_90"), Objective())
+    ground = load(RECORDINGS / f"h100-{name}.json.gz")
+    recorded = {tunable.name: tunable for tunable in ground.space.tunables}
+    whole = {tunable.name: tunable for tunable in space.tunables}
+    return Enlarged(
+        ground=ground,
+        search_space=Context(space=space),
+        columns=[space.names.index(each) for each in recorded],
+        ranks=[_nearest(whole[each.name], each) for each in recorded.values()],
+        names=np.array([isinstance(each.values[0], str) for each in recorded.values()]),
+        rows=np.array([ground.space.encode(ground.space.config(key)) for key in ground.keys]),
+        factors={
+            column: _factors(tunable) for column, tunable in enumerate(space.tunables) if tunable.name not in recorded
+        },
+    )
+
+
+def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
+    """The recorded rank for each value: its own, else that of the nearest number."""
+    found = []
+    for value in tunable.values:
+        if value in recorded.values:
+            found.append(recorded.values.index(value))
+        else:
+            apart = [abs(math.log((float(value) + 0.5) / (float(each) + 0.5))) for each in recorded.values]
+            found.append(int(np.argmin(apart)))
+    return np.array(found)
+
+
+def _factors(tunable: Tunable) -> Floats:
+    """1 for the default, which is what was recorded; for each other value the same number in every run."""
+    found = np.ones(len(tunable.values))
+    for rank, value in enumerate(tunable.values):
+        if rank != tunable.default_index:
+            seed = int(hashlib.sha256(f"{tunable.name}={value}".encode()).hexdigest()[:8], 16)
+            found[rank] = math.exp(abs(np.random.default_rng(seed).normal(0, SCATTER)))
+    return found
+
+
+def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
+    """The best time over the recorded optimum after each trial of one search, given its space and seed."""
+    name, seed = run
+    ground = enlarged(name)
+    space = ground.search_space.space
+    search = Search(
+        space=space, strategy=build(strategy, ground.search_space), budget=Budget(), policy=Policy(), seed=seed
+    )
+    pending: list[Trial] = []
+    times_us = np.full(trials, np.inf)
+    for number in range(trials + AHEAD):
+        trial = search.ask() if number < trials else None
+        pending += [] if trial is None else [trial]
+        if pending and (len(pending) > AHEAD or trial is None):
+            ended = pending.pop(0)
+            outcome = ground.outcome(ended.config)
+            search.tell(Trial(number=ended.number, proposal=ended.proposal, outcome=outcome))
+            if isinstance(outcome, Measured):
+                times_us[ended.number] = outcome.timing.median_us
+    return np.asarray(np.minimum.accumulate(times_us) / ground.ground.optimum_us)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.strategy.enlarged", description=__doc__)
+    parser.add_argument("--spaces", nargs="+", default=SPACES, help=f"recordings; default {' '.join(SPACES)}")
+    parser.add_argument("--strategies", nargs="+", default=["portfolio"], choices=list(STRATEGIES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--trials", type=int, default=300)
+    options = parser.parse_args(arguments)
+    moments = [each for each in (50, 100, 150, 200, 300, 400) if each <= options.trials] or [options.trials]
+    rows = []
+    with ProcessPoolExecutor() as pool:
+        for name in options.spaces:
+            for strategy in options.strategies:
+                runs = [(name, seed) for seed in range(options.seeds)]
+                found = list(pool.map(partial(ratios, strategy, options.trials), runs))
+                middles = [f"{median(each[moment - 1] for each in found):.3f}" for moment in moments]
+                rows.append([name, strategy, *middles, f"{max(each[-1] for each in found):.3f}"])
+    print(table(["space", "strategy", *(f"after {each}" for each in moments), "worst at the end"], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
