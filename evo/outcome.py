@@ -132,10 +132,17 @@ class TimedOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Crashed:
-    """The runner died under the candidate: `reason` names the signal or the device error."""
+    """A process or the device died under the candidate.
+
+    Attributes:
+        reason: names the signal or the device's error.
+        killed: the process that ended by a signal which other processes send (SIGKILL, SIGTERM, …); None: no such
+            signal. The candidate is then blamed only because several attempts ended so.
+    """
 
     stage: str
     reason: str
+    killed: Literal["kernel", "runner"] | None = None
     kind: Literal["crashed"] = "crashed"
 
 

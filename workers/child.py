@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from evo.errors import EvoError
 from workers import descendants
 from workers.guardian import PEAK
-from workers.obituary import ended
+from workers.obituary import ended, sent_from_outside
 from workers.protocol import REPLIES, REQUESTS, Reply, Request, encode
 from workers.scratch import sweep_scratch
 
@@ -38,7 +38,15 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it answered; the message names the signal or status and its last words."""
+    """The runner ended before it answered; the message names the signal or status and its last words.
+
+    Attributes:
+        killed: it ended by a signal that other processes send.
+    """
+
+    def __init__(self, reason: str, *, killed: bool = False) -> None:
+        super().__init__(reason)
+        self.killed = killed
 
 
 class ChildTimeoutError(EvoError, TimeoutError):
@@ -92,7 +100,8 @@ class Child:
             stdin.flush()
             return REPLIES.validate_json(self._line(deadline, timeout_s))
         except (BrokenPipeError, EOFError):
-            raise ChildDiedError(self._obituary()) from None
+            reason = self._obituary()
+            raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
         except ValidationError as error:
             self.kill()
             raise ChildDiedError(f"the runner's answer makes no sense: {error.errors()[0]['msg']}") from None

@@ -35,6 +35,7 @@ from workers.confirmation import Confirmation, Instruments, Side, budget_s, comp
 from workers.devices import driver
 from workers.effects import Effects
 from workers.families import Assignment
+from workers.killed import undisturbed
 from workers.protocol import Compare, Measure, Sampled, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.status import Status
@@ -146,6 +147,9 @@ class Ladder:
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
         """Verify every case, then the quick gate. A runner that saw anything but a time is replaced."""
+        return undisturbed(lambda: self._evaluate(work, job, built))
+
+    def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
         watch = Stopwatch(built)
         environment: dict[str, str] = {}
         if self._cache.warning is not None:
@@ -166,6 +170,9 @@ class Ladder:
 
     def baseline(self, work: Assignment) -> BaselineReport:
         """Time every baseline, interleaved, in a process of their own."""
+        return undisturbed(lambda: self._baseline(work))
+
+    def _baseline(self, work: Assignment) -> BaselineReport:
         terms, watch = work.terms, Stopwatch()
         budget = min(BASELINE_S, budget_s(work))
         request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget)
@@ -173,7 +180,8 @@ class Ladder:
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
                 compared = compare(child, request, work)
         except (CandidateFault, TroubleError) as error:
-            return BaselineReport(timings={}, unavailable={"all": str(error)}, stages=watch.stages)
+            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
+            return BaselineReport(timings={}, unavailable={"all": str(error)}, failure=failure, stages=watch.stages)
         return BaselineReport(
             timings=compared.baselines,
             unavailable=compared.unavailable,
@@ -184,11 +192,11 @@ class Ladder:
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
         """Challenger, incumbent, challenger again and baselines in turns: fresh process, fresh inputs."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
-        return Confirmation(self._instruments, work, job, sides).report()
+        return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
         """The champion, itself again, and each of its changes in turns: fresh process, fresh inputs."""
-        return Ablation(self._runners, self._status, work, job, built).report()
+        return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
         """Open the runner that the next trial needs anyway: each proves the device first."""

@@ -2,6 +2,8 @@
 
 import signal
 
+_SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+
 
 def ended(status: int) -> str:
     """E.g. ``killed by SIGKILL``.
@@ -15,6 +17,15 @@ def ended(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
+
+
+def sent_from_outside(status: int) -> bool:
+    """True if a process ended by a signal that operators, batch systems and the out-of-memory killer send.
+
+    Args:
+        status: its exit status; of a signal, the signal's number below zero.
+    """
+    return -status in _SENT
 
 
 def last_line(text: str) -> str:

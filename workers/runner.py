@@ -103,7 +103,7 @@ def _outcome(fault: Fault, request: Request) -> Outcome:
         case LaunchError():
             return LaunchFailed(reason=str(fault))
         case DeviceLostError():
-            return Crashed(stage=request.kind, reason=str(fault))
+            return Crashed(stage=request.kind, reason=str(fault), killed="kernel" if fault.killed else None)
 
 
 def serve(parent: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import structlog
 
@@ -17,6 +17,7 @@ from workers.child import Child, ChildDiedError, ChildTimeoutError
 from workers.exhaustion import MachineExhausted
 from workers.families import Assignment
 from workers.interruption import Interruption
+from workers.killed import MOST_ATTEMPTS
 from workers.lock import GaveUp
 from workers.plan import open_request
 from workers.protocol import Prove, Ready, Refused, Reply, Request, Trouble, Unfit
@@ -37,6 +38,9 @@ SLOW_OPEN_S = 5.0
 
 _LOG = structlog.get_logger()
 
+_OPENINGS = 2
+"""Attempts to open a runner that dies of itself."""
+
 MAX_TRIALS = 500
 """Of one runner: what it loaded for a candidate stays loaded, and mappings and memory add up."""
 
@@ -53,6 +57,14 @@ class CandidateFault(EvoError, RuntimeError):
 
 class UnfitError(EvoError, RuntimeError):
     """The device is at fault: whatever it is asked to do, nothing can be judged on it."""
+
+
+class _UnprovenError(EvoError, RuntimeError):
+    """The runner ended badly at a known kernel."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
 
 
 class TroubleError(EvoError, RuntimeError):
@@ -77,7 +89,8 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     except ChildTimeoutError:
         raise CandidateFault(TimedOut(stage=stage, limit_s=limit_s)) from None
     except ChildDiedError as error:
-        raise CandidateFault(Crashed(stage=stage, reason=str(error))) from None
+        killed: Literal["runner"] | None = "runner" if error.killed else None
+        raise CandidateFault(Crashed(stage=stage, reason=str(error), killed=killed)) from None
     match reply:
         case Refused():
             raise CandidateFault(reply.outcome)
@@ -114,6 +127,13 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def _worth_another(outcome: Outcome, attempt: int) -> bool:
+    """True if a runner that ended so while it opened, before any candidate, is opened once more."""
+    if not isinstance(outcome, Crashed):
+        return False
+    return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
 
 
 def _unproven(outcome: Outcome) -> str:
@@ -177,16 +197,16 @@ class Runners:
     def fresh(self, work: Assignment, *entropy: int) -> Child:
         """A new runner with inputs of its own; the caller kills it.
 
-        One that dies as it opens is replaced once: it may have been killed, and no candidate is to suffer for that.
+        A runner that dies while it opens is replaced once, and twice if it was killed from outside.
 
         Raises:
             TroubleError: it does not open.
             UnfitError: the device fails even at a known kernel.
             GaveUp: it was interrupted.
         """
-        return self._opened(work, *entropy, again=True)
+        return self._opened(work, *entropy, attempt=1)
 
-    def _opened(self, work: Assignment, *entropy: int, again: bool) -> Child:
+    def _opened(self, work: Assignment, *entropy: int, attempt: int) -> Child:
         self.interruption.check()
         child = Child(threads=work.terms.objective.threads)
         request = open_request(work, self._folder, *entropy)
@@ -200,8 +220,12 @@ class Runners:
             self.interruption.check()
         except CandidateFault as fault:  # there is no candidate yet
             self.interruption.check()
-            if not again or not isinstance(fault.outcome, Crashed):
+            if not _worth_another(fault.outcome, attempt):
                 raise ReferenceTroubleError(_not_opened(fault.outcome)) from None
+        except _UnprovenError as error:
+            child.kill()
+            if not _worth_another(error.outcome, attempt):
+                raise UnfitError(f"{work.terms.device.model}: {_unproven(error.outcome)}") from None
         except TroubleError as error:
             child.kill()
             raise ReferenceTroubleError(str(error)) from None
@@ -211,13 +235,14 @@ class Runners:
         else:
             return child
         _LOG.warning("runner.opened_again", search=work.terms.search_id)
-        return self._opened(work, *entropy, again=False)
+        return self._opened(work, *entropy, attempt=attempt + 1)
 
     def _prove(self, child: Child, work: Assignment) -> None:
         """Have a known kernel succeed before anything is judged: a runner that crashed may have taken the device along.
 
         Raises:
-            UnfitError: it does not.
+            _UnprovenError: it does not.
+            UnfitError: it computes wrongly.
         """
         terms = work.terms
         request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))
@@ -225,7 +250,7 @@ class Runners:
             ask(child, request, Ready, stage="open", limit_s=PROVE_S)
         except CandidateFault as fault:
             self.interruption.check()
-            raise UnfitError(f"{terms.device.model}: {_unproven(fault.outcome)}") from None
+            raise _UnprovenError(fault.outcome) from None
 
     def drop(self, work: Assignment) -> None:
         """End the runner of a search: the next trial gets a new one."""

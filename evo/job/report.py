@@ -32,15 +32,18 @@ class EvaluateReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReport:
-    """Times by baseline name; those that could not run are named with the reason.
+    """Times by baseline name.
 
     Attributes:
+        unavailable: baselines that could not run, with the reason.
         warnings: sentences about the family that the search goes on in spite of, e.g. a tunable without effect.
+        failure: why none was timed; None if the process that times them ended well.
     """
 
     timings: Mapping[str, Timing]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    failure: Outcome | None = None
     stages: Stages = field(default_factory=Stages)
     environment: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["baseline"] = "baseline"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -33,11 +34,14 @@ from evo.promotion import judge
 from evo.timing import Bars
 from templates.registry import find
 from tests.integration.workbench import FAMILIES, QUICK, config, cpu, faulty, terms
+from workers import ladder
+from workers.child import Child
 from workers.climb import climb
 from workers.confirmation import NOT_WON
 from workers.families import Assignment, Families
 from workers.ladder import Ladder
 from workers.lock import exclusive
+from workers.protocol import Sampled
 from workers.runners import TroubleError, open_limit_s
 from workers.status import Status
 
@@ -161,6 +165,30 @@ def test_kernels_that_ask_the_system_for_more_than_computing_are_refused(worksho
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, LaunchFailed)
     assert outcome.reason.startswith("the kernel uses kill: a kernel computes")
+
+
+@pytest.mark.parametrize("victim", ["runner", "kernel"])
+def test_a_process_killed_from_outside_costs_an_attempt_and_blames_no_candidate(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    left = 1
+    measure = ladder._measure
+
+    def disturbed(child: Child, *arguments: Any) -> Sampled:
+        nonlocal left
+        if left:
+            left -= 1
+            below = psutil.Process(child.pid).children(recursive=True)
+            kernels = [each for each in below if each.cmdline()[:1] == ["kernel"]]
+            victims = kernels if victim == "kernel" else [each for each in below if each not in kernels]
+            for each in victims:
+                each.kill()
+        return measure(child, *arguments)
+
+    monkeypatch.setattr(ladder, "_measure", disturbed)
+    report = workshop.report()
+    assert isinstance(report.outcome, Measured), report.outcome
+    assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt")
 
 
 def test_last_words_are_kept(workshop: Workshop) -> None:

@@ -15,7 +15,7 @@ from workers.families import Assignment
 from workers.lock import GaveUp
 from workers.protocol import Compare, Ready, Refused, Reply, Trouble, Verify
 from workers.runner import Runner
-from workers.runners import Runners, TroubleError
+from workers.runners import Runners, TroubleError, UnfitError
 
 WORK = cast(
     Assignment,
@@ -38,8 +38,9 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
     def prepared(happens: list[Callable[[Runners], None]]) -> Runners:
         def ask(child: object, request: object, limit_s: float) -> Reply:
             if request != "prove" and happens:
-                happens.pop(0)(made)
-                raise ChildDiedError("was killed by signal SIGKILL")
+                happen = happens.pop(0)
+                happen(made)
+                raise ChildDiedError("was killed by signal SIGKILL", killed=happen is killed)
             return Ready()
 
         fake: Any = type("Child", (), {"__init__": lambda self, threads: None, "ask": ask, "interrupt": lambda _: None})
@@ -53,20 +54,55 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
 
 
 def killed(_: Runners) -> None:
-    """By somebody else."""
+    """By another process."""
 
 
-def test_one_that_is_killed_as_it_opens_is_replaced(
+def died(_: Runners) -> None:
+    """Of itself."""
+
+
+@pytest.mark.parametrize("end", [killed, died])
+def test_one_that_ends_as_it_opens_is_replaced(
+    end: Callable[[Runners], None],
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
-    assert opening([killed]).fresh(WORK)
+    assert opening([end]).fresh(WORK)
 
 
 def test_one_that_dies_of_itself_dies_again_which_is_said(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     with pytest.raises(TroubleError, match=r"reference\.py: the process .* SIGKILL"):
-        opening([killed, killed]).fresh(WORK)
+        opening([died, died]).fresh(WORK)
+
+
+def test_one_that_is_killed_is_opened_three_times(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners],
+) -> None:
+    assert opening([killed, killed]).fresh(WORK)
+    with pytest.raises(TroubleError, match=r"reference\.py: the process .* SIGKILL"):
+        opening([killed, killed, killed]).fresh(WORK)
+
+
+@pytest.mark.parametrize("kills", [1, 2, 3])
+def test_a_kill_while_the_device_is_proven_does_not_blame_the_device(
+    opening: Callable[[list[Callable[[Runners], None]]], Runners], monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    runners_, left = opening([]), [killed] * kills
+
+    def prove(child: object, request: object, limit_s: float) -> Reply:
+        if request == "prove" and left:
+            left.pop()
+            raise ChildDiedError("killed by SIGKILL", killed=True)
+        return Ready()
+
+    fake: Any = runners.Child
+    fake.ask, fake.kill = prove, lambda _: None
+    if kills < 3:
+        assert runners_.fresh(WORK)
+        return
+    with pytest.raises(UnfitError, match="Toy CPU: a known kernel crashes: killed by SIGKILL"):
+        runners_.fresh(WORK)
 
 
 def test_one_that_was_interrupted_is_not_opened_again_and_its_family_not_blamed(

@@ -1,6 +1,7 @@
 """A program that only says something and ends: compilers, and what they built to be watched."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -12,6 +13,13 @@ from pathlib import Path
 from typing import IO
 
 from workers.interruption import Interruption
+from workers.obituary import sent_from_outside
+
+MOST_RUNS = 3
+"""Runs of a program that is killed from outside every time."""
+
+_CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
+"""How GCC reports that a program it started was killed."""
 
 _LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
 _GRACE_S = 2.0
@@ -27,10 +35,22 @@ def run(
 ) -> tuple[int | None, str]:
     """Exit status (None: it was stopped) and the beginning of all it said; its children die with it.
 
+    A program that is killed from outside is run again, at most `MOST_RUNS` times in all.
+
     Raises:
         GaveUp: it was interrupted.
     """
     interruption = interruption or Interruption()
+    for _ in range(MOST_RUNS - 1):
+        status, said = _run(command, folder, timeout_s, environment, interruption)
+        if status is None or not (sent_from_outside(status) or _CHILD_KILLED.search(said)):
+            return status, said
+    return _run(command, folder, timeout_s, environment, interruption)
+
+
+def _run(
+    command: Sequence[str], folder: Path, timeout_s: float, environment: Mapping[str, str], interruption: Interruption
+) -> tuple[int | None, str]:
     interruption.check()
     process = subprocess.Popen(
         command,

@@ -23,7 +23,15 @@ class LaunchError(EvoError, RuntimeError):
 
 
 class DeviceLostError(EvoError, RuntimeError):
-    """The device answers no more in this process (a sticky error): the outcome is Crashed and the runner ends."""
+    """The device answers no more in this process (a sticky error): the outcome is Crashed and the runner ends.
+
+    Attributes:
+        killed: the kernel's process ended by a signal that other processes send.
+    """
+
+    def __init__(self, reason: str, *, killed: bool = False) -> None:
+        super().__init__(reason)
+        self.killed = killed
 
 
 class DeviceUnfitError(EvoError, RuntimeError):

@@ -26,7 +26,7 @@ from workers.devices.batch import Batch, contradicted, leak, worth_repeating
 from workers.devices.kernel_state import KernelState, state_of
 from workers.devices.memory import GuardedArray, HostBuffers, scalar
 from workers.devices.segment import Segment
-from workers.obituary import ended
+from workers.obituary import ended, sent_from_outside
 
 _LOAD, _MAP, _TABLE, _RUN = range(1, 5)
 _OWN_THREAD, _EXAMINE, _PERTURB = 1, 2, 4
@@ -97,6 +97,7 @@ class KernelProcess:
         self._table: Table | None = None
         self._changed: str | None = None
         self._ended: str | None = None
+        self._killed = False
         self._said: deque[bytes] = deque(maxlen=4)
         self._start()
         self.level = self._greeted()
@@ -225,8 +226,9 @@ class KernelProcess:
                 os.killpg(self.pid, signal.SIGKILL)
         try:
             _, status, usage = os.wait4(self.pid, 0)
-            how, peak = ended(os.waitstatus_to_exitcode(status)), f" (peak memory {usage.ru_maxrss >> 10} MiB)"
             self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._killed = not (kill or started) and sent_from_outside(self._process.returncode)
+            how, peak = ended(self._process.returncode), f" (peak memory {usage.ru_maxrss >> 10} MiB)"
         except ChildProcessError:
             how, peak = "is gone", ""
         descendants.end_these(started)
@@ -287,7 +289,7 @@ class KernelProcess:
 
     def _send(self, message: bytes) -> None:
         if self._ended is not None:
-            raise DeviceLostError(self._ended)
+            raise DeviceLostError(self._ended, killed=self._killed)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
             self._channel.sendall(message)
 
@@ -306,7 +308,8 @@ class KernelProcess:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             chunk = self._channel.recv(size - len(got)) if self._channel.fileno() in ready else b""
             if not chunk:
-                raise DeviceLostError(self._reap(kill=False))
+                how = self._reap(kill=False)
+                raise DeviceLostError(how, killed=self._killed)
             got += chunk
         return got
 

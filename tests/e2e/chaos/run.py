@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from evo.policy import Policy
 from evo.recording import config_key
 from templates import registry
 from tests import postgresql
@@ -18,7 +19,9 @@ from tests.e2e.chaos.fleet import RECORDING, Fleet
 SETTINGS = {"fsync": "off"}
 """Killing processes loses nothing that was written; only a power cut would."""
 _ENDED = """
-SELECT name, proposal, outcome_kind FROM trials
+SELECT name, proposal, outcome_kind, (
+    SELECT max(worker_losses) FROM jobs WHERE jobs.trial_id = trials.id AND jobs.kind = 'evaluate'
+) AS losses FROM trials
 JOIN searches ON searches.id = search_id JOIN families ON digest = family_digest"""
 
 
@@ -53,7 +56,12 @@ def audited(fleet: Fleet) -> Counter[str]:
 
 
 def _rightful(trial: Any) -> tuple[str, ...]:
-    """How a trial may end when nothing but its config decides: as it was recorded, or measured."""
+    """How a trial may end when nothing but its config decides: as it was recorded, or measured.
+
+    Under the default policy a trial that lost its worker three times ends without a word on its config.
+    """
+    if trial.outcome_kind == "abandoned" and trial.losses >= Policy().max_worker_losses:
+        return ("abandoned",)
     if trial.name == "softmax":
         return ("measured", "pruned")
     if trial.name == "simulated":
