@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 from evo.errors import InvalidInput
 from evo.limits import LARGEST_FIGURE, MOST, figure
+from evo.separation import LEVELS
 from evo.suggestion import unknown
 
 
@@ -53,6 +54,7 @@ class Policy:
         memory_limit_bytes: what a runner may allocate beyond what it holds when it starts.
         require_sanitizers: refuse a promotion where a sanitizer did not run; what one finds always forbids it.
         require_profile: refuse a promotion where no profile could be taken; else its gates count only where one was.
+        min_separation: how far a CPU's candidates must be kept apart from the judge, a level of `evo.separation`.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: of the winner's profile, as fractions.
         min_fp8_operations: of its profile; 1 for a family that is to use them.
         min_l2_hit_gain, min_dram_drop: against the incumbent's profile: 0.08 is 8 percentage points.
@@ -96,6 +98,7 @@ class Policy:
     memory_limit_bytes: int = 4 << 30
     require_sanitizers: bool = False
     require_profile: bool = False
+    min_separation: str = "none"
     min_tensor_active: float | None = None
     min_achieved_occupancy: float | None = None
     min_sector_efficiency: float | None = None
@@ -226,6 +229,8 @@ def _check(field: str, value: object) -> None:
         raise InvalidInput(where, unknown(field, [known.name for known in fields(Policy)], "fields"))
     if not _fits(value, _TYPES[field]):
         raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r}")
+    if field == "min_separation" and value not in LEVELS:
+        raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
     if isinstance(value, (int, float)):
         least, most = _LEAST.get(field, 0), _MOST.get(field, LARGEST_FIGURE)
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from evo.promotion import Rule
+from evo.separation import LEVELS
 from evo.wording import count_text, factor_text, significant, time_text
 
 NOTHING = "–"
@@ -63,6 +64,12 @@ READINGS: Mapping[str, Reading] = {
         side="≤",
         figure="as long on outputs that hold nothing yet as where they hold the answer",
         threshold="as long",
+    ),
+    "separation": Reading(
+        unit=lambda value: LEVELS[int(value)],
+        side="≥",
+        figure="is the separation of candidate and judge",
+        threshold="is demanded by the policy",
     ),
     "evidence": Reading(
         unit=_counted("part"), side="", figure="of the required evidence missing", threshold="may be missing"

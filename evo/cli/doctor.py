@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from evo.cli.options import Db, Json, examples
+from evo.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
 
 if TYPE_CHECKING:
     from evo.cli.place import Place
@@ -58,6 +59,7 @@ def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
     from evo.cli.devices import cache_folder
 
     yield _compiler()
+    yield _separation()
     yield _nvrtc(devices)
     yield _cuda()
     yield from _sharing(devices)
@@ -84,6 +86,35 @@ def _compiler() -> Finding:
     except EvoError as error:
         detail, way_out = "none that works", str(error)
     return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
+
+
+_WAYS_OUT = {
+    OTHER_USER: "run workers as root, e.g. in a container, so that kernels get a user of their own",
+    LANDLOCK: "use Linux 5.13 or later with `landlock` among its security modules (/sys/kernel/security/lsm)",
+    SECCOMP: "use Linux on x86-64 or arm64 with seccomp filters",
+}
+
+
+def _separation() -> Finding:
+    """What keeps a CPU's candidates from the judge here, tried with an empty kernel."""
+    from evo.cli.devices import cache_folder
+    from evo.errors import EvoError
+    from workers.compile.cc import CCompiler, find_compiler
+    from workers.devices.support import separation_here
+
+    needed_for = "CPU kernels that nobody has read, and the policy's min_separation"
+    try:
+        held = separation_here(CCompiler(find_compiler()), cache_folder())
+    except (EvoError, OSError) as error:
+        detail = "no kernel process can be started"
+        return Finding(what="separation", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+    return Finding(
+        what="separation",
+        found=level(held) == "full",
+        detail=f"level {level(held)}: {held}",
+        needed_for=needed_for,
+        way_out="; ".join(_WAYS_OUT[part] for part in missing(held)),
+    )
 
 
 def _nvrtc(devices: "list[Device]") -> Finding:

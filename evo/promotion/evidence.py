@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from evo.policy import Policy
 from evo.promotion.judgement import judge
 from evo.promotion.quick import Quick
 from evo.promotion.verdict import Rule, Verdict
+from evo.separation import LEVELS, Separation, level, missing
 from evo.timing import Timing
 
 LEAST_ROUNDS = 5
@@ -64,22 +66,41 @@ def decide(
     verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick)
     if report.failure is not None or report.challenger is None:
         return verdict
-    rule = _evidence_rule(report, policy, kind, promoted=verdict.promote)
-    rules = (*verdict.rules, rule)
-    if rule.passed or not verdict.promote:
+    added = [
+        *_separation_rule(report, policy, kind),
+        _evidence_rule(report, policy, kind, promoted=verdict.promote),
+    ]
+    rules = (*verdict.rules, *added)
+    unmet = [rule for rule in added if not rule.passed]
+    if not unmet or not verdict.promote:
         return replace(verdict, rules=rules)
-    return replace(verdict, promote=False, summary=f"Not promoted. {rule.text}", rules=rules)
+    return replace(verdict, promote=False, summary=f"Not promoted. {unmet[0].text}", rules=rules)
+
+
+def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
+    """Kinds of devices that run no machine code of a candidate beside the judge state no separation."""
+    if policy.min_separation == "none" or "separation" not in REQUIRED[kind].environment:
+        return
+    held = report.environment.get("separation", "")
+    found, needed = level(held), cast(Separation, policy.min_separation)
+    figure, threshold = LEVELS.index(found), LEVELS.index(needed)
+    text = f"Candidate and judge were separated by: {held or 'nothing'} (level {found}); the policy demands {needed}."
+    if figure < threshold:
+        text += f" Missing: {', '.join(missing(held))}; `kernel-evo doctor` on the worker's machine says how to get it."
+    yield Rule(
+        name="separation", passed=figure >= threshold, figure=float(figure), threshold=float(threshold), text=text
+    )
 
 
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
     required = REQUIRED[kind]
-    missing = [*_missing_samples(report), *_missing_proof(report, required)]
+    lacking = [*_missing_samples(report), *_missing_proof(report, required)]
     if promoted:  # other challengers are not put through these
-        missing += _missing_after_the_first_process(report, policy, required)
+        lacking += _missing_after_the_first_process(report, policy, required)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
-    if missing:
-        text = f"The report lacks evidence that a device of kind {kind} must deliver: {'; '.join(missing)}."
-    return Rule(name="evidence", passed=not missing, figure=float(len(missing)), threshold=0.0, text=text)
+    if lacking:
+        text = f"The report lacks evidence that a device of kind {kind} must deliver: {'; '.join(lacking)}."
+    return Rule(name="evidence", passed=not lacking, figure=float(len(lacking)), threshold=0.0, text=text)
 
 
 def _missing_samples(report: ConfirmReport) -> Iterator[str]:

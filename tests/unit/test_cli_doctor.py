@@ -9,6 +9,7 @@ import pytest
 from evo.cli import doctor
 from evo.target import known
 from workers.compile import nvrtc
+from workers.devices import support
 from workers.devices.cuda import CudaDriver
 from workers.devices.cuda_survey import NO_DRIVER
 
@@ -31,6 +32,32 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.found
     assert finding.detail == "NVIDIA L4, NVIDIA H100 80GB HBM3"
     assert finding.way_out == ""
+
+
+@pytest.mark.parametrize(
+    ("held", "found", "detail", "way_out"),
+    [
+        ("another user, Landlock, seccomp", True, "level full: another user, Landlock, seccomp", ""),
+        ("seccomp", False, "level confined: seccomp", "run workers as root"),
+        ("none", False, "level none: none", "run workers as root"),
+    ],
+)
+def test_the_separation_that_holds_here_is_named_with_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, way_out: str
+) -> None:
+    monkeypatch.setattr(support, "separation_here", lambda *_: held)
+    finding = doctor._separation()
+    assert (finding.found, finding.detail) == (found, detail)
+    assert finding.way_out.startswith(way_out)
+
+
+def test_where_no_kernel_process_starts_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise support.SupportError("no compiler")
+
+    monkeypatch.setattr(support, "separation_here", fail)
+    finding = doctor._separation()
+    assert (finding.found, finding.way_out) == (False, "no compiler")
 
 
 def test_the_cuda_compiler_is_told_by_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

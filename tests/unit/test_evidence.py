@@ -73,6 +73,31 @@ def test_a_cpu_must_say_what_separated_candidate_and_judge() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda").promote
 
 
+@pytest.mark.parametrize(
+    ("held", "demanded", "promoted"),
+    [
+        ("another user, Landlock, seccomp", "full", True),
+        ("another user, seccomp", "full", False),
+        ("another user, seccomp", "user", True),
+        ("Landlock, seccomp", "user", False),
+        ("Landlock", "confined", True),
+        ("none", "confined", False),
+        ("none", "none", True),
+        ("another user, Landlock, seccomp; none", "confined", False),
+    ],
+)
+def test_a_policy_can_demand_a_level_of_separation(held: str, demanded: str, promoted: bool) -> None:
+    policy = replace(POLICY, min_separation=demanded)
+    verdict = decided(replace(WHOLE, environment={"separation": held}), policy=policy)
+    assert verdict.promote is promoted
+    if not promoted:
+        assert f"the policy demands {demanded}. Missing: " in verdict.summary
+
+
+def test_kinds_without_kernel_processes_are_asked_for_no_separation() -> None:
+    assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
+
+
 def test_a_recording_needs_samples_only() -> None:
     samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
     assert decided(samples, "replay").promote

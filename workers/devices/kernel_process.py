@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evo.separation import LANDLOCK, OTHER_USER, SECCOMP
 from workers import descendants
 from workers.devices import DeviceLostError, InvalidMeasurementError, LaunchError, Manner, TrespassError
 from workers.devices.batch import Batch, contradicted, leak, worth_repeating
@@ -38,7 +39,7 @@ _STACKED, _FLOATS = 24, 8
 _APRON_BYTES = 1 << 20
 """On both sides of a segment, where nothing is to be found (`kernel_process.c`)."""
 
-_LEVELS = {1: "another user", 2: "Landlock", 4: "seccomp"}
+_LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 _SAID_BYTES = 600
 _FIRST_USER, _USERS = 61_184, 4_000
 """Users that no person has: the range systemd takes for services that need one for themselves."""

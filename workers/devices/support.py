@@ -17,6 +17,7 @@ from workers.cache import Cache, cache_key
 from workers.compile import Unit
 from workers.compile.cc import CCompiler
 from workers.compile.process import run
+from workers.devices.kernel_process import KernelProcess
 from workers.exhaustion import refuse_noexec
 from workers.scratch import scratch
 
@@ -81,6 +82,27 @@ def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
         path.write_bytes(binary)
     path.chmod(0o755)
     return path
+
+
+def separation_here(compiler: CCompiler, folder: Path) -> str:
+    """What separates a kernel process from its judge on this machine, tried with an empty kernel.
+
+    Returns:
+        The parts that held, as measurements record them; ``none`` if there are none.
+
+    Raises:
+        SupportError, LaunchError, DeviceLostError: no kernel process can be started.
+    """
+    with scratch() as place:
+        load_support(compiler, folder, place / "support.so")
+        process = KernelProcess(
+            program=kernel_program(compiler, folder, place),
+            library=place / "support.so",
+            entry="empty",
+            timed=False,
+        )
+        process.close()
+        return process.level
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:

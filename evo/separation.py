@@ -1,0 +1,39 @@
+"""How far a candidate's process is kept apart from the judge, as levels that a policy can demand."""
+
+from typing import Literal, TypeAlias, get_args
+
+Separation: TypeAlias = Literal["none", "confined", "user", "full"]
+
+OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
+
+LEVELS: tuple[Separation, ...] = get_args(Separation)
+"""From the weakest to the strongest: ``none`` is an ordinary process of the same user; ``confined`` has Landlock or
+seccomp; ``user`` runs as another user; ``full`` has all three."""
+
+
+def level(held: str) -> Separation:
+    """Return the level that some parts amount to; of several processes, that of the weakest.
+
+    Args:
+        held: as measurements record it: parts separated by commas, processes by semicolons; empty: nothing is known.
+    """
+    return min((_level(each) for each in held.split(";")), key=LEVELS.index)
+
+
+def missing(held: str) -> tuple[str, ...]:
+    """Return the parts that some process lacks."""
+    parts = [_parts(each) for each in held.split(";")]
+    return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
+
+
+def _level(held: str) -> Separation:
+    parts = _parts(held)
+    if parts >= {OTHER_USER, LANDLOCK, SECCOMP}:
+        return "full"
+    if OTHER_USER in parts:
+        return "user"
+    return "confined" if parts & {LANDLOCK, SECCOMP} else "none"
+
+
+def _parts(held: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in held.split(","))
