@@ -1,4 +1,4 @@
-"""Loops over items of which one may fail: it ends neither the loop, nor does it fail for ever unseen."""
+"""Loops that survive failing items: a failure is logged, and an item that keeps failing is given up."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,20 +11,20 @@ from db.session import StoreUnavailable
 Item = TypeVar("Item")
 
 MOST = 5
-"""Failures in a row after which an item is given up."""
+"""Consecutive failures after which an item is given up."""
 
 MOST_AWAY = 3
-"""Items in a row that find the database away; the loop then ends, since each of them waited for it."""
+"""Consecutive items that find the database unavailable before the loop ends. Each of them has waited for it."""
 
 log = structlog.get_logger("service")
 
 
 class Failures:
-    """Failures in a row, by key. Safe to share between threads: a count that is lost costs one more try.
+    """Counts consecutive failures by key. Threads may share it: a lost count costs one more attempt.
 
     Args:
-        what: the noun of an item, for the log.
-        give_up: ends an item that failed `MOST` times in a row; is given its key and the reason.
+        what: noun of an item, for the log.
+        give_up: ends an item that failed `MOST` times in a row. It gets the item's key and the reason.
     """
 
     def __init__(self, what: str, give_up: Callable[[int, str], object]) -> None:
@@ -36,7 +36,7 @@ class Failures:
         """Do the work for each item.
 
         Raises:
-            StoreUnavailable: the database is away for several items in a row, or for all.
+            StoreUnavailable: the database was unavailable for `MOST_AWAY` items in a row, or for all items.
         """
         away, reached = 0, False
         unavailable: StoreUnavailable | None = None

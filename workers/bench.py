@@ -192,7 +192,8 @@ class Bench:
         proof = ProofPlan.draw(plan.seeds[0], self._processes)
         kernel = self._load(file, None if timed else proof.core)
         goldens = self._timed_goldens if timed else self.golden[plan.name]
-        (buffers,), rights = self._hot(plan.name, file.arguments), list[Buffers]()
+        (buffers,) = self._hot(plan.name, file.arguments)
+        rights: list[Buffers] = []
         for content, golden in enumerate(goldens):
             self._put(buffers, plan.name, content, file.arguments)  # at the same addresses, by which it may know them
             launches = request.launches if content == 0 else 1
@@ -237,8 +238,8 @@ class Bench:
         self._require_nothing_left("the timed launches")
         if (wrong := refusal(scrutiny.found)) is not None:
             raise WrongAnswerError(wrong.reason)
-        for buffers in sets[:1] if mode == "hot" else ():
-            self._require_undamaged(buffers, "the timed launches")
+        if mode == "hot":
+            self._require_undamaged(sets[0], "the timed launches")
         return taken, timer.calls
 
     def _require_nothing_left(self, where: str) -> None:

@@ -1,7 +1,7 @@
-"""What a candidate is proven by, beyond its cases: drawn at random, the same for the quick gate and a confirmation.
+"""Proof plan: the circumstances in which a candidate is judged, drawn at random for each kernel process.
 
-Where its buffers lie, on which thread and core it runs, what its memory holds and which inputs come when: a kernel that
-is right only in the circumstances in which it is timed is wrong.
+A kernel that is correct only in the circumstances in which it is timed is wrong. So the plan varies the placement of
+buffers, the thread, the cores and the content of allocated memory, in quick gate and confirmation alike.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ import numpy as np
 from workers.devices import Manner, Placement
 
 _STACKS = (8, 16)
-"""MiB, from and to: of threads that a kernel is called on."""
+"""Stack size of a kernel's own thread in MiB: least, and the first that is too large."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One call whose answer is judged: where the buffers lie and how it is made."""
+    """One judged call: the placement of its buffers and the manner of the call."""
 
     placement: Placement
     manner: Manner
@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """What one kernel process is put through.
+    """The further circumstances in which one kernel process is judged.
 
     Attributes:
-        core: chooses the cores that it runs on, where it is not timed in this process.
-        launches: further ones, after those at the place where it is timed.
+        core: selects the cores of a process that is not timed.
+        launches: judged calls that follow those at the placement in which the kernel is timed.
     """
 
     core: int
@@ -37,11 +37,11 @@ class ProofPlan:
 
     @classmethod
     def draw(cls, seed: Sequence[int], process: int) -> "ProofPlan":
-        """A plan.
+        """Draw a plan.
 
         Args:
-            seed: of the inputs that the process is given first.
-            process: which process of this runner it is.
+            seed: seed of the first inputs that the process gets.
+            process: number of the process within its runner.
         """
         rng = np.random.default_rng([*seed, process])
         places = [
