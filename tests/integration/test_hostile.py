@@ -264,7 +264,7 @@ def _fill(rest: Rest, text: str) -> None:
     outcomes: list[Outcome] = [Measured(timing=timing(10.0)), CompileFailed(log=text), WrongAnswer(reason=text)]
     while leases := rest.claim():
         report = answer(leases[0], outcomes.pop() if leases[0].job.kind == "evaluate" else None)
-        said: dict[str, Any] = {"environment": {text: text}}
+        said: dict[str, Any] = {"environment": {**report.environment, text: text}}
         if isinstance(report, BaselineReport):
             said |= {"unavailable": {text: text}, "timings": {SCRIPT: timing(20.0)}}
         else:
