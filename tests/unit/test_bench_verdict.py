@@ -34,7 +34,7 @@ def test_a_recording_survives_its_file(tmp_path: Path) -> None:
 
 def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
     source = Recorded(noise=quiet())
-    assert promoted(source, 0.0, 20, Policy(), 0).hits == 0
+    assert promoted(source, (0.0, -0.01), 20, Policy(), 0) == (Rate(hits=0, tried=20),) * 2
     found = power(source, 0.05, 10, Policy(), 0)
     assert found.promoted.hits == 10
     assert abs(found.measured) < 0.5
@@ -43,7 +43,7 @@ def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
 def test_where_processes_differ_a_slower_kernel_is_not_promoted(source: Source) -> None:
-    assert promoted(source, -0.01, 50, Policy(), 0).hits == 0
+    assert promoted(source, (-0.01,), 50, Policy(), 0)[0].hits == 0
 
 
 def test_where_processes_differ_too_much_verdicts_say_so() -> None:
@@ -81,7 +81,7 @@ def test_a_kernel_is_not_promoted_over_itself_on_any_recorded_machine() -> None:
     recordings = sorted(RECORDED.glob("*.json.gz"))
     assert recordings
     for path in recordings:
-        assert promoted(Recorded(noise=Noise.load(path)), 0.0, 20, Policy(), 0).hits == 0
+        assert promoted(Recorded(noise=Noise.load(path)), (0.0,), 20, Policy(), 0)[0].hits == 0
 
 
 def test_what_does_not_hold_is_told_by_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

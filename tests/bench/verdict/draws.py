@@ -1,7 +1,7 @@
 """Confirmations drawn at random: out of recorded processes, or out of synthetic noise with effects of the process."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,10 @@ class Draw:
     challenger: Series
     again: Series
     incumbent: Series
+
+    def faster(self, gain: float) -> "Draw":
+        """The same with a challenger that takes so much less time."""
+        return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
         """Of each process, as `evo.prediction` finds it."""

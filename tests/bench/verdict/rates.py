@@ -1,6 +1,7 @@
 """Error rates of verdicts on drawn confirmations, judged by the real rules."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,15 +54,19 @@ class Power:
     corrected: float
 
 
-def promoted(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Rate:
-    """How often a challenger that takes `gain` less time is promoted; 0: a kernel against itself.
+def promoted(source: Source, gains: Sequence[float], confirmations: int, policy: Policy, seed: int) -> tuple[Rate, ...]:
+    """How often challengers that take so much less time are promoted, on the same draws; 0: a kernel against itself.
 
     The sequential test is looked at first: it refuses nearly all, and what it refuses no other rule promotes.
     """
-    rng = np.random.default_rng(seed)
-    draws = (source.draw(gain, policy, rng) for _ in range(confirmations))
-    hits = sum(_faster(draw, policy) is not None and _verdict(draw, policy, rng)[0].promote for draw in draws)
-    return Rate(hits=hits, tried=confirmations)
+    rng, hits = np.random.default_rng(seed), np.zeros(len(gains), dtype=int)
+    for _ in range(confirmations):
+        draw = source.draw(0.0, policy, rng)
+        speedups = np.asarray(draw.speedups(policy))
+        for place, gain in enumerate(gains):
+            if _faster((speedups / (1.0 - gain)).tolist(), policy):
+                hits[place] += _verdict(draw.faster(gain), policy, rng)[0].promote
+    return tuple(Rate(hits=int(each), tried=confirmations) for each in hits)
 
 
 def power(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Power:
@@ -90,11 +95,8 @@ def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verd
     return judge(draw.report(processes, policy), policy, 1, rng), processes
 
 
-def _faster(draw: Draw, policy: Policy) -> int | None:
-    """After how many processes the sequential test says so; None: it does not."""
-    speedups = draw.speedups(policy)
-    stop = _stop(speedups, policy)
-    return stop if standing(speedups[:stop], policy).decision == "faster" else None
+def _faster(speedups: list[float], policy: Policy) -> bool:
+    return standing(speedups[: _stop(speedups, policy)], policy).decision == "faster"
 
 
 def _stop(speedups: list[float], policy: Policy) -> int:
