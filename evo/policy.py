@@ -36,8 +36,9 @@ class Policy:
             (0.25 = a quarter more or less time); it only warns. None reports none.
         confidence: of the bootstrap intervals.
         significance: of the paired test, before the correction for the number of challengers.
-        max_rework: how many times as long a call may take on outputs that hold nothing yet as on those that hold the
-            answer; a kernel that skips nothing takes equally long, and the rest is room for noise.
+        max_skipped, skip_confidence: a kernel whose calls take longer by more than this share on outputs that hold
+            nothing yet than on those that hold the answer, with this confidence, skips work.
+        max_rework: how many times as long they may take where that is not sure; the rest is room for noise.
         max_rework_bound: what noise may leave open of it; more cannot tell a sound kernel from one that skips a third.
         max_incumbent_slowdown: how many times as long the incumbent may take as in its own confirmation; more means
             that something slows it, and nothing is promoted over it.
@@ -79,6 +80,8 @@ class Policy:
     maximum_quick_gap: float | None = 0.25
     confidence: float = 0.95
     significance: float = 0.05
+    max_skipped: float = 0.02
+    skip_confidence: float = 0.999
     max_rework: float = 1.1
     max_rework_bound: float = 1.5
     max_incumbent_slowdown: float = 2.0
@@ -171,6 +174,7 @@ _LEAST = {
     "prune_ratio": 1.0,
     "shorten_ratio": 1.0,
     "confidence": 0.5,
+    "skip_confidence": 0.5,
     "significance": 1e-12,
     "max_rework": 1.0,
     "max_rework_bound": 1.0,
@@ -210,6 +214,8 @@ _FRACTIONS = {
     "minimum_gain",
     "false_promotion",
     "futility",
+    "max_skipped",
+    "skip_confidence",
     "session_drift",
     "confirming_share",
     "confidence",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -11,6 +11,7 @@ import numpy as np
 
 from evo.job import Witness
 from evo.outcome import CaseError
+from evo.promotion import straddles
 from evo.timing import Bars
 from workers import confinement
 from workers.baselines import Baselines, prepare_baselines
@@ -283,7 +284,7 @@ class Bench:
             look=look,
             moment=moment,
             budget_s=budget_s,
-            max_rework=request.max_rework,
+            undecided=partial(straddles, max_skipped=request.max_skipped, confidence=request.skip_confidence),
             repeated=repeated,
         )
         judge_mixed(turn, sets, contents, look=look, budget_s=budget_s)

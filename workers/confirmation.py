@@ -80,7 +80,8 @@ class Confirmation:
             baselines=True,
             budget_s=budget_s(self._work),
             witness="challenger",
-            max_rework=self._terms.policy.max_rework,
+            max_skipped=self._terms.policy.max_skipped,
+            skip_confidence=self._terms.policy.skip_confidence,
         )
         self._say(1, "proving")
         with self._fresh(self._work) as child:

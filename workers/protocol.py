@@ -109,7 +109,7 @@ class Compare:
         series: name of the series → candidate; two series of one candidate are timed independently.
         only: of the baselines this one alone.
         witness: the series that is to prove that its calls do all their work each time; None for none of them.
-        max_rework: what `evo.policy.Policy` allows the witness; its rounds end once they lie on one side of it.
+        max_skipped, skip_confidence: what `evo.policy.Policy` allows the witness; its rounds end once they tell.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
             nothing but baselines.
     """
@@ -120,7 +120,8 @@ class Compare:
     budget_s: float
     only: str | None = None
     witness: str | None = None
-    max_rework: float = 1.0
+    max_skipped: float = 0.0
+    skip_confidence: float = 0.999
     kind: Literal["compare"] = "compare"
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.job import Witness
-from evo.promotion import straddles
 from evo.statistics import CONFIDENCE, order_interval, rounds_ratio
 from workers.contents import Contents
 from workers.devices import Buffers, Timer
@@ -147,7 +146,7 @@ def witness(
     look: Callable[[Buffers], None],
     moment: Moment,
     budget_s: float,
-    max_rework: float,
+    undecided: Callable[[Witness], bool],
     repeated: Timer | None = None,
 ) -> Witness:
     """Pairs of samples in turns, until their ratio is known well enough or the time is up.
@@ -158,7 +157,7 @@ def witness(
         look: at each of `sets` after each sample.
         budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
             their ratio is not known well enough.
-        max_rework: the ratio that is allowed; see `evo.policy.Policy`.
+        undecided: whether what was found asks for more rounds.
         repeated: calls the kernel as often on the first of `sets`, which are filled with poison before.
     """
     right, blank = sources["answered"], sources["poisoned"]
@@ -175,7 +174,7 @@ def witness(
         return Witness(**series)
 
     with undisturbed():
-        for place in _rounds(budget_s, lambda: straddles(found(), max_rework)):
+        for place in _rounds(budget_s, lambda: undecided(found())):
             names = sorted(timers)
             for name in names[place % len(names) :] + names[: place % len(names)]:
                 taken[name].append(undisturbed_sample(timers[name]))

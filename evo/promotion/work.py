@@ -11,10 +11,14 @@ def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
     return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
 
 
-def straddles(witness: Witness, max_rework: float) -> bool:
-    """Whether more rounds are worth their time: the interval lies on neither side of what is allowed."""
-    found = rework(witness)
-    return found.low <= max_rework < found.high
+def straddles(witness: Witness, *, max_skipped: float, confidence: float) -> bool:
+    """Whether more rounds are worth their time: it is open whether calls skip more work than is allowed.
+
+    Args:
+        max_skipped, confidence: `Policy.max_skipped` and `Policy.skip_confidence`.
+    """
+    most = 1.0 + max_skipped
+    return rework(witness, confidence).low <= most < rework(witness).high
 
 
 def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
@@ -27,16 +31,15 @@ def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
             else ()
         )
     found = rework(report.witness, policy.confidence)
-    skips, passed = (
-        found.low > policy.max_rework,
-        found.estimate <= policy.max_rework and found.high <= policy.max_rework_bound,
-    )
+    skips = rework(report.witness, policy.skip_confidence).low > 1.0 + policy.max_skipped
+    bounded = found.estimate <= policy.max_rework and found.high <= policy.max_rework_bound
+    passed = bounded and not skips
     return (
         Rule(
             name="work",
             passed=passed,
             figure=found.estimate,
-            threshold=policy.max_rework,
+            threshold=1.0 + policy.max_skipped if skips else policy.max_rework,
             text=_text(found, policy, skips=skips, passed=passed),
             conclusive=passed or skips,
         ),
@@ -63,7 +66,8 @@ def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool) -> str:
         return f"A{takes[1:]} as where they hold the answer ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:
         what = "The challenger does less work where its outputs hold the answer already"
-        return f"{what}: {takes} ({span}; at most {policy.max_rework:g} is allowed)."
+        sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
+        return f"{what}: {takes} ({span}; {sure})."
     what = "Too noisy to tell whether calls do less work where their outputs hold the answer already"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"
     return f"{what}: {takes} ({span}; {allowed}). Search again while less else runs on the machine."

@@ -383,6 +383,19 @@ def test_processes_that_compared_with_something_else_promote_nothing_over_an_inc
     assert verdict(replace(report, repeated_against="incumbent")).promote
 
 
+@pytest.mark.parametrize(("rework", "refused"), [(1.0, False), (1.015, False), (1.03, True), (1.08, True)])
+def test_a_kernel_that_surely_skips_some_of_its_work_is_no_first_champion_either(rework: float, refused: bool) -> None:
+    rng = np.random.default_rng(3)
+    report = confirmation(rng, challenger_us=90, incumbent_us=None)
+    answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
+    witness = Witness(answered=Timing(samples_us=tuple(answered)), poisoned=Timing(samples_us=tuple(poisoned)))
+    result = verdict(replace(report, witness=witness))
+    assert result.promote is not refused
+    assert rule(result, "work").conclusive
+    assert refused == ("more than 1.02 with 99.9% confidence" in rule(result, "work").text)
+    assert refused == (rule(result, "work").figure > rule(result, "work").threshold)
+
+
 @pytest.mark.parametrize(("before_us", "told"), [(120.0, True), (51.0, True), (40.0, False)])
 def test_an_incumbent_that_something_slows_is_not_replaced(before_us: float, told: bool) -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
@@ -406,7 +419,7 @@ def test_what_calls_save_by_skipping_work_is_no_gain(rework: float, promoted: bo
     """A challenger that takes 7.4 % less time, or 8 % more where its outputs do not hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     witness = Witness(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
-    result = verdict(replace(report, witness=witness))
+    result = verdict(replace(report, witness=witness), policy=Policy(max_skipped=0.1))
     assert rule(result, "work").passed
     assert rule(result, "rework").passed is result.promote is promoted
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)

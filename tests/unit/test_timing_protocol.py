@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -161,13 +162,14 @@ def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
     sets = [Telling() for _ in range(3)]
     sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
     seen: list[Buffers] = []
+    undecided = partial(straddles, max_skipped=0.02, confidence=0.999)
     now = Beside(FakeSession()).now()
-    found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, max_rework=1.1)
+    found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided)
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3
     ratios = np.divide(found.poisoned.samples_us, found.answered.samples_us)
     assert set(ratios.round(6)) == ({3.0} if rounds == USUAL_ROUNDS else {3.0, 0.9})
-    assert straddles(found, 1.1) is (rounds == MOST_ROUNDS)
+    assert undecided(found) is (rounds == MOST_ROUNDS)
     assert seen == sets * (2 * rounds + 2), "each call is looked at"
 
 

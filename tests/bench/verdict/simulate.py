@@ -53,10 +53,13 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
         taken = (Timing(samples_us=tuple(series[:rounds].tolist())) for series in (answered, poisoned))
         return Witness(answered=next(taken), poisoned=next(taken))
 
+    policy = Policy()
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
-    while rounds < most and straddles(witness(rounds), Policy().max_rework):
+    while rounds < most and straddles(
+        witness(rounds), max_skipped=policy.max_skipped, confidence=policy.skip_confidence
+    ):
         rounds += 1
-    (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), Policy())
+    (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), policy)
     return rule
 
 
