@@ -120,6 +120,7 @@ def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Itera
 
 
 def main(arguments: list[str]) -> int:
+    """Record process after process; the file is complete after each of them."""
     options = _parser().parse_args(arguments)
     begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []
@@ -130,20 +131,20 @@ def main(arguments: list[str]) -> int:
             "problem": options.problem,
             "a": settings_text(pair["a"][0]),
             "b": settings_text(pair["b"][0]),
+            "device": f"{recording.device.model} ({recording.device.architecture})",
+            **recording.device.software,
         }
+        if options.layouts:
+            about["layouts"] = "code and stack at other places for each process, and the code of each series"
         print(about, flush=True)
         while len(processes) < options.processes and time.monotonic() - begun < options.seconds:
             if options.layouts:
                 processes.append(recording.elsewhere(pair, rounds=options.rounds, rng=rng))
             else:
                 processes.append(recording.process(pair, rounds=options.rounds, series=SERIES, entropy=0))
+            Noise(about=about, processes=tuple(processes)).save(options.to)
             medians = {name: round(float(np.median(samples)), 2) for name, samples in processes[-1].items()}
             print(len(processes), medians, flush=True)
-        device = recording.device
-    if options.layouts:
-        about["layouts"] = "code and stack at other places for each process, and the code of each series"
-    about |= {"device": f"{device.model} ({device.architecture})", **device.software}
-    Noise(about=about, processes=tuple(processes)).save(options.to)
     return 0
 
 
