@@ -163,7 +163,7 @@ def test_what_a_device_must_have_is_shown_with_the_search(page: httpx.Client) ->
 def test_a_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
     asked = page.get(f"{search}/cancel").text
-    assert "It ends now, for good" in asked
+    assert "The search ends now, for good" in asked
     assert f'action="{search}/cancel"' in asked
     assert f'formaction="{search}/cancel"' not in page.get(search).text, "no button of the page itself does it"
     for command, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
@@ -179,7 +179,7 @@ def test_a_search_is_commanded_by_its_buttons(page: httpx.Client) -> None:
 
 def test_a_champion_is_rolled_back_with_a_reason(page: httpx.Client) -> None:
     asked = page.get("/champions/1/rollback").text
-    assert "No champion stands behind it" in asked
+    assert "There is no earlier champion" in asked
     refused = page.post("/champions/1/rollback", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
     stands = page.get("/searches/1").text

@@ -1,5 +1,7 @@
 """How trials ended over the course of a search."""
 
+import math
+
 from api.web.plots.figure import Figure, Plot, Table, nothing
 from api.web.words import tone
 from db.landscape import Counted, Landscape
@@ -8,6 +10,8 @@ from evo.view import SearchView
 from evo.wording import outcome_text
 
 PARTS = 40
+FEW = 6
+"""Up to this height every whole number of trials has a tick: left alone, Plotly would mark halves of trials."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 """Bars differ by pattern too: nobody needs their colour."""
 
@@ -24,7 +28,9 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
     kinds = sorted(totals, key=lambda kind: (kind not in RANKED, -totals[kind], kind))
     traces = [_bars(kind, place, counted, (parts, search.asked)) for place, kind in enumerate(kinds)]
     rows = tuple((outcome_text(kind), totals[kind], f"{totals[kind] / search.asked:.1%}") for kind in kinds)
-    layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials"}}
+    tallest = math.ceil(search.asked / parts)
+    whole = {"dtick": 1} if tallest <= FEW else {}
+    layout = {"barmode": "stack", "bargap": 0.06, "xaxis": {"title": "Trial"}, "yaxis": {"title": "Trials", **whole}}
     return Plot(
         summary=", ".join(f"{count:,} {kind} ({share})" for kind, count, share in rows) + ".",
         figures=(Figure(data=tuple(traces), layout=layout),),

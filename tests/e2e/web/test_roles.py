@@ -54,7 +54,7 @@ def test_each_role_sees_what_it_may_do(browser: Browser, tmp_path: Path) -> None
                     page.get_by_role("button", name="Resume").click()
                     expect(page.locator(".lead .state")).to_contain_text("running")
                     page.get_by_role("link", name="Cancel").press("Enter")
-                    page.get_by_role("link", name="Let it go on").press("Enter")
+                    page.get_by_role("link", name="Keep it running").press("Enter")
                     expect(page.locator(".lead .state")).to_contain_text("running")
                     page.get_by_role("link", name="Cancel").press("Enter")
                     page.get_by_role("button", name="Cancel the search").press("Enter")
