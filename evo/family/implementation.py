@@ -8,7 +8,8 @@ from typing import Literal
 from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
-from evo.family.argument import IDENTIFIER, Argument, Operand
+from evo.family.argument import Argument, Operand
+from evo.family.entry import read_entry
 from evo.family.flags import check_flags
 from evo.family.geometry import Geometry, Launch, read_geometry
 from evo.family.language import Language, language_of
@@ -170,7 +171,7 @@ def read_implementation(
         mode=mode,
         file=file,
         language=language_of(kind, file, table.field(mode)),
-        entry=table.text("entry", pattern=IDENTIFIER, what="the name of the function to call"),
+        entry=read_entry(table, kind, call),
         arguments=call,
         flags=_read_flags(table, kind),
         macros=_read_macros(table, mode, [*declared, *derived]),

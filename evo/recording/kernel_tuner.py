@@ -10,6 +10,7 @@ from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
     MICROSECONDS_PER,
     is_no_time,
+    other_figure,
     read_list,
     read_seconds,
     read_time,
@@ -43,10 +44,9 @@ def _check_objective(document: Mapping[str, Any], name: str) -> None:
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)
     if isinstance(objective, str) and objective != TIME and recorded and not timed:
-        reason = (
-            f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}: a search looks for the shortest time"
-        )
-        raise InvalidInput(f"{name}: objective", f'{reason}. Give each entry one in milliseconds, e.g. "{TIME}": 0.5')
+        reason = f"it is {objective!r:.100}, and no entry of `cache` has a {TIME!r}"
+        way_out = other_figure(objective[:100], recorded[0].get(objective))
+        raise InvalidInput(f"{name}: objective", f'{reason}: {way_out}, e.g. "{TIME}": 0.5')
 
 
 def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:

@@ -10,6 +10,7 @@ from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
     MICROSECONDS_PER,
     is_no_time,
+    other_figure,
     read_list,
     read_object,
     read_seconds,
@@ -90,11 +91,13 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
         if is_no_time(value):
             return LaunchFailed(reason=f"recorded as a time of {value:g}")
         return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
-    named = f"the objective {objectives[0]!r} is no time" if objectives else "there is no objective"
-    wanted = (
-        f'a search looks for the shortest time: give a measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
-    )
-    raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}; {wanted}")
+    named, wanted = "there is no objective", "a search looks for the shortest time: give each result one"
+    if objectives:
+        objective = str(objectives[0])[:100]
+        named = f"the objective {objective!r} is no time"
+        wanted = other_figure(objective, found.get(objective, {}).get("value"))
+    example = f'e.g. the measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
+    raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}: {wanted}, {example}")
 
 
 def _measurements(result: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
@@ -83,3 +84,19 @@ def _finite(value: Any, field: str) -> float:
 def _is_finite(value: float) -> bool:
     """Also of an integer that no float can hold, which is as good as infinite."""
     return abs(value) <= sys.float_info.max
+
+
+def other_figure(objective: str, figure: object) -> str:
+    """How a recording of another figure than a time becomes one that can be searched.
+
+    Args:
+        figure: what the first entry has under this name; anything but a number makes a general example.
+    """
+    number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
+    example = (
+        "" if number is None or number >= 1 else f', here {1 - number:g} for {number:g}, which is 1 - "{objective}"'
+    )
+    return (
+        "a search looks for the shortest time, and for no other figure. Give each entry a time in milliseconds that "
+        f'falls as "{objective}" gets better{example}'
+    )

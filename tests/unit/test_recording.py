@@ -380,11 +380,13 @@ def test_a_file_that_is_cut_off_elsewhere_says_so(text: str) -> None:
     [
         (
             cache(objective="score", cache={"a": {"block": 16, "layout": "row", "score": -1.0}}),
-            r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*shortest time.*\"time\": 0.5",
+            r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*shortest time"
+            r".*as \"score\" gets better, here 2 for -1, .*\"time\": 0.5",
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
-            r"measurements: the objective 'score' is no time, and no measurement is named 'time'; .*shortest time",
+            r"measurements: the objective 'score' is no time, and no measurement is named 'time': .*shortest time"
+            r".*here 2 for -1, which is 1 - \"score\"",
         ),
         ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),

@@ -32,6 +32,9 @@ _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
 """
 _TRIAL_S = 60.0
+_MOST_NAMES = 5
+"""Kernels of a binary that an error lists."""
+
 _END_S = 2.0
 """What a process gets that has closed its output to end."""
 
@@ -51,10 +54,7 @@ _FIGURES: Mapping[str, str] = {
 _INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
 """What a source that reads any other file must contain."""
 
-_SILENT = (
-    'ptxas names no kernel `{entry}`, so nothing can be said of its resources: is it `extern "C" __global__`, and '
-    "called as family.toml says?\n{log}"
-)
+_COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
 
 class NoNvrtcError(EvoError, FileNotFoundError):
@@ -106,7 +106,7 @@ class NvrtcCompiler:
         binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
         told = figures(log, unit.entry)
         if "registers" not in told:
-            return CompileFailed(log=_SILENT.format(entry=unit.entry, log=log).rstrip())
+            return CompileFailed(log=f"{_absent(unit.entry, log)}\n{log}".rstrip())
         return Artefact(
             binary=binary,
             log=log,
@@ -279,6 +279,25 @@ def figures(log: str, entry: str) -> dict[str, float]:
     after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
+
+
+def _absent(entry: str, log: str) -> str:
+    """Why a build has no figures of its entry: which kernels there are in its place, as `entry` takes them."""
+    names = list(dict.fromkeys(_COMPILED.findall(log)))
+    if entry in names:
+        return f"ptxas says nothing of the resources of `{entry}`"
+    missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
+    if not names:
+        return (
+            f'{missing}, which has none: write `extern "C" __global__ void {entry}(…)`; a template needs an instance, '
+            "e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
+        )
+    mangled = f"{len(entry)}{entry}"
+    alike = [name for name in names if mangled in name]
+    ways = [f'entry = "{name}"' for name in (alike or names)[:_MOST_NAMES]]
+    plain = any(f"{mangled}I" not in name for name in alike)  # an instance of a template has no C name
+    first = 'write `extern "C"` before its `__global__`, or, as it is compiled, ' if plain else "it has these, write "
+    return f"{missing}: {first}{' or '.join(ways)} in family.toml"
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:

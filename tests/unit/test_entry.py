@@ -1,0 +1,74 @@
+"""An entry that is no identifier is refused with the lines that give its function a C name."""
+
+from collections.abc import Callable
+
+import pytest
+
+from evo.errors import InvalidInput
+from evo.family import Family
+from tests.unit.family_document import document
+from workers.compile.nvrtc import _absent
+
+
+def refusal(kind: str, entry: object) -> str:
+    content = document()
+    content[kind]["entry"] = entry
+    with pytest.raises(InvalidInput) as raised:
+        Family.from_document(content)
+    assert raised.value.field == f"family.toml: {kind}.entry"
+    return raised.value.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "says"),
+    [
+        ("cpu", "scale<4>", 'entry = "scale_4"'),
+        ("cpu", "lib::scale", 'extern "C" void lib_scale('),
+        ("cpu", "lib::scale<float, 4>", "{ lib::scale<float, 4>(x, factor, partial, out); }"),
+        ("cuda", "scale<float>", "template __global__ void scale<float>("),
+        ("cuda", "scale<float, 4>", 'write entry = "scale": the compile error then gives the mangled name'),
+        ("cuda", "lib::scale", 'Write `extern "C"` before its `__global__`'),
+        ("cuda", "lib::scale<4>", "template __global__ void lib::scale<4>("),
+        ("cuda", "scale<<<1, 2>>>", 'write entry = "scale"'),
+        ("cuda", "scale(x, out)", 'write entry = "scale"'),
+        ("cpu", " scale", 'write entry = "scale"'),
+        ("cpu", "scale;", 'write entry = "scale"'),
+        ("cpu", "my scale", 'give the name alone, as the source defines it, e.g. "my_kernel"'),
+        ("cpu", "9lives", "give the name alone"),
+        ("cpu", "s" * 129, "give the name alone"),
+        ("cpu", "", "must be the name of the function to call, not ''"),
+        ("cpu", 3, "must be the name of the function to call, not 3"),
+        ("cpu", ["scale"], "must be the name of the function to call"),
+    ],
+)
+def test_names_that_are_no_identifier(kind: str, entry: object, says: str) -> None:
+    assert says in refusal(kind, entry)
+
+
+def test_parameters_are_those_of_the_family() -> None:
+    content = document()
+    content["problem"]["dtype"] = {"type": "choice", "choices": ["float32"], "default": "float32"}
+    for argument in content["arguments"]:
+        argument["dtype"] = "float32"
+    content["cpu"]["entry"] = "scale<8>"
+    with pytest.raises(
+        InvalidInput, match=r"void scale_8\(const float \*x, float factor, float \*partial, float \*out\)"
+    ):
+        Family.from_document(content)
+
+
+def test_kernels_of_a_binary_are_listed_as_entry_takes_them(compiled: Callable[..., str]) -> None:
+    assert 'write `extern "C"` before its `__global__`, or, as it is compiled, entry = "_Z5scalePf"' in _absent(
+        "scale", compiled("_Z5scalePf", "other")
+    )
+    instances = _absent("scale", compiled("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"))
+    assert 'write entry = "_Z5scaleIfEvPT_" or entry = "_Z5scaleIdEvPT_" in family.toml' in instances
+    assert "extern" not in instances
+    assert 'entry = "scale2"' in _absent("scale", compiled("scale2"))
+    assert 'extern "C" __global__ void scale(' in _absent("scale", "ptxas info : 0 bytes gmem")
+    assert "nothing of the resources" in _absent("scale", compiled("scale"))
+
+
+@pytest.fixture
+def compiled() -> Callable[..., str]:
+    return lambda *names: "\n".join(f"ptxas info : Compiling entry function '{name}' for 'sm_89'" for name in names)
