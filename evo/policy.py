@@ -234,7 +234,7 @@ def _check(field: str, value: object) -> None:
     if field not in _TYPES:
         raise InvalidInput(where, unknown(field, [known.name for known in fields(Policy)], "fields"))
     if not _fits(value, _TYPES[field]):
-        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r}")
+        raise InvalidInput(where, f"expected {_describe(_TYPES[field])}, not {value!r:.100}")
     if field == "min_separation" and value not in LEVELS:
         raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
     if isinstance(value, (int, float)):
@@ -242,7 +242,7 @@ def _check(field: str, value: object) -> None:
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
         if not fits:
             upper = " and below 1, as a fraction: 0.02 is 2 %" if field in _FRACTIONS else _upper(most, value)
-            raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r}")
+            raise InvalidInput(where, f"must be at least {least}{upper}; not {value!r:.100}")
 
 
 def _upper(most: float, value: float) -> str:

@@ -57,11 +57,11 @@ class Field:
             case "bool":
                 value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
                 if not isinstance(value, bool):
-                    raise InvalidInput(where, f"{given!r} is neither true nor false")
+                    raise InvalidInput(where, f"{given!r:.100} is neither true nor false")
                 return value
             case "choice":
                 if not isinstance(given, str) or given.strip() not in self.choices:
-                    raise InvalidInput(where, f"{given!r} is not one of {', '.join(self.choices)}")
+                    raise InvalidInput(where, f"{given!r:.100} is not one of {', '.join(self.choices)}")
                 return given.strip()
 
     @property
@@ -87,7 +87,7 @@ class Field:
             raise InvalidInput(where, f"a number of 20 digits or more is out of its limits; accepted: {self.accepts}")
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInput(where, f"{given!r} is not a whole number; accepted: {self.accepts}")
+            raise InvalidInput(where, f"{given!r:.100} is not a whole number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
             raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
         return value

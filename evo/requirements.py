@@ -32,7 +32,7 @@ class Requirements:
             raise InvalidInput("requirements.memory_gb", f"{self.memory_gb} is not above 0; leave it out for any")
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
-                raise InvalidInput(f"requirements.toolkit.{name}", f"{version!r} is no version such as 12 or 12.4")
+                raise InvalidInput(f"requirements.toolkit.{name}", f"{version!r:.100} is no version such as 12 or 12.4")
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def parse_toolkit(text: str) -> tuple[str, str]:
         InvalidInput: it is written otherwise.
     """
     if (found := _TERM.fullmatch(text)) is None:
-        raise InvalidInput("--toolkit", f"{text!r} is not of the form NAME>=VERSION, e.g. cuda>=13")
+        raise InvalidInput("--toolkit", f"{text!r:.100} is not of the form NAME>=VERSION, e.g. cuda>=13")
     return found[1], found[2]
 
 

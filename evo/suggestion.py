@@ -4,9 +4,13 @@ import difflib
 import re
 from collections.abc import Collection
 
+MAX_SHOWN = 100
+"""Characters of a wrong name that the sentence repeats."""
+
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
     """The sentence for a name that does not exist: near misses first, then what there is."""
+    name = name[:MAX_SHOWN]
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
     longer = [entry for entry in known if _part(name, entry)]
     meant = [entry for entry in known if entry.lower() in near] or (longer if len(longer) == 1 else [])

@@ -45,7 +45,7 @@ class Expression:
             InvalidInput: not an expression, not on the whitelist, or too long or deep; names the offending piece.
         """
         if not isinstance(text, str):
-            raise InvalidInput(field, f"must be an expression in quotes, not {text!r}")
+            raise InvalidInput(field, f"must be an expression in quotes, not {text!r:.100}")
         if len(text) > MAX_TEXT:
             raise InvalidInput(field, f"is {len(text)} characters long, of at most {MAX_TEXT}: name parts of it first")
         try:

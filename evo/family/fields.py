@@ -36,4 +36,4 @@ def _check_limits(field: Field, table: Table) -> None:
         raise InvalidInput(table.field("choices"), 'is missing: give the texts to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
-            raise InvalidInput(table.field("choices"), f"{choice!r}: choices are different words without spaces")
+            raise InvalidInput(table.field("choices"), f"{choice!r:.100}: choices are different words without spaces")

@@ -168,14 +168,14 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         _check_file(option, kind, field)
         for pattern, reason in _REFUSED.get(kind, ()):
             if re.fullmatch(pattern, flag) and option.name not in ("-D", "-U"):
-                raise InvalidInput(field, f"`{' '.join(option.flags)}` cannot be a flag of a family: {reason}")
+                raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {reason}")
         _check_later_stages(option, field)
 
 
 def _check_blank(flag: str, field: str) -> None:
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         both = f'"{match[1]}", "{match[2]}"'
-        raise InvalidInput(field, f"`{flag}` reaches the compiler as one word: write two flags, {both}")
+        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word: write two flags, {both}")
 
 
 def _check_file(option: Option, kind: DeviceKind, field: str) -> None:
@@ -185,8 +185,8 @@ def _check_file(option: Option, kind: DeviceKind, field: str) -> None:
         return
     raise InvalidInput(
         field,
-        f"`{option.value}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other files "
-        "in it" + (", or name objects and libraries (.o, .a, .so)" if kind == "cpu" else ""),
+        f"`{option.value:.100}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other "
+        "files in it" + (", or name objects and libraries (.o, .a, .so)" if kind == "cpu" else ""),
     )
 
 

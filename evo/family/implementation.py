@@ -286,7 +286,7 @@ def _read_call(
     for place, name in enumerate(names):
         if name not in by_name or names.index(name) != place:
             where = table.field(f"arguments[{place}]")
-            raise InvalidInput(where, f"`{name}` is not one of {', '.join(by_name)}, each given once")
+            raise InvalidInput(where, f"`{name:.100}` is not one of {', '.join(by_name)}, each given once")
     for argument in arguments:
         if argument.role == "output" and argument.name not in names:
             raise InvalidInput(table.field("arguments"), f"lacks the output `{argument.name}`")

@@ -1,7 +1,9 @@
 """Strict reading of a document's tables: each key is asked for once, and what nobody asked for is an error."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
@@ -10,6 +12,8 @@ from evo.suggestion import unknown
 
 MAX_ENTRIES = 200
 MAX_TEXT = 10_000
+MAX_SHOWN = 100
+"""Characters of a value that an error repeats."""
 
 
 class Table:
@@ -67,7 +71,7 @@ class Table:
             return default
         value = self.raw(key, what or "a text")
         if not isinstance(value, str) or len(value) > MAX_TEXT or not (value.strip() or default is not None):
-            raise InvalidInput(self.field(key), f"must be {what or 'a text'}, not {value!r:.100}")
+            raise InvalidInput(self.field(key), f"must be {what or 'a text'}, not {value!r:.100}{_as_text(key, value)}")
         if pattern and not pattern.fullmatch(value):
             raise InvalidInput(self.field(key), f"{value!r:.100} is not {what}")
         return value
@@ -81,27 +85,28 @@ class Table:
     def flag(self, key: str, default: bool = False) -> bool:
         value = self._content[key] if key in self else default
         if not isinstance(value, bool):
-            raise InvalidInput(self.field(key), f"must be true or false, not {value!r:.100}")
+            raise InvalidInput(self.field(key), f"must be true or false, not {value!r:.100}{_as_flag(key, value)}")
         return value
 
     def whole(self, key: str, default: int) -> int:
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInput(self.field(key), f"must be a whole number, not {value!r:.100}")
+            raise InvalidInput(self.field(key), f"must be a whole number, not {value!r:.100}{_as_whole(key, value)}")
         return value
 
     def texts(self, key: str) -> list[str]:
         values = self.sequence(key)
         for place, value in enumerate(values):
             if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-                raise InvalidInput(self.field(f"{key}[{place}]"), f"must be a text, not {value!r:.100}")
+                where = f"{key}[{place}]"
+                raise InvalidInput(self.field(where), f"must be a text, not {value!r:.100}{_as_text(where, value)}")
         return values
 
     def sequence(self, key: str) -> list[Any]:
         """A list, empty when the key is absent."""
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
-            raise InvalidInput(self.field(key), f"must be a list, not {value!r:.100}")
+            raise InvalidInput(self.field(key), f"must be a list, not {value!r:.100}{_as_list(key, value)}")
         return list(value)
 
     def table(self, key: str) -> "Table":
@@ -129,10 +134,47 @@ class Table:
         return [self._expression(value, f"{key}[{place}]") for place, value in enumerate(self.sequence(key))]
 
     def _expression(self, value: object, key: str) -> Expression:
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidInput(self.field(key), f"must be a finite number or an expression in quotes, not {value}")
         text = value if isinstance(value, str) else repr(value) if isinstance(value, bool | int | float) else ""
-        if not text:
+        if not text.strip():
             raise InvalidInput(self.field(key), f"must be an expression in quotes, not {value!r:.100}")
         return Expression.parse(text, self.field(key))
 
     def _below(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
+
+
+def _as_text(key: str, value: object) -> str:
+    """How a number or a bool is written as a text."""
+    if isinstance(value, bool):
+        return _write(key, f'"{str(value).lower()}"')
+    return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
+
+
+def _as_flag(key: str, value: object) -> str:
+    """How a text or a number that means true or false is written."""
+    meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
+    text = str(value).strip().lower() if isinstance(value, str | int) else ""
+    return _write(key, meant[text]) if text in meant else ""
+
+
+def _as_whole(key: str, value: object) -> str:
+    """How a whole number in quotes, or with a fraction of zero, is written."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
+        return _write(key, str(int(value)))
+    return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
+
+
+def _as_list(key: str, value: object) -> str:
+    """How a list of one value is written."""
+    if isinstance(value, bool):
+        return _write(key, f"[{str(value).lower()}]")
+    if isinstance(value, int | float):
+        return _write(key, f"[{value}]")
+    return _write(key, f"[{json.dumps(value)}]") if isinstance(value, str) and 0 < len(value) <= MAX_SHOWN else ""
+
+
+def _write(key: str, value: str) -> str:
+    """The way out, as it works when it is pasted; of an entry of a list the value alone."""
+    return f": write {value}" if "[" in key else f": write {key} = {value}"

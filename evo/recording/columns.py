@@ -47,7 +47,9 @@ class Column:
         value = config.get(self.recorded)
         if not isinstance(value, bool | int | float | str) or identity(value) not in self.spelled:
             listed = ", ".join(repr(known) for _, known in self.spelled)
-            raise InvalidInput(f"{where}.{self.recorded}", f"{value!r} is not one of the listed values: {listed:.500}")
+            raise InvalidInput(
+                f"{where}.{self.recorded}", f"{value!r:.100} is not one of the listed values: {listed:.500}"
+            )
         return self.spelled[identity(value)]
 
 
@@ -68,7 +70,9 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
     by_name: dict[str, str] = {}
     for column in columns:
         if (other := by_name.setdefault(column.name, column.recorded)) != column.recorded:
-            raise InvalidInput(where, f"{other!r} and {column.recorded!r} would both be {column.name}: rename one")
+            raise InvalidInput(
+                where, f"{other!r:.100} and {column.recorded!r:.100} would both be {column.name}: rename one"
+            )
     return columns
 
 
@@ -92,7 +96,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
     by_text: dict[Value, Value] = {}
     for key, text in spelled.items():
         if (other := by_text.setdefault(text, once[key])) is not once[key]:
-            raise InvalidInput(where, f"{other!r} and {once[key]!r} would both be {text}: change one")
+            raise InvalidInput(where, f"{other!r:.100} and {once[key]!r:.100} would both be {text}: change one")
     return spelled
 
 

@@ -76,7 +76,7 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
             return TimedOut(stage="measure", limit_s=costs.total_s)
         case other:
             known = "correct, compile, runtime, correctness, constraints, timeout"
-            raise InvalidInput(f"{where}.invalidity", f"{other!r} is not in the T4 schema; write one of {known}")
+            raise InvalidInput(f"{where}.invalidity", f"{other!r:.100} is not in the T4 schema; write one of {known}")
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:

@@ -50,7 +50,7 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
         if not SHORTEST_US <= time_us <= LONGEST_US:
-            raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r}")
+            raise InvalidInput(field, f"expected a time from {SHORTEST_US:g} to {LONGEST_US:g} µs, got {value!r:.100}")
     return Measured(timing=Timing(samples_us=times_us))
 
 
@@ -63,7 +63,7 @@ def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: flo
             known = [part for part in parts if not (isinstance(part, float) and not _is_finite(part))]
             seconds = sum(_finite(part, f"{where}.{name}") for part in known) / per_second
             if seconds < 0:
-                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r}")
+                raise InvalidInput(f"{where}.{name}", f"expected a time from 0 on, got {recorded!r:.100}")
             return seconds
     return 0.0
 
@@ -72,7 +72,7 @@ def unit_us(unit: Any, field: str) -> float:
     try:
         return MICROSECONDS_PER[str(unit).lower()]
     except KeyError:
-        raise InvalidInput(field, f"{unit!r} is no unit of time; known: {', '.join(MICROSECONDS_PER)}") from None
+        raise InvalidInput(field, f"{unit!r:.100} is no unit of time; known: {', '.join(MICROSECONDS_PER)}") from None
 
 
 def _finite(value: Any, field: str) -> float:

@@ -14,6 +14,9 @@ from evo.trial import Value
 
 MAX_VALUES = 10_000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+MAX_SHOWN = 100
+"""Characters of a wrong value that an error repeats."""
+
 TEXT_VALUE = re.compile(r"[^\s,=\x00-\x1f\x7f]{1,100}")
 
 
@@ -78,7 +81,7 @@ class Tunable:
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
-            raise InvalidInput(field, f"{text} is not one of {self.listed}")
+            raise InvalidInput(field, f"{text[:MAX_SHOWN]} is not one of {self.listed}")
         return position
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
@@ -137,8 +140,10 @@ def _number(text: str) -> tuple[str, object]:
 
 
 def show(value: object) -> str:
-    """A value as a document would write it."""
-    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, str) else str(value)
+    """A value as a document would write it; of a long text only the beginning."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…") if isinstance(value, str) else str(value)
 
 
 def _check_values(values: Sequence[object], field: str) -> None:
@@ -148,7 +153,9 @@ def _check_values(values: Sequence[object], field: str) -> None:
         _check_value(value, field)
     kinds = sorted({identity(value)[0] for value in values})
     if len(kinds) > 1:
-        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: all values of a tunable have one type")
+        as_texts = ", ".join(f'"{str(value).lower() if isinstance(value, bool) else value}"' for value in values[:8])
+        way_out = f"all values of a tunable have one type: write them as texts, [{as_texts}{', …' * (len(values) > 8)}]"
+        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: {way_out:.300}")
     seen: dict[object, object] = {}
     for value in values:
         if value in seen:

@@ -174,15 +174,15 @@ def _drawn_seed() -> int:
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
     """What types would say, told in words: studies are often set up by hand."""
     if isinstance(constraints, str):
-        raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r}]")
+        raise InvalidInput("constraints", f"is one text; give a sequence: [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):
-        raise InvalidInput("constraints", f"expected a sequence of texts, got {constraints!r}")
+        raise InvalidInput("constraints", f"expected a sequence of texts, got {constraints!r:.100}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-        raise InvalidInput("seed", f"expected a whole number from 0 on, or None, got {seed!r}")
+        raise InvalidInput("seed", f"expected a whole number from 0 on, or None, got {seed!r:.100}")
     if space is None:
         return
     if not isinstance(space, Mapping):
-        raise InvalidInput("space", f"expected distributions by name, got {space!r}")
+        raise InvalidInput("space", f"expected distributions by name, got {space!r:.100}")
     for name, each in space.items():
         if not isinstance(name, str) or not isinstance(each, BaseDistribution):
             raise InvalidInput(f"space[{name!r}]", f"expected a name and an Optuna distribution, got {each!r}")

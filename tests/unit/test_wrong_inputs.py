@@ -1,0 +1,229 @@
+"""Whatever is wrong in a document, a recording or an option is named by its field, briefly, with what works."""
+
+import copy
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from evo.cli.config import parse_config
+from evo.errors import InvalidInput
+from evo.family import Family
+from evo.policy import policy_from
+from evo.problem import parse_problem, split_shapes
+from evo.recording import parse_recording
+from evo.requirements import Requirements, parse_toolkit
+from evo.space import Space, Tunable
+from tests.unit.family_document import document, edited
+
+WRONG: tuple[Any, ...] = (
+    *(True, 3, -1, 2**70, 0.5, math.nan, math.inf, "", " ", "x" * 3000, "a b", "A && B", "FLOAT32", "\0"),
+    *([], [[]], [0.5, 1, 2], ["a", 1, True], {}, {"a": 1}, [None]),
+)
+GONE = object()
+LONGEST = 700
+
+
+def places(node: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in entries:
+        yield (*at, key)
+        yield from places(value, (*at, key))
+
+
+def with_wrong(content: Any, place: tuple[str | int, ...], wrong: object) -> Any:
+    changed = copy.deepcopy(content)
+    holder = changed
+    for key in place[:-1]:
+        holder = holder[key]
+    if wrong is GONE:
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = wrong
+    return changed
+
+
+def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str, InvalidInput]]:
+    """Each refusal of the content with one value replaced; anything but a refusal or a result fails the test."""
+    for place in places(content):
+        for wrong in (GONE, *WRONG):
+            try:
+                read(with_wrong(content, place, wrong))
+            except InvalidInput as error:
+                yield f"{place} <- {'gone' if wrong is GONE else repr(wrong)[:40]}", error
+
+
+def test_every_value_of_a_family_is_read_or_refused_by_its_field() -> None:
+    Family.from_document(small())
+    found = list(refusals(small(), Family.from_document))
+    assert len(found) > 500
+    for where, error in found:
+        assert error.field.startswith("family.toml"), where
+        assert 5 < len(error.reason) < LONGEST, f"{where}: {error}"
+
+
+def small() -> dict[str, Any]:
+    """The document of the tests, of each kind of entry one."""
+    content = document()
+    del content["arguments"][1:3], content["problem"]["squared"], content["cuda"]
+    del content["cpu"]["constraints"][1], content["cpu"]["tunables"]["UNROLL"], content["title"]
+    content["cpu"]["derived"] = {"step": "2 * TILE"}
+    return content
+
+
+CACHE: dict[str, Any] = {
+    "device_name": "A100",
+    "objective": "time",
+    "tune_params_keys": ["block", "layout"],
+    "tune_params": {"block": [16, 32], "layout": ["row"]},
+    "cache": {
+        "16,row": {"block": 16, "layout": "row", "time": 0.5, "compile_time": 3.0},
+        "32,row": {"block": 32, "layout": "row", "time": "RuntimeFailedConfig"},
+    },
+}
+T4: dict[str, Any] = {
+    "metadata": {"timeunit": "milliseconds"},
+    "results": [
+        {
+            "configuration": {"block": 16},
+            "times": {"compilation": 1.0, "runtimes": [0.5]},
+            "invalidity": "correct",
+            "measurements": [{"name": "time", "value": 0.5, "unit": "ms"}],
+            "objectives": ["time"],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
+def test_every_value_of_a_recording_is_read_or_refused_by_its_field(content: dict[str, Any]) -> None:
+    parse_recording(json.dumps(content), "tiny")
+    found = list(refusals(content, lambda changed: parse_recording(json.dumps(changed), "tiny")))
+    assert len(found) > 50
+    for where, error in found:
+        assert error.field.startswith("tiny"), where
+        assert 5 < len(error.reason) < LONGEST, f"{where}: {error}"
+
+
+@pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
+def test_a_recording_cut_off_anywhere_is_read_in_part_or_refused_by_its_name(content: dict[str, Any]) -> None:
+    text = json.dumps(content)
+    for end in range(len(text)):
+        try:
+            recording = parse_recording(text[:end], "tiny")
+        except InvalidInput as error:
+            assert error.field.startswith("tiny"), end
+            assert len(error.reason) < LONGEST
+        else:
+            assert recording.entries
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "written"),
+    [
+        ("title", 3, 'title = "3"'),
+        ("title", True, 'title = "true"'),
+        ("problem.ROWS.min", "1", "min = 1"),
+        ("problem.ROWS.min", 1.0, "min = 1"),
+        ("cases.1.hidden", "true", "hidden = true"),
+        ("cases.1.hidden", "Yes", "hidden = true"),
+        ("cases.1.hidden", 0, "hidden = false"),
+        ("cuda.flags", "--use_fast_math", 'flags = ["--use_fast_math"]'),
+        ("problem.dtype.choices", "float16", 'choices = ["float16"]'),
+        ("arguments.0.shape", "ROWS", 'shape = ["ROWS"]'),
+        ("arguments.0.shape", 4, "shape = [4]"),
+    ],
+)
+def test_what_an_error_says_to_write_is_accepted_as_it_stands(path: str, wrong: object, written: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Family.from_document(edited(path, wrong))
+    assert raised.value.reason.endswith(f": write {written}"), raised.value
+    ((_, value),) = tomllib.loads(written).items()
+    try:
+        Family.from_document(edited(path, value))
+    except InvalidInput as error:  # another field may not fit what was made of this one
+        assert error.field != raised.value.field
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [([1, "auto"], ["1", "auto"]), ([True, 2], ["true", "2"]), (["a", 0.5, False], ["a", "0.5", "false"])],
+)
+def test_values_of_several_types_can_be_written_as_texts(values: list[Any], written: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="all values of a tunable have one type") as raised:
+        Tunable(name="T", values=values)
+    assert raised.value.reason.endswith(f"[{', '.join(json.dumps(each) for each in written)}]")
+    assert Tunable(name="T", values=written).values == tuple(written)
+
+
+FRACTIONS = Space([Tunable(name="F", values=(0.5, 1, 2)), Tunable(name="ON", values=(False, True))])
+
+
+@pytest.mark.parametrize("text", ["F=0.5", "F=.5", "F=1", "F=1.0", "F=2,ON=true", "F=2, ON=True", "F=5e-1,", ""])
+def test_whole_numbers_and_fractions_in_one_list_are_one_kind_on_the_command_line(text: str) -> None:
+    assert parse_config(text, FRACTIONS) in FRACTIONS
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "field", "says"),
+    [
+        (lambda text: parse_config(text, FRACTIONS), "F=3", "config.F", "not one of 0.5, 1, 2"),
+        (lambda text: parse_config(text, FRACTIONS), "F=nan", "config.F", "not one of 0.5, 1, 2"),
+        (lambda text: parse_config(text, FRACTIONS), "f=1", "config.f", "did you mean `F`?"),
+        (lambda text: parse_config(text, FRACTIONS), "F", "config", "write e.g. `A=1,B=2`"),
+        (lambda text: parse_config(text, FRACTIONS), "F=1,F=2", "config.F", "is given twice: keep one"),
+        (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 3000}", "config", "of at most"),
+        (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 900}", "config.F", "not one of 0.5, 1, 2"),
+        (lambda text: parse_config(text, FRACTIONS), "ON=1", "config.ON", "not one of false, true"),
+        (lambda text: parse_problem(FIELDS, text), "ROWS=0", "problem.ROWS", "accepted: 1 … 65536"),
+        (lambda text: parse_problem(FIELDS, text), "ROWS=1e3", "problem.ROWS", "is not a whole number"),
+        (lambda text: parse_problem(FIELDS, text), "rows=1", "problem.rows", "did you mean `ROWS`?"),
+        (lambda text: parse_problem(FIELDS, text), "dtype=FLOAT16", "problem.dtype", "is not one of float32, float16"),
+        (lambda text: parse_problem(FIELDS, text), "squared=maybe", "problem.squared", "neither true nor false"),
+        (lambda text: parse_problem(FIELDS, text), "ROWS==4", "problem.ROWS", "is not a whole number"),
+        (split_shapes, "1,2", "problem", "write e.g. `A=1,B=2`"),
+        (parse_toolkit, "cuda=12", "--toolkit", "e.g. cuda>=13"),
+        (
+            lambda text: Requirements(toolkit=dict([parse_toolkit(text)])),
+            "cuda>=new",
+            "requirements.toolkit.cuda",
+            "12.4",
+        ),
+        (lambda text: policy_from(json.loads(text)), '{"quick_sample": 5}', "policy.quick_sample", "did you mean"),
+        (lambda text: policy_from(json.loads(text)), '{"quick_samples": "5"}', "policy.quick_samples", "not '5'"),
+        (lambda text: policy_from(json.loads(text)), '{"quick_samples": NaN}', "policy.quick_samples", "not nan"),
+        (lambda text: policy_from(json.loads(text)), '{"quick_samples": -1}', "policy.quick_samples", "at least"),
+    ],
+)
+def test_wrong_options_are_refused_by_their_field(
+    read: Callable[[str], object], text: str, field: str, says: str
+) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        read(text)
+    assert field in raised.value.field
+    assert says in raised.value.reason
+    assert len(str(raised.value)) < LONGEST
+
+
+FIELDS = Family.from_document(document()).fields
+
+
+def test_unknown_keys_are_refused_in_every_table() -> None:
+    content = small()
+    tables = [place for place in [(), *places(content)] if isinstance(at(content, place), dict)]
+    named_by_the_author = {("problem",), ("cpu", "tunables"), ("cpu", "derived")}
+    for place in tables:
+        with pytest.raises(InvalidInput) as raised:
+            Family.from_document(with_wrong(content, (*place, "flasg"), "@"))
+        assert "flasg" in str(raised.value), place
+        if place not in named_by_the_author:
+            assert "there is no `flasg`" in raised.value.reason, place
+
+
+def at(content: Any, place: tuple[str | int, ...]) -> Any:
+    for key in place:
+        content = content[key]
+    return content
