@@ -216,6 +216,7 @@ class Champions:
         row = self.champion(champion_id)
         self.session.refresh(row)
         row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
+        self.session.flush()  # a refresh would lose it
         return True
 
     def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:

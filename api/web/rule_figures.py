@@ -124,6 +124,9 @@ READINGS: Mapping[str, Reading] = {
         figure="as the other kernel, in the first process",
         threshold="the nearer end of what the other processes predict",
     ),
+    "quick figure": Reading(
+        unit=factor_text, side="≤", figure="confirmed over quick time", threshold="or its inverse, without a report"
+    ),
     "baseline": Reading(
         unit=_speed,
         side=">",

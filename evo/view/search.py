@@ -19,6 +19,7 @@ from evo.target import place_text
 from evo.timing import Timing
 from evo.trial import Config, Value
 from evo.view.champion import ChampionView, RetiredView
+from evo.wording import factor_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +230,15 @@ class SearchView:
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """A sentence for each challenge whose confirmed time differs much from the quick one."""
-    found = ((each.trial, each.verdict.quick_gap) for each in challenges)
-    return tuple(f"Trial {trial}: {rule.text}" for trial, rule in found if rule is not None)
+    """Sentences on challenges whose confirmed time differs much from the quick one: one in full, the others in short.
+
+    The promoted trial is the one in full, or without one the first.
+    """
+    found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
+    if not found:
+        return ()
+    first = next((each for each in found if each[0].verdict.promote), found[0])
+    texts = [f"Trial {first[0].trial}: {first[1].text}"]
+    if others := [f"trial {each.trial} ({factor_text(rule.figure)})" for each, rule in found if each is not first[0]]:
+        texts.append(f"Confirmed over quick time of others: {', '.join(others)}.")
+    return tuple(texts)

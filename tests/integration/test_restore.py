@@ -29,6 +29,7 @@ def page_of(rest: Local, path: str) -> str:
 def test_a_rolled_back_champion_is_restored_and_its_history_kept(rest: Local) -> None:
     rolled = rest.http.post("/champions/1/rollback", json={"reason": "slower under load"})
     assert rolled.status_code == 200
+    assert [each["reason"] for each in rolled.json()["decisions"]] == ["rolled back: slower under load"]
     assert "The problem has no champion now" in page_of(rest, "/champions/1/restore")
     restored = rest.http.post("/champions/1/promote", json={"reason": "it was the network", "over": None}).json()
     assert restored["current"] and restored["retired_reason"] is None
@@ -53,6 +54,8 @@ def test_the_champion_in_its_place_is_retired_and_rollbacks_put_back_with_histor
     first, second = (rest.http.get(f"/champions/{number}").json() for number in (1, 2))
     assert second["current"] and not first["current"]
     assert "champion 2 was restored: not noisy after all" in first["retired_reason"]
+    assert [each["current"] for each in first["decisions"]] == [False, True, False]
+    assert [each["current"] for each in second["decisions"]] == [False, True]
 
 
 @pytest.mark.parametrize("what", ["protocol", "refuted", "unmet"])
