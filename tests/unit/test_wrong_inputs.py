@@ -24,7 +24,8 @@ WRONG: tuple[Any, ...] = (
     *([], [[]], [0.5, 1, 2], ["a", 1, True], {}, {"a": 1}, [None]),
 )
 GONE = object()
-LONGEST = 700
+LONGEST = 1200
+"""Characters of an error: the names that there are may be many, but no wrong value is repeated as a whole."""
 
 
 def places(node: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
