@@ -13,7 +13,7 @@ from db.leases import StaleLease
 from db.signals import WORK
 from evo.errors import Conflict, InvalidInput
 from evo.hopeless import ALIKE
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Stages
+from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Lease, Stages
 from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
 from evo.strategy import opening
 from evo.trial import Config
@@ -157,6 +157,46 @@ def test_a_second_search_challenges_the_champion(stage: Stage) -> None:
     assert (newest.replaces, newest.current) == (first.id, True)
     assert not oldest.current
     assert oldest.retired_reason == f"replaced by trial {newest.trial_number} of search 2"
+
+
+def test_report_that_omits_its_incumbent_is_refused_and_the_job_can_still_be_reported(stage: Stage) -> None:
+    """Else the challenger would be judged as a first champion, and replace the one it was not compared with."""
+    stage.submit(budget={"trials": 3}, seed=5)
+    list(stage.play())
+    stage.submit(seed=1)
+    lease = next(lease for lease in iter(stage.one, None) if not _settled_unless_it_challenges(stage, lease))
+    report = answer(lease)
+    assert isinstance(report, ConfirmReport)
+    for left_out, field in (
+        (replace(report, incumbent=None), "report.incumbent"),
+        (replace(report, challenger=replace(timing(5.0), protocol=1)), "report.challenger.protocol"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            stage.conductor.report(lease.attempt_id, lease.token, left_out)
+        assert refused.value.field == field
+        assert len(stage.champions()) == 1
+    stage.conductor.report(lease.attempt_id, lease.token, report)
+    assert len(stage.champions()) == 2
+
+
+def _settled_unless_it_challenges(stage: Stage, lease: Lease) -> bool:
+    if isinstance(lease.job, Confirm) and lease.job.incumbent is not None:
+        return False
+    stage.hand_in(lease)
+    return True
+
+
+def test_confirmation_without_proof_promotes_nothing(stage: Stage) -> None:
+    search = stage.submit()
+    while leases := stage.claim():
+        report = answer(leases[0])
+        if isinstance(report, ConfirmReport):
+            report = ConfirmReport(challenger=report.challenger, challenger_again=report.challenger_again)
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    assert stage.champions() == []
+    verdicts = [each.verdict for each in stage.view(search).challenges]
+    assert verdicts
+    assert all("lacks evidence" in verdict.summary for verdict in verdicts)
 
 
 def test_no_challenge_when_nothing_beats_the_champion(stage: Stage) -> None:
