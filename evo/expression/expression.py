@@ -114,9 +114,10 @@ class Expression:
         Raises:
             InvalidInput: what comes out is too large to evaluate.
         """
-        if not self.names.intersection(definitions):
+        used = self.names.intersection(definitions)
+        if not used:
             return self
-        trees = {name: definition.tree for name, definition in definitions.items()}
+        trees = {name: definitions[name].tree for name in used}
         grown = terms(self.tree, {name: terms(tree, {}) for name, tree in trees.items()})
         if grown > MAX_NODES:
             raise InvalidInput(self.field, f"`{self.text}` grows to {grown} terms, of at most {MAX_NODES}: simplify it")
