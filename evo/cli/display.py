@@ -205,7 +205,7 @@ class LiveScreen:
 
 
 class LineScreen:
-    """A line now and then, for logs and pipes: whenever the best improves, the state changes, or some time passed."""
+    """A line now and then, for logs and pipes: when the best, the state or the confirmation changes, or time passed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -214,7 +214,8 @@ class LineScreen:
 
     def show(self, view: SearchView) -> None:
         figures = [best and (best.number, best.source) for best in (view.best, view.unconfirmed)]
-        news = (view.state, *figures)
+        proving = view.proving and (view.proving.job, view.proving.trial)
+        news = (view.state, *figures, proving)
         if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
             return
         self._said, self._at = news, time.monotonic()

@@ -10,7 +10,7 @@ from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, sha
 from evo.cli.output import console, facts, styled, table
 from evo.cli.report import print_report
 from evo.search import Budget
-from evo.view import SpaceView, WarmStartView
+from evo.view import ProvingView, SpaceView, WarmStartView
 from tests.unit.views import CHAMPION, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
 
@@ -103,6 +103,16 @@ def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
     assert first.startswith("1 min 05 s: 43 trials (40 measured · ")
     assert first.endswith("best 812.3 µs (quick), 3.45× over numpy (2.8 ms), 60% of this device's limit; 55 s left")
     assert second.endswith("finishing 1 trial")
+
+
+def test_a_pipe_gets_a_line_as_soon_as_a_confirmation_begins() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    lines = LineScreen(console)
+    for proving in (None, ProvingView(job="confirm", trial=12), ProvingView(job="confirm", trial=12, elapsed_s=1.0)):
+        lines.show(view(state="stopping", asked=43, proving=proving))
+    assert isinstance(console.file, io.StringIO)
+    first, second = console.file.getvalue().splitlines()
+    assert first.endswith("; confirming the best") and "; confirming trial 12" in second
 
 
 def test_output_that_is_no_terminal_gets_lines() -> None:
