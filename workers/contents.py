@@ -1,4 +1,4 @@
-"""What the inputs of timed buffers hold: it changes between samples, at the same addresses, with answers of its own."""
+"""Contents of timed inputs: they change between samples, at the same addresses, each with its own expected output."""
 
 import time
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ import numpy as np
 from workers.devices import Buffers
 
 MOST_SHARE = 0.2
-"""Of the time that passes, what changing contents may take; the first changes are made whatever they take."""
+"""Share of the elapsed time that changing contents may take. The first `LEAST_CHANGES` changes are always made."""
 
 LEAST_CHANGES = 3
 
 HELD_BACK = -1
-"""Stands for a content that is none of those in turn."""
+"""Number of the content that is used only after all timing."""
 
 
 class Contents:
-    """Which of several contents each set of buffers holds.
+    """Records which of several contents each set of buffers holds.
 
     Args:
-        sources: one set for each content, in the order of their answers.
-        rng: draws which comes next.
-        held: what sets hold, shared by all that fill them.
+        sources: one set of buffers for each content, in the order of the expected outputs.
+        rng: draws the next content.
+        held: number of the content by set, shared with other users of the same sets.
     """
 
     def __init__(
@@ -34,21 +34,21 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """The number of the content that a set holds; until it is changed, the first."""
+        """Return the number of the content that a set holds; a set that was never filled holds the first."""
         return self._held.get(buffers, 0)
 
     def note(self, buffers: Buffers, content: int) -> None:
-        """Say what a set holds that something else filled."""
+        """Record the content of a set that was filled elsewhere."""
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
-        """Fill a set with a content, unless it holds it."""
+        """Fill a set with a content, unless the set holds it already."""
         if self.of(buffers) != content:
             buffers.refill(self._sources[content])
             self._held[buffers] = content
 
     def change(self, buffers: Buffers) -> None:
-        """Fill a set with another content. Outputs keep the answers to the one before."""
+        """Fill a set with another content. Its outputs keep the results of the previous one."""
         now_s, others = time.monotonic(), len(self._sources) - 1
         dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
         if others < 1 or (dear and self._changes >= LEAST_CHANGES):

@@ -1,7 +1,7 @@
-"""A kernel process as its judge sees it: started, asked, watched and ended from outside.
+"""The judge's end of a kernel process: starts it, sends requests, checks the replies and ends it.
 
-The process (`kernel_process.c`) runs a candidate's machine code, so nothing that it says is believed without a check:
-answers are read from memory that the judge filled, times are held against the system's own account of the process.
+The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked: outputs are read from
+memory that the judge filled, and times are compared with the processor time that the system counts for the process.
 """
 
 import array
@@ -37,27 +37,27 @@ _STACKED, _FLOATS = 24, 8
 """Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
 
 _APRON_BYTES = 1 << 20
-"""On both sides of a segment, where nothing is to be found (`kernel_process.c`)."""
+"""Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
 
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 _SAID_BYTES = 600
 _FIRST_USER, _USERS = 61_184, 4_000
-"""Users that no person has: the range systemd takes for services that need one for themselves."""
+"""User ids of kernel processes: the range that systemd uses for services with a dynamic user."""
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Where the runner's mark stands in a kernel process: a name that is there on any machine and means nothing."""
+"""Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
 
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """What sets of buffers are called with, as the process takes it.
+    """Arguments of calls on sets of buffers, in the layout of the process.
 
     Attributes:
-        spans: memory to have at hand before the first call: address and bytes.
-        words: what each set's call takes, in the process's own layout.
+        spans: memory to map before the first call: address and bytes.
+        words: arguments of each set's call.
     """
 
     sets: int
@@ -76,8 +76,8 @@ class KernelProcess:
         library: the candidate.
         cores: on which it runs; empty: on those of this process.
         threads: how many of them it may use at once.
-        timed: whether it will be timed, so that what idle requests take is worth knowing.
-        memory_bytes: what it may allocate; 0: as much as there is.
+        timed: True measures what idle requests take, to compare timed ones with.
+        memory_bytes: limit on what it allocates; 0: no limit.
 
     Raises:
         LaunchError: the library does not load, or lacks the entry.
@@ -115,10 +115,10 @@ class KernelProcess:
         return self._ended is None
 
     def bind(self, sets: Sequence[HostBuffers], *, new: bool) -> Table:
-        """What calls on these sets take; their memory is mapped.
+        """Map the memory of some sets and return the arguments of calls on them.
 
         Args:
-            new: have all their memory at hand before the first call.
+            new: map all pages before the first call.
         """
         for buffers in sets:
             for name, held in buffers.arrays.items():
@@ -135,7 +135,7 @@ class KernelProcess:
         return Table(sets=len(sets), width=width, floats=floats, spans=tuple(spans), words=b"".join(words))
 
     def run(self, table: Table, calls: int, *, first: int = 0, manner: Manner = Manner()) -> Batch:
-        """Have the kernel called so often, on each set in turn.
+        """Call the kernel `calls` times, on each set in turn.
 
         Raises:
             TrespassError: it touched memory that it must not.
@@ -149,7 +149,7 @@ class KernelProcess:
         return self._batch(calls, first, manner)
 
     def note(self, batch: Batch) -> None:
-        """Remember what a call left changed, for `fault`."""
+        """Keep what a call left changed, for `fault`."""
         self._changed = self._changed or batch.changes
 
     def worth_repeating(self, batch: Batch) -> bool:
@@ -157,7 +157,7 @@ class KernelProcess:
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """What the calls so far changed, or kept, and must not; None when nothing.
+        """Return what the calls so far changed or kept and must not; None if nothing.
 
         Raises:
             InvalidMeasurementError: the system counted more processor time than the calls can have taken.
@@ -168,7 +168,7 @@ class KernelProcess:
         return found
 
     def close(self) -> None:
-        """End the process and all that it started. Repeating it does no harm."""
+        """End the process and everything it started. Repeated calls do nothing."""
         if self._ended is None and hasattr(self, "_process"):
             self._reap(kill=True)
 
