@@ -4,7 +4,6 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from api.access.rule import allow
-from api.catalogue import parsed
 from api.deps import ServiceDep
 from api.routing import page_router
 from api.web.rendering import render
@@ -24,7 +23,7 @@ def families_page(request: Request, service: ServiceDep) -> HTMLResponse:
     described, broken = [], registry.broken()
     for each in families:
         try:
-            described.append((each, parsed(each.document).describe()))
+            described.append((each, each.family.describe()))
         except InvalidInput as error:  # registered by another version
             broken.append(registry.Broken(name=each.name, reason=str(error)))
     return render(request, "families.html", families=described, broken=broken)
@@ -38,4 +37,4 @@ def family_page(name: str, request: Request, service: ServiceDep) -> HTMLRespons
     if name not in families:
         raise NotFound(unknown(name, families, "families"))
     chosen = families[name]
-    return render(request, "family.html", family=chosen, described=parsed(chosen.document).describe())
+    return render(request, "family.html", family=chosen, described=chosen.family.describe())

@@ -13,7 +13,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from api.access.csrf import FIELD
 from api.access.rule import allow
 from api.access.typed import MOST_FIELDS
-from api.catalogue import parsed
 from api.deps import Service, ServiceDep
 from api.query import refuse_unknown
 from api.routing import page_router
@@ -88,13 +87,13 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
 
 def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
     """What may be asked for; without a family there is no telling which problem it has."""
-    problem = typed if chosen is None else [PROBLEM + each.name for each in parsed(chosen.document).fields]
+    problem = typed if chosen is None else [PROBLEM + each.name for each in chosen.family.fields]
     return {"family", *ENTRIES, *(name for name in problem if name.startswith(PROBLEM))}
 
 
 def _unticked(chosen: Candidate) -> dict[str, str]:
     """A browser does not send the boxes that are not ticked."""
-    return {PROBLEM + each.name: "false" for each in parsed(chosen.document).fields if each.type == "bool"}
+    return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 
 
 def _again(request: Request, service: Service, typed: dict[str, str], wrong: dict[str, str]) -> Response:

@@ -6,8 +6,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from api.catalogue import parsed
 from api.deps import Service
 from db.archive import Archive
+from evo.family import Family
 from templates import registry
 
 
@@ -20,6 +22,16 @@ class Candidate:
     digest: str
     document: Mapping[str, Any]
     location: str | None
+    installed: Family | None = None
+
+    @property
+    def family(self) -> Family:
+        """The family itself: what this installation read already, else what the document says.
+
+        Raises:
+            InvalidInput: another version registered the document, and this one does not understand it.
+        """
+        return self.installed or parsed(self.document)
 
     def register(self, service: Service) -> None:
         """A search needs its family registered; doing so again changes nothing."""
@@ -42,6 +54,7 @@ def candidates(session: Session) -> tuple[Candidate, ...]:
             digest=package.digest,
             document=package.family.document,
             location=package.location,
+            installed=package.family,
         )
         for package in registry.builtin()
     }

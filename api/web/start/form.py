@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.orm import Session
 
-from api.catalogue import parsed
 from api.deps import Service
 from api.web.start.candidate import Candidate, candidates
 from api.web.start.entry import ENTRIES, GROUPS, Entry, Options
@@ -100,7 +99,7 @@ def form_of(
     chosen = next((each for each in families if each.name == typed.get("family")), None)
     if chosen is None:
         return StartForm(families=families, typed=typed, wrong=wrong or {})
-    family = parsed(chosen.document)
+    family = chosen.family
     offered = [row for row in Fleet(session).devices(service.conductor.connected_since()) if _runs_on(family, row)]
     options = {"device": dict(_models(offered)), "device_uuid": dict(_units(offered))}
     groups = {

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.catalogue import parsed
 from api.deps import Service
 from api.errors import wrong_fields
 from api.schemas import SearchRequest
@@ -46,7 +45,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
     """Each field by itself. An empty one is left out, but not of the problem, where nothing may be guessed."""
     given: dict[str, object] = {}
     wrong: dict[str, str] = {}
-    for field in parsed(chosen.document).fields:
+    for field in chosen.family.fields:
         name = PROBLEM + field.name
         if (text := typed.get(name)) is None:
             continue
