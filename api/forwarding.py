@@ -152,7 +152,8 @@ def _bare(address: str) -> str:
 
 def _prefix(headers: Headers) -> str:
     """The path prefix that a proxy removed; empty if none of plain segments is named."""
-    given = next(_each(headers, "x-forwarded-prefix"), "").rstrip("/")
+    named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
+    given = named.rstrip("/")
     return given if PREFIX.fullmatch(given) else ""
 
 

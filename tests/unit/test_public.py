@@ -197,6 +197,13 @@ def test_the_prefix_is_removed_where_the_proxy_did_not(path: str, served: str) -
         assert address(scope).public.prefix == "/evo"
 
 
+def test_the_older_header_of_a_prefix_is_read_too() -> None:
+    scope, _ = seen({"X-Script-Name": "/evo"})
+    assert address(scope).public.prefix == "/evo"
+    scope, _ = seen({"X-Forwarded-Prefix": "/evo", "X-Script-Name": "/other"})
+    assert address(scope).public.prefix == "/evo"
+
+
 def test_a_prefix_named_like_a_page_is_not_removed_twice() -> None:
     scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
     assert scope["path"] == "/workers/live"
