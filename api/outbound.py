@@ -5,6 +5,7 @@ hostile name server could give another one.
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,14 +58,15 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        raise InvalidInput("webhook.url", "is not a URL") from None
+        raise InvalidInput("webhook.url", f"is not a URL: give one {_example(url)}") from None
     name = None if name is None else _ascii(name)
     if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
-        raise InvalidInput("webhook.url", "must be an http:// or https:// URL without a user name")
+        raise InvalidInput("webhook.url", f"must be an http:// or https:// URL without a user name, {_example(url)}")
     try:
         addresses = resolve(name, port)
     except (OSError, ValueError):
-        raise InvalidInput("webhook.url", f"the name {name} cannot be resolved") from None
+        reason = f"the name {name:.100} cannot be resolved: check its spelling, or give an address in its place"
+        raise InvalidInput("webhook.url", reason) from None
     if not private and (hidden := [address for address in addresses if not is_public(address)]):
         raise InvalidInput(
             "webhook.url",
@@ -78,6 +80,12 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     host = f"[{name}]" if ":" in name else name
     told = host if parts.port is None else f"{host}:{parts.port}"
     return Target(url=f"{parts.scheme}://{literal}:{port}{path}{query}", host=told, name=name)
+
+
+def _example(url: str) -> str:
+    """A URL of the right form: the given one with a scheme in front, where only that was left out."""
+    bare = re.fullmatch(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(:[0-9]{1,5})?(/[!-~]*)?", url[:200])
+    return f"e.g. https://{url[:200] if bare else 'example.org/hook'}"
 
 
 def _ascii(name: str) -> str:

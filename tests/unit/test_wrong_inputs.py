@@ -5,10 +5,12 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
+from api.outbound import target_of
 from evo.cli.config import parse_config
 from evo.errors import InvalidInput
 from evo.family import Family
@@ -228,3 +230,27 @@ def at(content: Any, place: tuple[str | int, ...]) -> Any:
     for key in place:
         content = content[key]
     return content
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("hooks.example.org/x?y=1", "https://hooks.example.org/x?y=1"),
+        ("example.org:8080", "https://example.org:8080"),
+        ("ftp://example.org/x", "https://example.org/hook"),
+        ("http://me:secret@example.org/", "https://example.org/hook"),
+        ("http://example.org:99999/", "https://example.org/hook"),
+        ("nothing", "https://example.org/hook"),
+        ("", "https://example.org/hook"),
+    ],
+)
+def test_a_webhook_that_is_no_url_is_refused_with_one_that_is(url: str, written: str) -> None:
+    def resolve(name: str, port: int) -> list[IPv4Address]:
+        return [IPv4Address("8.8.8.8")]
+
+    with pytest.raises(InvalidInput) as raised:
+        target_of(url, private=True, resolve=resolve)
+    assert raised.value.field == "webhook.url"
+    assert raised.value.reason.endswith(f"e.g. {written}")
+    assert "secret" not in raised.value.reason
+    assert target_of(written, private=True, resolve=resolve).name in written
