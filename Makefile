@@ -5,7 +5,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # the tests start hundreds of processes: each would compile our modules anew
 
-.PHONY: bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
+.PHONY: bench-honest bench-compiling bench-overhead bench-gpus help search test test-gpu test-gpu-long check bench bench-gpu bench-ladder bench-events bench-strategy bench-verdict bench-throughput fuzz openapi clean bench-fleet bench-web screenshots chaos
 
 help:           ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -58,6 +58,9 @@ bench-events: .venv/.test   ## what following a search live costs the service, b
 
 bench-strategy: .venv/.bench-strategy    ## our strategies beside Kernel Tuner's and Optuna's on recorded spaces (ARGS="--quick")
 	$(BIN)/python -m tests.bench.strategy $(ARGS)
+
+bench-honest: .venv/.test   ## whether the judge refuses honest kernels: sampled configs of every family with CPU kernels (ARGS="softmax --configs 50")
+	$(BIN)/python -m tests.bench.honest $(ARGS)
 
 bench-verdict: .venv/.test  ## how often verdicts are wrong, on recorded noise (ARGS="--confirmations 1000")
 	$(BIN)/python -m tests.bench.verdict $(ARGS)

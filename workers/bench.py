@@ -68,6 +68,7 @@ class Bench:
     session: Session
     reference: Reference
     golden: Mapping[str, tuple[Golden, ...]]
+    mixtures: tuple[Golden, ...] = ()
     candidates: dict[str, Candidate] = field(default_factory=dict)
     _processes: int = 0
     _kept: dict[tuple[str, int], dict[tuple[Argument, ...], Sequence[Buffers]]] = field(default_factory=dict)
@@ -85,9 +86,10 @@ class Bench:
         chosen = driver(terms.device.kind)
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
         golden = reference.goldens(terms.cases)
+        mixtures = reference.mixtures(terms.cases, golden) if session.places else ()
         confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
         session.limit_memory(terms.memory_limit_bytes)
-        return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden)
+        return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden, mixtures=mixtures)
 
     def verify(self, request: Verify) -> Verified:
         """Load a candidate's kernels and judge every case.
@@ -210,6 +212,8 @@ class Bench:
             if timed:
                 rights.append(buffers.sibling())
                 rights[-1].rewrite(buffers)
+        if timed:
+            self._verify_mixtures(kernel, buffers, file.arguments)
         if self.session.places:
             verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches)
             self._proofs[f"proof of {plan.name}"] = proof.words
@@ -217,6 +221,16 @@ class Bench:
             self.candidates[request.candidate] = Candidate(
                 kernel=kernel, arguments=file.arguments, rights=tuple(rights)
             )
+
+    def _verify_mixtures(self, kernel: Any, buffers: Buffers, arguments: tuple[Argument, ...]) -> None:
+        """Judge one call on each mixture of the cases' inputs, at the addresses that are timed."""
+        contents = self._contents(arguments)
+        before, deterministic = contents.of(buffers), self.terms.objective.deterministic
+        for golden in self.mixtures:
+            buffers.renew(golden.inputs_of(arguments))
+            contents.note(buffers, HELD_BACK)
+            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic, stale=True)
+        contents.put(buffers, before)
 
     def _load(self, file: KernelFile, elsewhere: int | None) -> Any:
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)

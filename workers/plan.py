@@ -52,6 +52,7 @@ def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
                     for repetition in range(repetitions)
                 ),
                 operands=family.operands(each.problem),
+                mixed=each.case.mixed,
             )
         )
     return tuple(plans)

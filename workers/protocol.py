@@ -27,6 +27,7 @@ class CasePlan:
         distribution: of the inputs, by the name reference.py knows.
         seeds: of the generators; one set of inputs each.
         operands: inputs and outputs of the problem as the family declares them, whichever of them a kernel takes.
+        mixed: whether its elements and rows may be exchanged for those of other cases.
     """
 
     name: str
@@ -34,6 +35,7 @@ class CasePlan:
     problem: Mapping[str, Value]
     seeds: tuple[tuple[int, ...], ...]
     operands: tuple[Operand, ...]
+    mixed: bool = True
 
     @property
     def outputs(self) -> tuple[Operand, ...]:

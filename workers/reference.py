@@ -9,7 +9,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from workers.cache import Cache, cache_key
 from workers.contract import check_input, check_names, check_reference
 from workers.distance import distance
 from workers.golden import Arrays, FamilyError, Golden, Limit
+from workers.mixtures import mixtures
 from workers.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max
@@ -37,6 +39,9 @@ _FEW_ELEMENTS = 64
 _KEPT_ANYWAY_BYTES = 16 << 20
 _LAYOUT = 2
 """Of what is kept in the cache, and the checks that it has passed."""
+
+_MIXED = 0x6D69
+"""Sets the generator of mixtures apart from those of the inputs."""
 
 _READ_BYTES_S = 2e8
 """What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
@@ -78,6 +83,23 @@ class Reference:
         with ThreadPoolExecutor(max(1, min(affordable, len(asked), os.cpu_count() or 1))) as pool:
             made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
+
+    def mixtures(self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[Golden]]) -> tuple[Golden, ...]:
+        """Of the first case, inputs mixed with those of the other cases of its problem, where reference.py bears them.
+
+        A mixture that reference.py cannot answer with numbers is no input that a kernel must bear.
+        """
+        first, *rest = plans
+        rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
+        others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
+        rng = np.random.default_rng([*first.seeds[0], _MIXED])
+        made: list[Golden] = []
+        for each in mixtures(goldens[first.name][0].inputs, others, first.operands, rng):
+            distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
+            with suppress(FamilyError):
+                made.append(self.golden(plan, first.seeds[0], each.inputs))
+        return tuple(made)
 
     def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
         """The declared inputs, in arrays that nobody else holds."""

@@ -21,6 +21,7 @@ class Case:
         changes: field → expression over the searched problem.
         hidden: a shape the search never times.
         instead_of: an earlier case that this one stands in for, with configs that break a constraint there; None: none.
+        mixed: whether its elements and rows may be exchanged for those of other cases of the same problem.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Case:
     changes: Mapping[str, Expression]
     hidden: bool = False
     instead_of: str | None = None
+    mixed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ def _read_case(table: Table, fields: Sequence[Field], earlier: Sequence[str]) ->
         changes=changes,
         hidden=table.flag("hidden"),
         instead_of=_instead_of(table, earlier) if "instead_of" in table else None,
+        mixed=table.flag("mixed", default=True),
     )
     table.done()
     return case

@@ -242,6 +242,7 @@ class Family:
                     "problem": {name: change.text for name, change in case.changes.items()},
                     "hidden": case.hidden,
                     "instead_of": case.instead_of,
+                    "mixed": case.mixed,
                 }
                 for case in self.cases
             ],

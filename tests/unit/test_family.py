@@ -210,6 +210,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cases.1.name", "nominal", "cases[1].name", "is declared before"),
     ("cases.1.instead_of", "nominal", "cases[1].instead_of", "`nominal` is no earlier case but the first"),
     ("cases.1.hidden", "yes", "cases[1].hidden", "must be true or false"),
+    ("cases.0.mixed", 0, "cases[0].mixed", "must be true or false"),
     ("cases.1.inputs", None, "cases[1].inputs", "is missing"),
     ("cpu.template", None, "cpu.template", "give one of template (Jinja2) and source"),
     ("cpu.source", "kernel.c", "cpu.template", "give one of template (Jinja2) and source"),

@@ -250,3 +250,24 @@ def test_an_exact_yardstick_of_integers_demands_exact_results(tmp_path: Path) ->
     golden = reference(tmp_path, text).golden(plan("int64", max_abs_ratio=4.0, rel_l2=0.1), (1, 2))
     assert golden.reference["y"].dtype == np.int64
     assert golden.limits["y"].max_abs == 0.0
+
+
+def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> list[str]:
+    """Names of the mixtures of a normal and a large case."""
+    text = WHOLE.replace("rng.standard_normal", "(9 if distribution == 'large' else 1) * rng.standard_normal")
+    text = text.replace("2.0 * inputs", f"(lambda x: {answer})(inputs", 1).replace("(np.float64)}", "(np.float64))}", 1)
+    large = replace(plan(), name="large", distribution="large", seeds=((1, 3),))
+    plans, family = (replace(plan(), **changes), large), reference(tmp_path, text)
+    return [each.case for each in family.mixtures(plans, family.goldens(plans))]
+
+
+def test_inputs_of_all_cases_are_mixed(tmp_path: Path) -> None:
+    assert mixed_cases(tmp_path) == ["nominal with a lone largest element", "nominal with a lone smallest element"]
+
+
+def test_mixtures_that_the_reference_cannot_answer_are_left_out(tmp_path: Path) -> None:
+    assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == []
+
+
+def test_a_family_excludes_its_inputs_from_mixtures(tmp_path: Path) -> None:
+    assert mixed_cases(tmp_path, mixed=False) == []

@@ -1,0 +1,97 @@
+"""Inputs mixed from several distributions: sparse exceptions, rows of all cases, and what is left alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from evo.encoding import decoded, encoded
+from evo.family import Operand
+from workers.mixtures import Mixture, mixtures
+
+ROWS, COLUMNS = 64, 512
+
+
+def operand(name: str, array: NDArray[Any], dtype: str | None = None) -> Operand:
+    return Operand(name=name, role="input", dtype=dtype or array.dtype.name, shape=array.shape, tolerance=None)
+
+
+def made(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
+    """Mixtures of one input, by name."""
+    rng = np.random.default_rng(3)
+    found = mixtures({"x": nominal}, [{"x": each} for each in others], [operand("x", nominal, dtype)], rng)
+    return {each.name: each.inputs["x"] for each in found}
+
+
+def normal(seed: int, scale: float = 1.0) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(seed).standard_normal((ROWS, COLUMNS)) * scale
+    return drawn.astype(np.float32)
+
+
+def peaked(seed: int) -> NDArray[np.float32]:
+    drawn = normal(seed)
+    drawn[:, 7], drawn[:, 8] = 120.0, -np.inf
+    return drawn
+
+
+def test_one_element_is_the_largest_and_one_the_smallest_of_all_distributions() -> None:
+    nominal, large = normal(1), normal(2, 40.0)
+    found = made(nominal, peaked(3), large)
+    for name, extreme in (
+        ("a lone largest element", np.float32(max(120.0, large.max()))),
+        ("a lone smallest element", large.min()),
+    ):
+        changed = found[name] != nominal
+        assert changed.sum() == 1
+        assert found[name][changed] == extreme
+
+
+def test_rows_come_from_all_distributions() -> None:
+    distributions = [normal(1), peaked(2), normal(3, 40.0)]
+    rows = made(*distributions)["rows of all distributions"]
+    origins = [sum(bool(np.array_equal(row, one[place])) for place, row in enumerate(rows)) for one in distributions]
+    assert sum(origins) == ROWS
+    assert min(origins) > 0
+
+
+def test_inputs_with_as_many_rows_come_from_the_same_distribution() -> None:
+    nominal, other = ({"x": normal(seed), "y": normal(seed + 1)} for seed in (1, 5))
+    operands = [operand(name, array) for name, array in nominal.items()]
+    *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0))
+    of_other = {name: (rows.inputs[name] == other[name]).all(axis=1).tolist() for name in nominal}
+    assert of_other["x"] == of_other["y"]
+
+
+def test_codes_of_small_numbers_are_compared_by_what_they_stand_for() -> None:
+    nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
+    found = made(nominal, other, dtype="bfloat16")["a lone smallest element"]
+    assert (found != nominal).sum() == 1
+    assert decoded(found, "bfloat16").min() == decoded(other, "bfloat16").min()
+
+
+@pytest.mark.parametrize(
+    "nominal",
+    [
+        np.arange(12).reshape(3, 4),
+        np.sort(normal(1), axis=-1),
+        np.sort(normal(1), axis=0),
+        normal(1)[:, :ROWS] + normal(1)[:, :ROWS].T,
+    ],
+    ids=["integers", "ascending elements", "ascending rows", "symmetric"],
+)
+def test_inputs_whose_elements_stand_in_relations_are_not_mixed(nominal: NDArray[Any]) -> None:
+    assert made(nominal, nominal[::-1].copy()) == {}
+
+
+def test_one_distribution_alone_is_not_mixed() -> None:
+    assert made(normal(1)) == {}
+
+
+def test_an_input_that_a_second_draw_repeats_keeps_its_elements() -> None:
+    mask = np.where(np.arange(COLUMNS) % 3, 0.0, -np.inf).astype(np.float32) * np.ones((ROWS, 1), np.float32)
+    nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
+    operands = [operand(name, array) for name, array in nominal.items()]
+    found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0)))
+    assert len(found) == 3
+    assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
