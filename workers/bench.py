@@ -36,7 +36,15 @@ from workers.rounds import fitting_rounds
 from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
-from workers.witness import disagreement, judge_mixed, most_disagreement, ring_sets, witness
+from workers.witness import (
+    MIXED_CALLS,
+    disagreement,
+    judge_mixed,
+    mixed_sets,
+    most_disagreement,
+    ring_sets,
+    witness,
+)
 
 Mode = Literal["hot", "cold"]
 _ORDERS = 1
@@ -229,7 +237,7 @@ class Bench:
         for golden in self.mixtures:
             buffers.renew(golden.inputs_of(arguments))
             contents.note(buffers, HELD_BACK)
-            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic, stale=True)
+            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic)
         contents.put(buffers, before)
 
     def _load(self, file: KernelFile, elsewhere: int | None) -> Any:
@@ -279,10 +287,18 @@ class Bench:
         moment: Moment,
         request: Compare,
     ) -> Witness:
-        """Cold calls go around the sets that they are timed on, hot ones around as many as a cache holds."""
-        contents = self._contents(candidate.arguments)
-        content = contents.of(self._sets(self.terms.objective.cache, candidate.arguments)[0])
-        sets = self._ring(candidate, calls)
+        """Cold calls go around the sets that they are timed on, hot ones around outputs that share the inputs."""
+        sets, contents = (
+            self._sets(self.terms.objective.cache, candidate.arguments),
+            self._contents(candidate.arguments),
+        )
+        content = contents.of(sets[0])
+        if self.terms.objective.cache == "hot":
+            cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
+            wanted = ring_sets(candidate.arguments, calls, cache_bytes)
+            sets = sets[0].siblings(wanted)
+            for buffers in sets:
+                contents.note(buffers, content)
         for buffers in sets:
             contents.put(buffers, content)
         sources = {"answered": candidate.rights[content], "poisoned": sets[0].sibling()}
@@ -301,20 +317,21 @@ class Bench:
             undecided=partial(straddles, max_skipped=request.max_skipped, confidence=request.skip_confidence),
             repeated=repeated,
         )
-        judge_mixed(turn, sets, contents, look=look, budget_s=budget_s)
+        self._judge_mixed(candidate, look, budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):
             self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
 
-    def _ring(self, candidate: Candidate, calls: int) -> Sequence[Buffers]:
-        """Sets that calls go around, each with inputs and outputs of its own."""
+    def _judge_mixed(self, candidate: Candidate, look: Callable[[Buffers], None], budget_s: float) -> None:
+        """Calls on inputs that differ from call to call, each set with inputs and outputs of its own."""
         arguments = candidate.arguments
-        if self.terms.objective.cache == "cold":
-            return self._sets("cold", arguments)
-        cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
-        wanted = ring_sets(arguments, calls, cache_bytes)
-        return self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), wanted)
+        sets = self._sets("cold", arguments)[:MIXED_CALLS] if self.terms.objective.cache == "cold" else ()
+        if not sets:
+            count = mixed_sets(self._hot(self.terms.cases[0].name, arguments)[0].bytes_held)
+            sets = self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), count)
+        turn = self.session.timer(candidate.kernel, sets, once=True)
+        judge_mixed(turn, sets, self._contents(arguments), look=look, budget_s=budget_s)
 
     def _require_alike(self, candidate: Candidate, found: Witness) -> None:
         """A kernel that is much faster where the same call is repeated does not do the same work each time."""

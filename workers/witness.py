@@ -4,7 +4,6 @@ In a timed loop every call but the first finds its own answer in its outputs. A 
 does less is right each time it is judged, and fast only while it is timed. So calls go once around a ring of buffer
 sets, each on outputs of its own, which are all filled before, outside the timed span: with the answer, or with poison.
 Kernel, launches, memory and what was done to it before are the same; what the outputs hold is the only difference.
-Each set has inputs of its own, too: a kernel that keeps an answer for each address of its inputs gains nothing there.
 """
 
 import time
@@ -36,14 +35,26 @@ MIXED_CALLS, LEAST_MIXED_CALLS = 64, 16
 what it kept escapes 64 of them with 0.8 ** 64 < 1e-6; one that counts calls does not escape at all. Of slow kernels, as
 many as fit the time."""
 
+_MIXED_BYTES = 64 << 20
+"""What sets with inputs of their own take at most, where more than two are made."""
+
 PATIENCE = 3
 """So many times as long as usual may be spent on what is too noisy to tell."""
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
     """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2."""
-    held = sum(each.bytes for each in arguments if each.role != "scalar")
+    held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
+
+
+def mixed_sets(bytes_held: int) -> int:
+    """How many sets mixed calls go around; at least 2.
+
+    Args:
+        bytes_held: by one set, inputs included.
+    """
+    return max(2, min(MIXED_CALLS, _MIXED_BYTES // max(bytes_held, 1)))
 
 
 def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float]) -> float:
@@ -52,11 +63,13 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
     Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
 
     Args:
-        sets: in the ring, each with inputs of its own.
+        sets: of outputs in the ring, which share the inputs.
         limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
     """
-    one = sum({each.name: each.bytes for each in arguments if each.role != "scalar"}.values())
-    ring = one * sets
+    held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
+    written = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    one = sum(held.values())
+    ring = one + (sets - 1) * written
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
     return MOST_DISAGREEMENT_OF_CACHES if apart else MOST_DISAGREEMENT

@@ -17,7 +17,7 @@ from workers.kernel import Argument
 from workers.protocol import Compare
 from workers.rounds import fitting_rounds
 from workers.timing import ROUND_US, WARM_US, Beside, Taken, cold_sets, interleave, repeats, take, undisturbed
-from workers.witness import MOST_ROUNDS, USUAL_ROUNDS, ring_sets, witness
+from workers.witness import MIXED_CALLS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
 
 RNG = np.random.default_rng
 
@@ -176,8 +176,9 @@ def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
 def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
     y = Argument(name="y", role="output", dtype="float32", shape=(1 << 20,))
     x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
-    assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 4, 4]
+    assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 5, 8]
     assert ring_sets([], 500, 1 << 20) == 128
+    assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_CALLS, MIXED_CALLS, 4, 2]
 
 
 def test_anchor_and_floor_stand_beside_the_samples() -> None:
