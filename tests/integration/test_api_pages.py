@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api.schemas import SearchRequest
-from evo.job import Confirm
+from evo.job import Baseline, BaselineReport, Confirm
 from evo.outcome import CompileFailed, WrongAnswer
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
@@ -65,6 +65,21 @@ def text_of(html: str) -> str:
 
 def test_an_empty_service_says_how_to_begin(page: httpx.Client) -> None:
     assert "kernel-evo search sdpa" in page.get("/").text
+
+
+def test_warnings_of_a_worker_are_shown_and_cannot_reach_the_browser(stage: Stage, page: httpx.Client) -> None:
+    search = stage.submit()
+    (lease,) = [each for each in stage.claim() if isinstance(each.job, Baseline)]
+    warnings = ("The tunable UNROLL has no effect.", HOSTILE)
+    stage.conductor.report(lease.attempt_id, lease.token, BaselineReport(timings={}, warnings=warnings))
+    html = page.get(f"/searches/{search}").text
+    assert [each["id"] for each in Outline(html).every("p") if str(each.get("id")).startswith("warning")] == [
+        "warning-1",
+        "warning-2",
+    ]
+    assert "The tunable UNROLL has no effect." in text_of(html)
+    assert HOSTILE not in html
+    assert page.get(f"/api/v1/searches/{search}").json()["warnings"] == list(warnings)
 
 
 def test_the_list_shows_every_search(stage: Stage, page: httpx.Client) -> None:
