@@ -24,6 +24,7 @@ from api.chores import Collector
 from api.courier import Courier
 from api.logs import configure
 from api.outbound import Target, is_public, target_of
+from api.public import PublicUrl
 from api.schemas import SearchRequest, Webhook
 from db.archive import Archive
 from db.artefacts import Artefacts
@@ -59,8 +60,10 @@ class Receiver:
         return given
 
 
-def courier_of(stage: Stage, receiver: Receiver) -> Courier:
-    return Courier(stage.database, clock=lambda: stage.now, secret=None, private=False, send=receiver.send)
+def courier_of(stage: Stage, receiver: Receiver, public: PublicUrl | None = None) -> Courier:
+    return Courier(
+        stage.database, clock=lambda: stage.now, secret=None, private=False, public=public, send=receiver.send
+    )
 
 
 def ended_with_hook(stage: Stage, courier: Courier) -> int:
@@ -89,6 +92,18 @@ def test_a_message_is_signed_and_delivered_once_by_one_of_two_processes(stage: S
     webhook = stage.view(search).webhook
     assert webhook is not None
     assert (webhook.url, webhook.delivered_at, webhook.attempts) == ("http://8.8.8.8/…", stage.now, 1)
+
+
+@pytest.mark.parametrize("public", [None, "https://tools.example.org/evo"])
+def test_a_message_names_the_page_of_its_search_where_the_service_has_a_public_url(
+    stage: Stage, public: str | None
+) -> None:
+    receiver = Receiver(204)
+    courier = courier_of(stage, receiver, None if public is None else PublicUrl.of(public))
+    search = ended_with_hook(stage, courier)
+    courier.run()
+    told = json.loads(receiver.got[0][1])
+    assert told.get("url") == (None if public is None else f"{public}/searches/{search}")
 
 
 def test_a_message_is_tried_again_later_also_by_the_next_process_and_given_up_in_the_end(stage: Stage) -> None:
