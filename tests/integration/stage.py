@@ -27,6 +27,7 @@ from evo.job import (
     Evaluate,
     EvaluateReport,
     Lease,
+    Repeat,
     Report,
     Sanitized,
     Stages,
@@ -115,11 +116,16 @@ def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
         case Baseline():
             return BaselineReport(timings={"plain": timing(40.0), "library": timing(20.0)})
         case Confirm(challenger=challenger, incumbent=incumbent):
+            beside = timing(20.0) if incumbent is None else timing(toy_time_us(incumbent))
+            repeat = Repeat(challenger=timing(toy_time_us(challenger)), other=beside)
+            further = lease.terms.policy.confirm_processes - 1
             return ConfirmReport(
                 challenger=timing(toy_time_us(challenger)),
                 challenger_again=timing(toy_time_us(challenger)),
                 incumbent=None if incumbent is None else timing(toy_time_us(incumbent)),
                 baselines={"library": timing(20.0)},
+                repeats=(repeat,) * further,
+                repeated_against=("library" if incumbent is None else "incumbent") if further else None,
                 **PROOF,
             )
         case Ablate(champion=champion, changed=changed):
