@@ -99,7 +99,7 @@ def _drawn(
     bounded = count < LEAST_DRAWN or alike.bounds[1] <= MOST_ALIKE_BOUND
     held = [
         _line("a kernel against itself is promoted", alike, alike.share <= MOST_ALIKE and bounded),
-        _line(f"one that is {-SLOWER:.0%} slower is promoted", slower, slower.share <= MOST_SLOWER),
+        _line(f"one that is {-SLOWER:.0%} slower is promoted", slower, slower.bounds[0] <= MOST_SLOWER),
     ]
     for gain in GAINS:
         gained = power(source, gain, max(1, count // options.share), policy, options.seed + 2)
