@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
@@ -173,23 +173,35 @@ def caddy(service: str, port: int, folder: Path) -> list[str]:
     return ["caddy", "run", "--adapter", "caddyfile", "--config", f"{folder}/Caddyfile"]
 
 
+Configuration = Callable[[str, int, Path], list[str]]
+"""Writes a proxy's configuration for a service, a port and a folder; returns the command that runs it."""
+
+
 @contextmanager
-def running(command: list[str], port: int, folder: Path) -> Iterator[str]:
-    """The address of a proxy that runs in a process of its own."""
+def running(configuration: Configuration, service: str, folder: Path) -> Iterator[int]:
+    """The port of a proxy that runs in a process of its own."""
+    child, port = started(configuration, service, folder)
+    try:
+        yield port
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+def started(configuration: Configuration, service: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """A proxy that listens; another program may take the port first, so several are tried."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "HOME": str(folder)}
-    with (folder / "out").open("w") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as child:
-        try:
-            deadline = time.monotonic() + 60
-            while True:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert child.poll() is None and time.monotonic() < deadline, (folder / "out").read_text()
-                time.sleep(0.02)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            child.terminate()
-            child.wait(60)
+    for _ in range(5):
+        port = free_port()
+        command = configuration(service, port, folder)
+        with (folder / "out").open("w") as out:
+            child = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+        while child.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return child, port
+            time.sleep(0.02)
+    raise AssertionError((folder / "out").read_text())
 
 
 @pytest.mark.parametrize("proxy", [nginx, caddy])
@@ -197,12 +209,11 @@ def test_the_configurations_of_the_guide_work(tmp_path: Path, proxy: Any) -> Non
     if shutil.which(proxy.__name__) is None:
         pytest.skip(f"{proxy.__name__} is not installed")
     settings = Settings(db=prepared(tmp_path / "evo.db"), trusted_proxies="127.0.0.1")  # type: ignore[arg-type]
-    app, port = create_app(settings), free_port()
-    with listening(app) as url, running(proxy(url, port, tmp_path), port, tmp_path) as address:
+    with listening(create_app(settings)) as url, running(proxy, url, tmp_path) as port:
         made = httpx.post(f"{url}{API}/tokens", json={"name": "root", "roles": ["admin"]}, trust_env=False)
         token = made.json()["secret"]
         name = f"tools.example.org:{port}"
-        options: Any = {"base_url": f"{address}/evo", "trust_env": False, "timeout": 60}
+        options: Any = {"base_url": f"http://127.0.0.1:{port}/evo", "trust_env": False, "timeout": 60}
         with httpx.Client(**options, headers={**BROWSER, "Host": name}) as browser:
             assert browser.get("/").headers["location"] == "/evo/sign-in?next=/"
             own = {"Origin": f"http://{name}"}
