@@ -192,8 +192,12 @@ class _Kernels:
             raise OutOfTime
         limit_s = min(left_s, self.work.terms.policy.compile_timeout_s)
         result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
-        self.log = f"{self.log}\n{result.log}"
-        return None if isinstance(result, CompileFailed) else result.digest
+        self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
+        if isinstance(result, CompileFailed):
+            if _now_s() >= self.ends_s:  # it was stopped, which says nothing of the config
+                raise OutOfTime
+            return None
+        return result.digest
 
 
 def _sentence(idle: Idle, package: Package, implementation: Implementation, log: str) -> str:

@@ -212,6 +212,35 @@ def test_a_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
     assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
 
 
+def test_a_compilation_that_is_stopped_by_the_end_of_the_check_says_nothing_of_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(Preprocessor):
+        """Each compilation takes a second, and is stopped where less is left."""
+
+        now_s = 0.0
+
+        def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+            self.now_s += min(1.0, timeout_s)
+            if timeout_s < 1.0:
+                return CompileFailed(log="stopped")
+            return super().compile(unit, timeout_s=timeout_s)
+
+    compiler = Stopped()
+    monkeypatch.setattr(effects, "_now_s", lambda: compiler.now_s)
+    monkeypatch.setattr(effects, "MOST_S", 6.5)
+    (found,) = warnings(tmp_path, compiler, "f(UNROLL, SWITCH)\nunused TILE")
+    assert "TILE" in found
+    assert compiler.now_s == 6.5
+
+
+def test_headers_are_named_as_the_family_does(tmp_path: Path) -> None:
+    assignment = work(tmp_path, {"toy.c": "f(UNROLL, SWITCH)\nunused TILE"})
+    log = f'{assignment.copy.folder}/include/a.h:3:9: warning: "TILE" redefined\n'
+    (found,) = Effects(lambda: Preprocessor(log), Cache(tmp_path / "cache")).warnings(assignment)
+    assert " include/a.h:3 redefines it" in found
+
+
 def test_the_check_is_made_once_and_reported_with_the_baselines(tmp_path: Path) -> None:
     compiler, assignment = Preprocessor(), work(tmp_path, {"toy.cu.j2": "f({{ TILE }})\n// {{ DEPTH }}"})
     stand_in = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
