@@ -115,7 +115,7 @@ def test_runners_up_are_exported_as_what_they_are(line: CommandLine, searched: E
         worst = evidence["outcome"]["cases"][0]
         assert f"| {worst['case']} | out | {worst['rel_l2']:.2g} |" in (each / "report.md").read_text()
     own = next(line for line in (folder / "ranking.md").read_text().splitlines() if first.name in line)
-    assert re.search(r"\| champion \| [\d.]+ [µn]s \| \S+=", own)
+    assert re.search(r"\| champion \| [\d.]+ [µn]s( \(confirmed\))? \| \S+=", own)
     subprocess.run([sys.executable, "-I", "kernel.py"], capture_output=True, check=True, cwd=others[0])
     (tmp_path / "afile").touch()
     assert "afile is no folder" in line.run("champion", "export", "1", "--to", str(tmp_path / "afile")).err

@@ -331,7 +331,7 @@ def test_an_earlier_process_of_a_worker_is_refused_and_people_are_told(stage: St
     assert stage.conductor.heartbeat("w1", [theirs.attempt_id], incarnation="second").cancel == ()
     with stage.database.read() as session:
         (worker,) = Fleet(session).workers()
-        assert "two processes speak as this worker" in str(worker_view(worker, worker.devices).note)
+        assert "two processes speak as this worker" in str(worker_view(worker, worker.devices, stage.now).note)
         assert worker.left_at is None, "the earlier process ends without taking the later one along"
     register(stage, "third")
     with stage.database.read() as session:
