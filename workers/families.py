@@ -102,6 +102,8 @@ class Families:
         with self._finding:
             try:
                 return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
+            except EvoError:  # some of which are of OSError's kinds, too
+                raise
             except OSError as error:
                 reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
                 raise FamilyMismatch(reason) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from evo.client import ForeignService, ServiceAway, ServiceError, ServiceUnreachable
 from evo.errors import EvoError, InvalidInput
 from evo.job import FamilyRef
 from templates import bundle, registry
@@ -128,6 +129,26 @@ def test_a_worker_lays_out_what_the_digest_stands_for_and_nothing_else(tmp_path:
         with pytest.raises(FamilyMismatch, match="faulty"):
             Families(tmp_path / "b", fetch).get(ref)
     assert not (tmp_path / "b" / "bundles").exists() or not any((tmp_path / "b" / "bundles").rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
+)
+def test_a_failed_download_says_nothing_about_the_family_and_is_repeated(tmp_path: Path, error: EvoError) -> None:
+    package = registry.find(str(FAULTY))
+    ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
+    answers: list[bytes | EvoError] = [error, pack(package)]
+
+    def fetch(digest: str) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, EvoError):
+            raise answer
+        return answer
+
+    families = Families(tmp_path, fetch)
+    with pytest.raises(type(error)):
+        families.get(ref)
+    assert families.get(ref).package.digest == package.digest
 
 
 def test_a_name_is_never_a_path(tmp_path: Path) -> None:

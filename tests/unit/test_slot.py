@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.client import Leases, ServiceUnreachable
+from evo.client import Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
 from evo.job import (
     Answer,
@@ -132,7 +132,7 @@ class Performer:
 class Known:
     """Families of which every one is at hand, or none."""
 
-    def __init__(self, error: FamilyMismatch | None = None) -> None:
+    def __init__(self, error: EvoError | None = None) -> None:
         self._error = error
 
     def get(self, ref: FamilyRef) -> Copy | None:
@@ -372,6 +372,18 @@ def test_a_family_this_machine_cannot_reproduce_is_given_back_and_not_asked_for_
     scene.play()
     assert (scene.service.released, scene.service.reports) == ([1], {})
     assert scene.service.unfit == ["another digest"], "the search shows it"
+
+
+@pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
+def test_a_failed_download_of_a_family_gives_the_job_back_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
+) -> None:
+    lease = evaluation(1)
+    scene = Scene(tmp_path, monkeypatch, lease, families=Known(error))
+    scene.service.returned = [lease]
+    scene.play()
+    assert (scene.service.released, scene.service.reports) == ([1], {})
+    assert scene.service.unfit == [], "the search has no obstacle"
 
 
 def test_a_service_that_is_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
