@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Protocol
 
 from evo.cli.connection import Connection
-from evo.client import SearchCommand
+from evo.client import SearchCommand, ServiceUnreachable
 from evo.condition import hindrance
 from evo.errors import Conflict
 from evo.lifecycle import TERMINAL
@@ -72,10 +72,11 @@ def follow(
 
     Raises:
         Conflict: the search cannot go on; it stays as it is.
+        ServiceUnreachable: the service went away and did not come back; the error says how to follow the search again.
     """
     obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
     while True:
-        view = connection.ask(lambda client: client.search(search_id))
+        view = _present(connection, search_id, where)
         for warning in view.warnings[warned:]:
             screen.note(f"Warning: {warning}")
         warned = len(view.warnings)
@@ -95,6 +96,15 @@ def follow(
             obeyed = interrupts.count
             _obey(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
         time.sleep(POLL_S)
+
+
+def _present(connection: Connection, search_id: int, where: str) -> SearchView:
+    """The search as it is now."""
+    try:
+        return connection.ask(lambda client: client.search(search_id))
+    except ServiceUnreachable as error:
+        again = f"once it is back, `{command('watch', search_id)}{where}` follows search {search_id} again"
+        raise ServiceUnreachable(f"{error}; {again}") from None
 
 
 def _nobody_else(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:

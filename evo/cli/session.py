@@ -101,7 +101,7 @@ def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
             way_out = f"kernel-evo search --resume {search_id}{where.options} goes on with it."
             out.print(Text(f"No worker is connected. {way_out}\n", "yellow"))
         with screen(out) as shown:
-            view = follow(connection, search_id, shown, Interrupts())
+            view = follow(connection, search_id, shown, Interrupts(), where=where.options)
         if as_json:
             print_json(view)
         else:

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +21,10 @@ T = TypeVar("T")
 ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+_LONGEST_WAIT_S = 30.0
+"""Longest `Retry-After` that a call waits for; where the service asks for more, the call ends and its error says so."""
+_LONGEST_ASKED_S = 86_400
+"""Longest `Retry-After` that is believed."""
 
 
 EXAMPLE = "http://127.0.0.1:8765"
@@ -34,7 +40,15 @@ class ServiceUnreachable(EvoError, ConnectionError):
 
 
 class ServiceAway(ServiceUnreachable):
-    """A proxy answers that the service is away, or the service that it cannot answer now; it may in a while."""
+    """A proxy answers that the service is away, or the service that it cannot answer now; it may in a while.
+
+    Attributes:
+        again_s: seconds after which it wants the next request (`Retry-After`); 0 if it does not say.
+    """
+
+    def __init__(self, message: str, *, again_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.again_s = again_s
 
 
 class ServiceError(EvoError, RuntimeError):
@@ -105,21 +119,22 @@ class Transport:
             options: as httpx takes them.
         """
         for attempt in range(1, self._attempts + 1):
-            last = attempt == self._attempts
+            last, again_s = attempt == self._attempts, 0.0
             try:
                 response = self._http.request(method, path, **options)
             except httpx.TransportError as error:
                 if last or not (repeat or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from None
             else:
-                if last or not _passing(response):
+                again_s = retry_after_s(response)
+                if last or not _passing(response) or again_s > _LONGEST_WAIT_S:
                     return checked(response)
-            self.pause(attempt)
+            self.pause(attempt, least_s=again_s)
         raise AssertionError("the last attempt returns or raises")
 
-    def pause(self, attempt: int) -> None:
-        """Wait before a further attempt, the longer the more there were."""
-        self._sleep(self._pause_s(attempt))
+    def pause(self, attempt: int, *, least_s: float = 0.0) -> None:
+        """Wait before a further attempt, the longer the more there were, and at least `least_s` seconds."""
+        self._sleep(max(least_s, self._pause_s(attempt)))
 
     def _pause_s(self, attempt: int) -> float:
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
@@ -194,7 +209,10 @@ def _foreign(response: httpx.Response, said: str) -> ForeignService:
 def _away(response: httpx.Response, problem: Mapping[str, Any]) -> ServiceAway:
     base = str(response.request.url).partition("/api/v1")[0]
     said = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
-    return ServiceAway(f"the service at {masked(base)} cannot be asked now ({said}): try again in a while")
+    again_s = retry_after_s(response)
+    when = f"in {again_s:.0f} s" if again_s >= 1 else "in a while"
+    reason = f"the service at {masked(base)} cannot be asked now ({said}): try again {when}"
+    return ServiceAway(reason, again_s=again_s)
 
 
 def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge:
@@ -210,6 +228,27 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
 def _passing(response: httpx.Response) -> bool:
     """Whether the same request may do better in a while; 409 says so of one whose first copy is still under way."""
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
+
+
+def retry_after_s(response: httpx.Response) -> float:
+    """Return the seconds that `Retry-After` asks to wait, in seconds or as a date (RFC 9110); 0 without a valid one."""
+    asked = response.headers.get("retry-after", "").strip()
+    if asked.isdecimal() and asked.isascii():
+        return float(min(int(asked[:10]), _LONGEST_ASKED_S))
+    try:
+        then, now = parsedate_to_datetime(asked), _date(response)
+        seconds = (then - now).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+    return min(max(0.0, seconds), float(_LONGEST_ASKED_S))
+
+
+def _date(response: httpx.Response) -> datetime:
+    """When the answer was sent, by the sender's clock; by this machine's clock if it does not say."""
+    try:
+        return parsedate_to_datetime(response.headers["date"])
+    except (KeyError, ValueError):
+        return datetime.now(UTC)
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from evo.cli.display import left_text
 from evo.cli.exits import Exit
 from evo.cli.follow import Interrupts, follow
 from evo.cli.session import exit_code
+from evo.client import ServiceUnreachable
 from evo.errors import Conflict
 from evo.job import Activity
 from evo.view import Page, SearchView, SlotView, WorkerView
@@ -99,6 +100,23 @@ def test_warnings_are_told_once_when_they_come(monkeypatch: pytest.MonkeyPatch) 
     script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
+
+
+def test_a_service_that_goes_away_for_good_leaves_the_command_that_follows_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(Script):
+        def search(self, search_id: int) -> SearchView:
+            view = next(self.views, None)
+            if view is None:
+                raise ServiceUnreachable("no service answers at http://service")
+            return view
+
+    screen = Notes({}, Interrupts())
+    monkeypatch.setattr(following, "POLL_S", 0.0)
+    with pytest.raises(ServiceUnreachable, match=r"no service answers .*`kernel-evo watch 3 --url http://service` fol"):
+        follow(Gone(view()), 3, screen, Interrupts(), where=" --url http://service")  # type: ignore[arg-type]
+    assert screen.shown == 1
 
 
 def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:

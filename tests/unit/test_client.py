@@ -15,6 +15,7 @@ from evo.client import (
     ServiceUnreachable,
     TooLarge,
 )
+from evo.client.transport import retry_after_s
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.event import SearchDeleted
 from evo.job import Delivery, EvaluateReport
@@ -198,6 +199,39 @@ def test_what_a_proxy_answers_while_the_service_is_away_is_retried(status: int) 
     service = Service(httpx.Response(status, text="<html>"), httpx.Response(status, text="<html>"), ACCEPTED)
     assert service.client().report(1, "t", REPORT).accepted
     assert len(service.pauses) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        ("12", 12.0),
+        ("0", 0.0),
+        ("Wed, 21 Oct 2015 07:28:20 GMT", 20.0),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),
+        ("soon", 0.0),
+        ("-5", 0.0),
+        ("1e3", 0.0),
+        ("9" * 5000, 86_400.0),
+        ("", 0.0),
+    ],
+)
+def test_retry_after_is_read_in_seconds_and_as_a_date(asked: str, seconds: float) -> None:
+    headers = {"retry-after": asked, "date": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    assert retry_after_s(httpx.Response(503, headers=headers)) == seconds
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_is_asked_again_after_the_time_that_it_wants(status: int) -> None:
+    service = Service(httpx.Response(status, headers={"retry-after": "7"}), ACCEPTED)
+    service.client().report(7, "t", REPORT)
+    assert service.pauses == [7.0]
+
+
+def test_a_long_retry_after_ends_the_call_and_says_when_to_try_again() -> None:
+    service = Service(httpx.Response(503, headers={"retry-after": "120"}))
+    with pytest.raises(ServiceAway, match=r"cannot be asked now \(503 Service Unavailable\): try again in 120 s"):
+        service.client().report(7, "t", REPORT)
+    assert service.pauses == []
 
 
 def test_no_twin_is_no_error() -> None:
