@@ -23,6 +23,7 @@ KEY = "kernel_evo.address"
 LONGEST_HOST = 300
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
 """An address with brackets or a port; bare addresses need no reading."""
+PORT = re.compile(r"[1-9][0-9]{0,4}")
 PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 
 
@@ -32,11 +33,14 @@ class Address:
 
     Attributes:
         public: scheme, host and prefix that the client used, or that the operator configured.
+        hosts: names of the service for this client: with the port of `X-Forwarded-Port`, which may be one that only
+            the proxies use, and without it.
         trusted: whether a trusted proxy sent the request, and so knows which names are the service's.
         outside: the header that shows a caller on another machine; None if no header does.
     """
 
     public: PublicUrl
+    hosts: frozenset[str]
     trusted: bool
     outside: str | None
 
@@ -83,18 +87,20 @@ class Forwarding:
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
         said = _said(headers) if trusted else _Said()
-        host = said.host or headers.get("host", "")
+        named = said.host or headers.get("host", "")
+        host = _with_port(named, said.port)
         seen = PublicUrl(
             scheme=said.scheme or scope["scheme"],
             authority=host,
             prefix=_prefix(headers) if trusted or is_loopback(peer) else "",
         )
         public = seen if self._public is None else replace(self._public, prefix=self._public.prefix or seen.prefix)
-        address = Address(public=public, trusted=trusted, outside=sign_of_outside(headers))
+        hosts = frozenset({host.lower(), named.lower()})
+        address = Address(public=public, hosts=hosts, trusted=trusted, outside=sign_of_outside(headers))
         changed: dict[str, Any] = {"scheme": public.scheme, KEY: address, **self._path(scope, public.prefix)}
-        if said.host is not None:
+        if host != headers.get("host", ""):
             kept = [(name, value) for name, value in scope["headers"] if name != b"host"]
-            changed["headers"] = [(b"host", said.host.encode("latin-1")), *kept]
+            changed["headers"] = [(b"host", host.encode("latin-1")), *kept]
         if (client := self._client(peer, said.clients)) != peer:
             changed["client"] = (client, 0)
         return changed
@@ -123,6 +129,7 @@ class _Said:
     clients: tuple[str, ...] = ()
     host: str | None = None
     scheme: str | None = None
+    port: str = ""
 
 
 def _said(headers: Headers) -> _Said:
@@ -135,7 +142,20 @@ def _said(headers: Headers) -> _Said:
     ]
     host = hosts[0] if hosts and len(hosts[0]) <= LONGEST_HOST and host_name(hosts[0]) else None
     scheme = schemes[0].lower() if schemes and schemes[0].lower() in PORTS else None
-    return _Said(clients=tuple(map(_bare, clients)), host=host, scheme=scheme)
+    return _Said(clients=tuple(map(_bare, clients)), host=host, scheme=scheme, port=_port(headers))
+
+
+def _port(headers: Headers) -> str:
+    """The port of `X-Forwarded-Port`; empty without one of its own, since 80 and 443 go without saying."""
+    named = next(_each(headers, "x-forwarded-port"), "")
+    own = PORT.fullmatch(named) and int(named) < 65_536 and int(named) not in PORTS.values()
+    return named if own else ""
+
+
+def _with_port(host: str, port: str) -> str:
+    """The host with a port where it names none."""
+    bare = host.endswith("]") or (host and ":" not in host)
+    return f"{host}:{port}" if port and bare else host
 
 
 def _each(headers: Headers, name: str) -> Iterator[str]:

@@ -43,15 +43,15 @@ class OwnOrigin:
             answer = problem(
                 421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
             )
-        elif scope["method"] not in READS and origin is not None and not self._is_own(origin, host):
+        elif scope["method"] not in READS and origin is not None and not self._is_own(origin, scope[KEY].hosts):
             ways = "send the request from the service's own pages or without an Origin header, or, behind a proxy"
             ways += ", serve with --public-url"
             answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
         await answer(scope, receive, send)
 
-    def _is_own(self, origin: str, host: str) -> bool:
+    def _is_own(self, origin: str, hosts: frozenset[str]) -> bool:
         """Return True for the origin of the service's own pages, whichever scheme a proxy adds."""
         if self.public is not None and origin.lower() == self.public.origin:
             return True
         scheme, _, authority = origin.lower().partition("://")
-        return authority == host.removesuffix(f":{PORTS.get(scheme)}")
+        return authority in {host.removesuffix(f":{PORTS.get(scheme)}") for host in hosts}

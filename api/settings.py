@@ -34,8 +34,8 @@ class Settings(BaseSettings):
         lease_s: seconds a worker may be silent before its work is given to another.
         requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
         public_url: where people and workers reach the service, e.g. ``https://tools.example.org/evo`` behind a proxy.
-        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host and -Proto
-            are believed; ``*``: any.
+        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host,
+            -Port and -Proto are believed; ``*``: any.
         allow_family_upload: take bundles, code that runs on the workers, from callers with the role ``author``.
         webhook_secret: signs the messages of webhooks that name no secret of their own.
         webhook_private: let webhooks lead to addresses that are not reachable from everywhere.

@@ -155,6 +155,30 @@ def test_trusted_proxies_are_believed() -> None:
     assert str(address(scope).public) == "https://evo.example.org"
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "expected"),
+    [
+        ("evo.example.org", "8443", "evo.example.org:8443"),
+        ("evo.example.org:8443", "8443", "evo.example.org:8443"),
+        ("evo.example.org:9000", "8443", "evo.example.org:9000"),
+        ("[2001:db8::1]", "8443", "[2001:db8::1]:8443"),
+        ("evo.example.org", "443", "evo.example.org"),
+        ("evo.example.org", "80", "evo.example.org"),
+        ("evo.example.org", "8443, 80", "evo.example.org:8443"),
+        ("evo.example.org", "99999", "evo.example.org"),
+        ("evo.example.org", "0", "evo.example.org"),
+        ("evo.example.org", "8443/x", "evo.example.org"),
+        ("evo.example.org", "", "evo.example.org"),
+    ],
+)
+@pytest.mark.parametrize("header", ["X-Forwarded-Host", "Host"])
+def test_the_forwarded_port_completes_a_host_without_one(host: str, port: str, expected: str, header: str) -> None:
+    scope, _ = seen({header: host, "X-Forwarded-Proto": "https", "X-Forwarded-Port": port})
+    assert (host_of(scope), address(scope).public.origin) == (expected, f"https://{expected}")
+    scope, _ = seen({header: host, "X-Forwarded-Port": port}, proxies="")
+    assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "from a peer that is not trusted"
+
+
 def test_other_peers_are_not_believed() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
