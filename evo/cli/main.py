@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ from evo.cli import (
     workers,
 )
 from evo.cli.exits import Exit, code_of
-from evo.cli.naming import typed_name
+from evo.cli.naming import typed_name, variable_of
 from evo.cli.output import console
 from evo.cli.saying import said, typed
 from evo.cli.usage import complaint
@@ -105,11 +106,11 @@ def main(arguments: list[str]) -> int:
     try:
         return _carried_out([argument for argument in arguments if argument != "--debug"])
     except EvoError as error:
-        return _refused(told(error), code_of(error), arguments)
+        return _refused(told(error, arguments), code_of(error), arguments)
     except typer.Abort:  # a question that got no answer
         return Exit.INTERRUPTED
     except TyperException as error:
-        message = complaint(error)
+        message = _from_environment(complaint(error), arguments)
         return _refused(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
     except Exception as error:  # noqa: BLE001 — the outermost frame: what it cannot name is a bug of ours
         if "--debug" in arguments:
@@ -131,9 +132,18 @@ def _refused(message: str, code: Exit, arguments: list[str]) -> int:
     return code
 
 
-def told(error: EvoError) -> str:
-    """What an error says, with the option in place of the field that it is about."""
-    return f"{typed_name(error.field)}: {error.reason}" if isinstance(error, InvalidInput) else str(error)
+def told(error: EvoError, arguments: Sequence[str] = ()) -> str:
+    """What an error says, with the option or environment variable in place of the field that it is about."""
+    if not isinstance(error, InvalidInput):
+        return str(error)
+    return _from_environment(f"{typed_name(error.field)}: {error.reason}", arguments)
+
+
+def _from_environment(message: str, arguments: Sequence[str]) -> str:
+    """The message with the environment variable in place of the option that was read from it, and the way out."""
+    name, _, reason = message.partition(": ")
+    variable = variable_of(name, arguments, os.environ)
+    return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"
 
 
 def prepare_streams() -> None:

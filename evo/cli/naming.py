@@ -1,7 +1,16 @@
-"""Fields of requests under the names that people type: options and arguments."""
+"""Fields of requests under the names that people type: options, arguments and environment variables."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+VARIABLES: Mapping[str, str] = {
+    "--db": "KERNEL_EVO_DB",
+    "--token": "KERNEL_EVO_TOKEN",
+    "--token-file": "KERNEL_EVO_TOKEN_FILE",
+    "--url": "KERNEL_EVO_URL",
+    "--webhook-secret": "KERNEL_EVO_WEBHOOK_SECRET",
+}
+"""Options that are read from the environment where they are not typed."""
 
 _TYPED: Mapping[str, str] = {
     "artefact_limit_gb": "--artefacts-gb",
@@ -31,8 +40,8 @@ _TYPED: Mapping[str, str] = {
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),
     "objective": ("cache", "launch", "target", "threads"),
-    "": ("calls_per_second", "cost_per_hour", "keep_days", "limit", "notes", "outcome", "priority", "reason", "seed",
-         "sort", "strategy", "targets", "url"),
+    "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
+         "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
 """By the group they are sent in; on the command line they stand alone."""
 
@@ -54,3 +63,15 @@ def typed_name(field: str) -> str:
         if (option := _TYPED.get(".".join(names[:count]))) is not None:
             return " ".join(filter(None, (option, ".".join(names[count:]))))
     return field
+
+
+def variable_of(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """Return the environment variable that gave an option its value; None where the option was typed.
+
+    Args:
+        name: an option, e.g. ``--db``.
+        arguments: the command line without the program's name.
+    """
+    variable = VARIABLES.get(name)
+    typed = any(argument == name or argument.startswith(f"{name}=") for argument in arguments)
+    return variable if variable is not None and not typed and environment.get(variable) else None

@@ -5,25 +5,27 @@ from typing import Annotated, Literal
 
 import typer
 
+from evo.cli.naming import VARIABLES
+
 _WHERE = "Which service"
 
 Url = Annotated[
     str | None,
     typer.Option(
         help="Address of a running service; without it, the local database is used.",
-        envvar="KERNEL_EVO_URL",
+        envvar=VARIABLES["--url"],
         rich_help_panel=_WHERE,
     ),
 ]
 Token = Annotated[
     str | None,
-    typer.Option(help="Access token of that service.", envvar="KERNEL_EVO_TOKEN", rich_help_panel=_WHERE),
+    typer.Option(help="Access token of that service.", envvar=VARIABLES["--token"], rich_help_panel=_WHERE),
 ]
 Db = Annotated[
     Path | None,
     typer.Option(
         help="Local database file; by default in your user data directory.",
-        envvar="KERNEL_EVO_DB",
+        envvar=VARIABLES["--db"],
         dir_okay=False,
         metavar="FILE",
         rich_help_panel=_WHERE,
@@ -33,7 +35,7 @@ ServedDb = Annotated[
     str | None,
     typer.Option(
         help="Database: a file, or postgresql://USER@HOST/NAME; by default a file in your user data directory.",
-        envvar="KERNEL_EVO_DB",
+        envvar=VARIABLES["--db"],
         metavar="FILE|URL",
         rich_help_panel=_WHERE,
     ),

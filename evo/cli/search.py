@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evo.cli.naming import VARIABLES
 from evo.cli.options import (
     AnyOrder,
     Cache,
@@ -154,7 +155,7 @@ def search(
         typer.Option(
             metavar="SECRET",
             help="Signs that message; without it, the service's own.",
-            envvar="KERNEL_EVO_WEBHOOK_SECRET",
+            envvar=VARIABLES["--webhook-secret"],
         ),
     ] = None,
     priority: Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evo.cli.naming import VARIABLES
 from evo.cli.options import ServedDb, Token, examples
 from evo.limits import MOST
 
@@ -94,12 +95,12 @@ def _loading() -> Iterator[None]:
 
 def worker(
     *,
-    url: Annotated[str, typer.Option(help="Address of the service to work for.", envvar="KERNEL_EVO_URL")],
+    url: Annotated[str, typer.Option(help="Address of the service to work for.", envvar=VARIABLES["--url"])],
     token: Token = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File that holds the token, or a join token.", envvar="KERNEL_EVO_TOKEN_FILE"
+            metavar="FILE", help="File that holds the token, or a join token.", envvar=VARIABLES["--token-file"]
         ),
     ] = None,
     kind: Annotated[

@@ -237,6 +237,7 @@ def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
         ("warm_start.configs.0", "--warm-start configs"),
         ("policy.minimum_gain", "--policy minimum_gain"),
         ("keep_days", "--keep-days"),
+        ("db", "--db"),
         ("outcome.0", "--outcome"),
         ("cuda.launch.grid", "cuda.launch.grid"),
         ("family", "FAMILY"),
@@ -246,6 +247,36 @@ def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
 )
 def test_a_field_that_the_service_refuses_has_the_name_of_its_option(field: str, option: str) -> None:
     assert entry.told(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "reason"),
+    [
+        ("serve --port 0", "KERNEL_EVO_DB=postgresql://host", "the URL names no database; write postgresql://"),
+        ("serve --port 0", "KERNEL_EVO_DB=postgres://a:b:c@[::1/x", "this is no URL of a database; write postgresql"),
+        ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database: start"),
+        ("searches", "KERNEL_EVO_DB=/", "file '/' is a directory"),
+        ("searches", "KERNEL_EVO_URL=evo.example.org", "'evo.example.org' is no address of a service: give one like"),
+        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is no address of a service: give one like"),
+    ],
+)
+def test_wrong_environment_variables_are_named_with_the_way_out(
+    line: str, given: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variable, _, value = given.partition("=")
+    monkeypatch.setenv(variable, value)
+    assert entry.main(line.split()) == Exit.WRONG_INPUT
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"Error: {variable}: {reason}") and f"`unset {variable}`" in printed
+
+
+@pytest.mark.parametrize("typed", [["--db", "/"], ["--db=/"]])
+def test_typed_options_have_precedence_over_the_environment(
+    typed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KERNEL_EVO_DB", "/tmp")
+    assert entry.main(["searches", *typed]) == Exit.WRONG_INPUT
+    assert capsys.readouterr().err.startswith("Error: --db: ")
 
 
 def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
