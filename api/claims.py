@@ -19,9 +19,6 @@ from evo.trial import Trial
 FIRST_RESULTS_S = 60.0
 """How long a search may keep workers waiting for its first results: those who hold them may have to wait themselves."""
 
-OTHER_UNIT_S = 10.0
-"""How long a confirmation waits for another unit than the one that measured the challenger, where there is one."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
@@ -109,7 +106,7 @@ def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> boo
     """Whether a confirmation should wait a little for another unit: what confirms should not share a unit's whims."""
     if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
         return False
-    if not timedelta(0) <= now - job.created_at < timedelta(seconds=OTHER_UNIT_S):
+    if not timedelta(0) <= now - job.created_at < timedelta(seconds=turn.active.search.policy.other_unit_s):
         return False  # also where the clock was set back meanwhile
     if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
         return False

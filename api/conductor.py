@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from api import endgame
 from api.active import Clock, Lost, nothing_lost, utc_now
 from api.catalogue import Catalogue
-from api.claims import OTHER_UNIT_S
 from api.desk import Desk, Taken
 from api.dispatch import Dispatch
 from api.failures import Failures
@@ -241,7 +240,7 @@ class Conductor:
         self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
-            patient = Leases(session).waiting_confirmations(*self._patience())
+            patient = Leases(session).patient_confirmations(self.clock())
         self._lose_all(expired, "expired")
         if patient:
             self.database.signals.tell(WORK)
@@ -302,11 +301,6 @@ class Conductor:
             with self.database.write() as session:
                 Fleet(session).contest(worker_id, self.clock())
             raise
-
-    def _patience(self) -> tuple[datetime, datetime]:
-        """Confirmations queued within these moments have waited long enough for another unit."""
-        until = self.clock() - timedelta(seconds=OTHER_UNIT_S)
-        return until - timedelta(seconds=OTHER_UNIT_S), until
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
         taken, told = self._intake.take(deliveries)

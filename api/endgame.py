@@ -25,9 +25,6 @@ from evo.wording import outcome_text
 
 log = structlog.get_logger("conductor")
 
-UNJUDGED = 3
-"""Trials in a row, from the first one on, that reference.py has failed when a search ends by it."""
-
 STOPPED = "stopped"
 """Reason of a search that someone stopped before its budget was used up."""
 
@@ -78,7 +75,8 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     ended = active.search.history.finished
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
-    if len(ended) < UNJUDGED or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
+    fewest = active.search.policy.reference_failures
+    if len(ended) < fewest or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
         return None
     outcome = ended[0].outcome
     if not isinstance(outcome, ReferenceFailed):

@@ -37,10 +37,6 @@ from evo.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
 from evo.promotion import Quick, Verdict
 from evo.trial import Trial
 
-SUSPECT_SPEEDUP = 10.0
-"""Faster than the fastest baseline by this factor: possible, but a person should look."""
-
-
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
 """What was made of a report's samples: of a confirmation the verdict, of an ablation what each change came to."""
 
@@ -140,7 +136,8 @@ def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
 
 def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
     baseline_us = active.fastest_baseline_us
-    return time_us is not None and baseline_us is not None and time_us * SUSPECT_SPEEDUP < baseline_us
+    speedup = active.search.policy.suspect_speedup
+    return time_us is not None and baseline_us is not None and time_us * speedup < baseline_us
 
 
 # Baselines
@@ -153,9 +150,8 @@ def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
     turn.milestone()
     Events(session).search_changed(active.id)
     if (baseline_us := active.fastest_baseline_us) is not None:
-        early = update(TrialRow).where(
-            TrialRow.search_id == active.id, TrialRow.time_us * SUSPECT_SPEEDUP < baseline_us
-        )
+        speedup = active.search.policy.suspect_speedup
+        early = update(TrialRow).where(TrialRow.search_id == active.id, TrialRow.time_us * speedup < baseline_us)
         session.execute(early.values(suspect=True))
 
 

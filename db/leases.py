@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from db.models import AttemptRow, AttemptState, JobRow, JobState, TrialRow, table
+from db.models import AttemptRow, AttemptState, JobRow, JobState, SearchRow, TrialRow, table
 from evo.challenge import comparable_us
 from evo.challengers import Challenge
 from evo.errors import Conflict, NotFound
@@ -21,6 +21,9 @@ from evo.timing import Timing
 
 _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
+
+_JUST = timedelta(seconds=10)
+"""Longer than the time between two sweeps."""
 
 # Run for each claim or report, and so built once.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)
@@ -128,10 +131,14 @@ class Leases:
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
-    def waiting_confirmations(self, since: datetime, until: datetime) -> int:
-        """How many confirmations wait that were queued between these moments."""
-        query = select(func.count()).where(JobRow.kind == "confirm", JobRow.state == "queued")
-        return self.session.scalar(query.where(JobRow.created_at >= since, JobRow.created_at < until)) or 0
+    def patient_confirmations(self, now: datetime) -> bool:
+        """Return whether a queued confirmation has just waited `Policy.other_unit_s` for another device."""
+        query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
+        waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
+        return any(
+            timedelta(0) <= now - created_at - timedelta(seconds=policy.other_unit_s) < _JUST
+            for created_at, policy in waiting
+        )
 
     def open_jobs(self, search_id: int) -> dict[str, int]:
         """How many jobs of each kind wait or are being worked on."""

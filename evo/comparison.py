@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evo.promotion import TRIM
+from evo.policy import Policy
 from evo.statistics import Interval, hedges_g, independent_ratio_interval, order_interval, rank_sum_p_value
 from evo.timing import Timing
 
@@ -41,14 +41,14 @@ class Comparison:
         return f"The {faster} one looks {ratio - 1:.1%} faster."
 
 
-def compare(left: Timing, right: Timing, confidence: float, rng: np.random.Generator) -> Comparison | None:
+def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
     """Compare two timings; None where either has too few samples, or another protocol took them."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(
-        left=order_interval(left.samples_us, confidence),
-        right=order_interval(right.samples_us, confidence),
-        speedup=independent_ratio_interval(right.samples_us, left.samples_us, confidence, rng),
-        effect=hedges_g(left.samples_us, right.samples_us, trim=TRIM),
+        left=order_interval(left.samples_us, policy.confidence),
+        right=order_interval(right.samples_us, policy.confidence),
+        speedup=independent_ratio_interval(right.samples_us, left.samples_us, policy.confidence, rng),
+        effect=hedges_g(left.samples_us, right.samples_us, trim=policy.effect_trim),
         p_value=rank_sum_p_value(left.samples_us, right.samples_us),
     )

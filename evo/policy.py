@@ -32,21 +32,40 @@ class Policy:
             not be; None takes all samples of every candidate.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
+        effect_trim: share of the smallest and of the largest samples that the effect size leaves out: on a shared
+            machine a few interrupted samples would hide any gain.
+        least_rounds: fewest rounds of one process that promote anything, and that are taken however little time there
+            is.
+        judged_calls: calls of a confirmation of which each meets other inputs than the call before; as many of them as
+            fit the time, and 16 at least. So many right answers exclude one wrong call in a third of their number.
+        judged_inputs: inputs that the further processes of a confirmation draw and judge one call on, all together; as
+            many of them as fit the time.
+        min_calls_per_error: judged calls have to exclude, with `confidence`, that one call in so many is wrong; None:
+            the verdict states what they exclude, whatever it is.
+        max_ring_ratio: how many times as long a call on outputs of its own may take as one that is repeated on the
+            same outputs.
+        max_ring_ratio_of_caches: the same where a faster cache holds the one set of buffers than holds all of them.
         maximum_quick_gap: largest relative difference between the confirmed time and the quick one that is not reported
             (0.25 = a quarter more or less time); it only warns. None reports none.
+        session_share: share of that difference, on a logarithmic scale, that the fastest baseline has to show as well
+            for the device, and not the kernel, to be named as its cause.
         confidence: of the bootstrap intervals.
         significance: of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: a kernel whose calls take longer by more than this share on outputs that hold
             nothing yet than on those that hold the answer, with this confidence, skips work.
         max_rework: how many times as long they may take where that is not sure; the rest is room for noise.
         max_rework_bound: what noise may leave open of it; more cannot tell a sound kernel from one that skips a third.
-        max_incumbent_slowdown: how many times as long the incumbent may take as in its own confirmation; more means
-            that something slows it, and nothing is promoted over it.
+        max_incumbent_slowdown: how many times as long the incumbent may take, in any process, as in its own
+            confirmation; more means that something slows it, and nothing is promoted over it.
+        suspect_speedup: a trial that is this many times as fast as the fastest baseline is marked for a person to look
+            at.
         session_drift: by how much a machine may be slower than when a champion was confirmed, for trials to challenge
             it where no trial of the search measured the champion.
         challengers: how many of the elites may challenge, so that a lucky time at the top does not shut out the next.
         final_challengers: how many challenge once all trials have ended, at most.
         confirming_share: of the time a search has been running, what confirmations may take before it ends.
+        other_unit_s: how long a confirmation waits for another device than the one that measured the challenger, where
+            there is one.
         challenge_every: trials between two challenges of the incumbent, at least, while a search runs (one always ends
             it).
         max_registers, max_shared_memory_bytes, min_occupancy: gates beyond what the target itself enforces; None: none.
@@ -61,6 +80,7 @@ class Policy:
         min_l2_hit_gain, min_dram_drop: against the incumbent's profile: 0.08 is 8 percentage points.
         max_candidate_faults: crashes and time-outs of one trial before it is final (a fault may be the machine's).
         max_worker_losses: lost workers before a trial is Abandoned.
+        reference_failures: a search ends when reference.py failed on each of its first trials, this many.
         seeds: input seeds each nominal correctness case is repeated with.
     """
 
@@ -77,18 +97,28 @@ class Policy:
     shorten_ratio: float | None = 1.02
     minimum_gain: float = 0.02
     minimum_effect: float = 0.8
+    effect_trim: float = 0.2
+    least_rounds: int = 5
+    judged_calls: int = 300
+    judged_inputs: int = 300
+    min_calls_per_error: int | None = None
+    max_ring_ratio: float = 1.25
+    max_ring_ratio_of_caches: float = 4.0
     maximum_quick_gap: float | None = 0.25
+    session_share: float = 0.5
     confidence: float = 0.95
     significance: float = 0.05
     max_skipped: float = 0.02
     skip_confidence: float = 0.999
     max_rework: float = 1.1
     max_rework_bound: float = 1.5
-    max_incumbent_slowdown: float = 2.0
+    max_incumbent_slowdown: float = 1.5
+    suspect_speedup: float = 10.0
     session_drift: float = 0.1
     challengers: int = 3
     final_challengers: int = 6
     confirming_share: float = 0.1
+    other_unit_s: float = 10.0
     challenge_every: int = 50
     max_registers: int | None = None
     max_shared_memory_bytes: int | None = None
@@ -110,6 +140,7 @@ class Policy:
     min_dram_drop: float | None = None
     max_candidate_faults: int = 1
     max_worker_losses: int = 3
+    reference_failures: int = 3
     seeds: int = 3
 
 
@@ -176,6 +207,12 @@ _LEAST = {
     "confidence": 0.5,
     "skip_confidence": 0.5,
     "significance": 1e-12,
+    "least_rounds": 5,
+    "judged_calls": 16,
+    "min_calls_per_error": 1,
+    "max_ring_ratio": 1.0,
+    "max_ring_ratio_of_caches": 1.0,
+    "suspect_speedup": 1.0,
     "max_rework": 1.0,
     "max_rework_bound": 1.0,
     "max_incumbent_slowdown": 1.0,
@@ -189,6 +226,7 @@ _LEAST = {
     "memory_limit_bytes": 1 << 20,
     "max_candidate_faults": 1,
     "max_worker_losses": 1,
+    "reference_failures": 1,
     "seeds": 1,
 }
 _MOST = {
@@ -198,8 +236,14 @@ _MOST = {
     "most_processes": 1_000,
     "process_looks": 100,
     "process_samples": 100_000,
+    "effect_trim": 0.4,
+    "least_rounds": 100_000,
+    "judged_calls": 1_000_000,
+    "judged_inputs": 1_000_000,
+    "min_calls_per_error": MOST,
     "challengers": 1_000,
     "final_challengers": 1_000,
+    "other_unit_s": DAY_S,
     "challenge_every": MOST,
     "compile_timeout_s": DAY_S,
     "verify_timeout_s": DAY_S,
@@ -207,6 +251,7 @@ _MOST = {
     "memory_limit_bytes": 1 << 50,
     "max_candidate_faults": 1_000,
     "max_worker_losses": 1_000,
+    "reference_failures": 1_000,
     "seeds": 1_000,
 }
 """More than any search has use for, and few enough for clocks, memory and whoever waits; of all else 10^18."""
@@ -217,6 +262,7 @@ _FRACTIONS = {
     "max_skipped",
     "skip_confidence",
     "session_drift",
+    "session_share",
     "confirming_share",
     "confidence",
     "significance",

@@ -61,6 +61,21 @@ CONFIDENCE = 0.95
 """Of the interval beside a median, wherever no policy asks for another."""
 
 
+def at_most_one_in(right: int, confidence: float) -> int:
+    """Return N such that fewer than one in N is wrong, with this confidence, after so many right ones and no wrong one.
+
+    The exact binomial bound; with 95 % confidence it is about a third of `right`.
+
+    Args:
+        right: at least 0; of none, nothing is known (1).
+
+    Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
+    """
+    if right < 1:
+        return 1
+    return int(1.0 / -math.expm1(math.log1p(-confidence) / right))
+
+
 def order_interval(samples: Samples, confidence: float) -> Interval:
     """Distribution-free interval of the median: two order statistics.
 

@@ -108,6 +108,7 @@ class Ablation:
             rounds=self._work.terms.policy.confirm_samples,
             baselines=False,
             budget_s=budget_s(self._work),
+            policy=self._work.terms.policy,
         )
         with self._fresh() as child:
             self._status.say(f"proving {count_text(len(places), 'change')}")

@@ -1,5 +1,6 @@
 """A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,6 +12,7 @@ import numpy as np
 
 from evo.job import Witness
 from evo.outcome import CaseError
+from evo.policy import Policy
 from evo.promotion import straddles
 from evo.timing import Bars
 from workers import confinement
@@ -37,7 +39,7 @@ from workers.scrutiny import Scrutiny, refusal
 from workers.timing import Beside, Moment, Taken, cold_sets, interleave, take
 from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
 from workers.witness import (
-    MIXED_CALLS,
+    MIXED_SETS,
     disagreement,
     judge_mixed,
     mixed_sets,
@@ -52,6 +54,12 @@ _ORDERS = 1
 
 _KEPT_SETS = 2
 """For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
+
+_FURTHER = 0x66
+"""Sets the seeds of further inputs apart from those of the cases."""
+
+_FURTHER_S = 0.5
+"""Seconds of one process that drawing and judging further inputs may take."""
 
 _WITNESS_SHARE = 10
 """Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
@@ -150,7 +158,9 @@ class Bench:
         if (name := request.witness) is not None:
             look_on = scrutinies[request.series[name]].look
             found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
-            self._require_alike(chosen[name], found)
+            self._require_alike(chosen[name], found, request.policy)
+        if (name := request.series.get("challenger")) is not None and request.inputs:
+            self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
         answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
         for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
             self._judge_once_more(candidate)
@@ -314,28 +324,50 @@ class Bench:
             look=look,
             moment=moment,
             budget_s=budget_s,
-            undecided=partial(straddles, max_skipped=request.max_skipped, confidence=request.skip_confidence),
+            undecided=partial(straddles, policy=request.policy),
             repeated=repeated,
         )
-        self._judge_mixed(candidate, look, budget_s)
+        self._judge_mixed(candidate, look, calls=request.policy.judged_calls, budget_s=budget_s)
         self._require_nothing_left("launches on outputs that were overwritten")
         for each in (sets[0], sets[-1]):
             self._require_undamaged(each, "launches on outputs that were overwritten")
         return found
 
-    def _judge_mixed(self, candidate: Candidate, look: Callable[[Buffers], None], budget_s: float) -> None:
+    def _judge_mixed(
+        self, candidate: Candidate, look: Callable[[Buffers], None], *, calls: int, budget_s: float
+    ) -> None:
         """Calls on inputs that differ from call to call, each set with inputs and outputs of its own."""
         arguments = candidate.arguments
-        sets = self._sets("cold", arguments)[:MIXED_CALLS] if self.terms.objective.cache == "cold" else ()
+        sets = self._sets("cold", arguments)[:MIXED_SETS] if self.terms.objective.cache == "cold" else ()
         if not sets:
             count = mixed_sets(self._hot(self.terms.cases[0].name, arguments)[0].bytes_held)
             sets = self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), count)
         turn = self.session.timer(candidate.kernel, sets, once=True)
-        judge_mixed(turn, sets, self._contents(arguments), look=look, budget_s=budget_s)
+        judge_mixed(turn, sets, self._contents(arguments), look=look, calls=calls, budget_s=budget_s)
 
-    def _require_alike(self, candidate: Candidate, found: Witness) -> None:
+    def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
+        """Judge one call on each of further inputs, which are drawn while there is time and reference.py is quick."""
+        (buffers,) = self._sets("hot", candidate.arguments)
+        contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
+        before, began_s = contents.of(buffers), time.monotonic()
+        for number in range(most):
+            if time.monotonic() - began_s + self.reference.slowest_s > _FURTHER_S:
+                break
+            golden = self.reference.further(plan, (*plan.seeds[0], _FURTHER, number))
+            buffers.renew(golden.inputs_of(candidate.arguments))
+            contents.note(buffers, HELD_BACK)
+            buffers.poison()
+            try:
+                self.session.call(candidate.kernel, buffers)
+            except TrespassError as error:
+                raise WrongAnswerError(f"a launch on further inputs: {error}") from None
+            scrutiny.look_at(buffers, golden)
+        contents.put(buffers, before)
+
+    def _require_alike(self, candidate: Candidate, found: Witness, policy: Policy) -> None:
         """A kernel that is much faster where the same call is repeated does not do the same work each time."""
-        limit = most_disagreement(candidate.arguments, found.poisoned.calls_per_sample, self.terms.device.limits)
+        sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
+        limit = most_disagreement(candidate.arguments, sets, limits, policy)
         if fault := disagreement(found, limit):
             raise WrongAnswerError(fault)
 

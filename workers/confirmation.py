@@ -1,6 +1,6 @@
 """One challenge: interleaved samples in a fresh process, and for a winner sanitizers, a profile, and more processes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -16,6 +16,7 @@ from workers.profilers import Profiler
 from workers.protocol import Compare, Compared, Save, Saved, Verified, Verify
 from workers.runners import CandidateFault, Runners, TroubleError, ask, trouble
 from workers.sanitizers import Sanitizer, Subject
+from workers.sanitizers.cases import case_order, examine_cases
 from workers.scratch import scratch
 from workers.scrutiny import refusal, together
 from workers.status import Status
@@ -80,8 +81,7 @@ class Confirmation:
             baselines=True,
             budget_s=budget_s(self._work),
             witness="challenger",
-            max_skipped=self._terms.policy.max_skipped,
-            skip_confidence=self._terms.policy.skip_confidence,
+            policy=self._terms.policy,
         )
         self._say(1, "proving")
         with self._fresh(self._work) as child:
@@ -116,13 +116,15 @@ class Confirmation:
         self._instruments.status.say(f"{stage}, process {process} of {self._most} at most")
 
     def _repeat(self, against: str | None, process: int) -> tuple[Repeat, Answers]:
-        beside = against == "incumbent"
+        beside, policy = against == "incumbent", self._terms.policy
         request = Compare(
             series={side: side for side in self._sides},
-            rounds=min(self._terms.policy.process_samples, self._terms.policy.confirm_samples),
+            rounds=min(policy.process_samples, policy.confirm_samples),
             baselines=not beside and against is not None,
             only=None if beside else against,
+            inputs=-(-policy.judged_inputs // max(1, policy.confirm_processes - 1)),
             budget_s=budget_s(self._work),
+            policy=policy,
         )
         self._say(process, "timing")
         with self._fresh(replace(self._work, timed_only=True), process) as child:
@@ -162,13 +164,17 @@ class Confirmation:
         return () if self._instruments.sanitizer is None else (Sanitized(tool="sanitizers", skipped=NOT_WON),)
 
     def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
-        """What the device's sanitizer says of the challenger's smallest case."""
-        if self._instruments.sanitizer is None:
+        """What the device's sanitizer says of the challenger, on as many cases as there is time for."""
+        sanitizer = self._instruments.sanitizer
+        if sanitizer is None:
             return ()
-        kernels, limit_s = self._built["challenger"].kernels, self._terms.policy.verify_timeout_s
-        case = min(kernels, key=lambda name: sum(each.elements for each in kernels[name].arguments))
-        with self._subject(child, "challenger", case) as subject:
-            return tuple(self._instruments.sanitizer.examine(subject, timeout_s=limit_s))
+
+        def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
+            with self._subject(child, "challenger", case) as subject:
+                return sanitizer.examine(subject, timeout_s=timeout_s)
+
+        cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
+        return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s)
 
     def _profiles(self, child: Child) -> dict[str, Profiled]:
         """What the device counts of each side on the searched problem."""

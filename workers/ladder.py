@@ -175,7 +175,9 @@ class Ladder:
     def _baseline(self, work: Assignment) -> BaselineReport:
         terms, watch = work.terms, Stopwatch()
         budget = min(BASELINE_S, budget_s(work))
-        request = Compare(series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget)
+        request = Compare(
+            series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget, policy=terms.policy
+        )
         try:
             with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
                 compared = compare(child, request, work)

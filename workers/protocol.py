@@ -14,6 +14,7 @@ from evo.family import Operand
 from evo.job import Answers, Witness
 from evo.objective import Objective
 from evo.outcome import CaseError, Outcome
+from evo.policy import Policy
 from evo.timing import Bars, Timing
 from evo.trial import Value
 from workers.kernel import KernelFile
@@ -111,7 +112,8 @@ class Compare:
         series: name of the series → candidate; two series of one candidate are timed independently.
         only: of the baselines this one alone.
         witness: the series that is to prove that its calls do all their work each time; None for none of them.
-        max_skipped, skip_confidence: what `evo.policy.Policy` allows the witness; its rounds end once they tell.
+        policy: what it allows the witness, and how few rounds there may be.
+        inputs: further inputs on which the challenger is judged after the rounds, as far as there is time.
         budget_s: baselines that would make the rounds last longer are left out, or the rounds fewer where there is
             nothing but baselines.
     """
@@ -122,8 +124,8 @@ class Compare:
     budget_s: float
     only: str | None = None
     witness: str | None = None
-    max_skipped: float = 0.0
-    skip_confidence: float = 0.999
+    inputs: int = 0
+    policy: Policy = field(default_factory=Policy)
     kind: Literal["compare"] = "compare"
 
 

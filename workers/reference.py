@@ -50,6 +50,9 @@ _READ_BYTES_S = 2e8
 class Reference:
     """The family's reference.py.
 
+    Attributes:
+        slowest_s: the longest time that answering one set of inputs has taken.
+
     Raises:
         FamilyError: it cannot be imported, or lacks `inputs` or `reference`.
     """
@@ -60,6 +63,7 @@ class Reference:
         self._cache = cache
         self._module = self._load()
         self._helpers = _helpers(self._module)
+        self.slowest_s = 0.0
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """A function of the module by name, wrapped so that its failure names it; None when it has none."""
@@ -119,19 +123,19 @@ class Reference:
         key = self._key(plan, seed)
         kept = self._cache.get(key)
         stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
-        names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
-        return Golden(
-            case=plan.name,
-            inputs=inputs,
-            reference={name: stored[f"reference/{name}"] for name in names},
-            limits={each.name: _limit(each, stored) for each in plan.outputs},
-        )
+        return _golden(plan, inputs, stored)
+
+    def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
+        """One more set of inputs with its reference, which is needed once and so not kept in the cache."""
+        inputs = self._draw(plan, seed)
+        return _golden(plan, inputs, self._compute(plan, inputs))
 
     def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Computed, and kept where that spares time."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
+        self.slowest_s = max(self.slowest_s, took_s)
         if size <= max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S):
             self._cache.put(key, _pack(made))
         return made
@@ -222,6 +226,16 @@ def _helpers(module: ModuleType) -> str:
     used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
     ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
+
+
+def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
+    names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
+    return Golden(
+        case=plan.name,
+        inputs=inputs,
+        reference={name: stored[f"reference/{name}"] for name in names},
+        limits={each.name: _limit(each, stored) for each in plan.outputs},
+    )
 
 
 def _limit(output: Operand, stored: Arrays) -> Limit:

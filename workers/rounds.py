@@ -9,7 +9,6 @@ from workers.devices import Timer
 from workers.protocol import Compare
 from workers.timing import WARM_US, repeats
 
-_LEAST_ROUNDS = 5
 _TELLING_ROUNDS = 20
 """Of fewer, a comparison with the incumbent tells little: then even the fastest baseline is not worth them."""
 
@@ -33,7 +32,7 @@ def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: C
             del baselines.timers[name]
             baselines.unavailable[name] = f"left out: {reason}"
     spent_s = sum(cost_s[name] for name in (*timers, *baselines.timers))
-    return min(request.rounds, max(_LEAST_ROUNDS, int(request.budget_s / max(spent_s, 1e-9))))
+    return min(request.rounds, max(request.policy.least_rounds, int(request.budget_s / max(spent_s, 1e-9))))
 
 
 def _left_out(
@@ -49,7 +48,7 @@ def _left_out(
     candidate_us = min(typical_us[name] for name in timers)
     spent_s, reasons = sum(cost_s[name] for name in timers), dict[str, str]()
     for place, name in enumerate(sorted(baselines.timers, key=lambda name: typical_us[name])):
-        needed = min(_TELLING_ROUNDS, request.rounds) if "incumbent" in timers else _LEAST_ROUNDS
+        needed = min(_TELLING_ROUNDS, request.rounds) if "incumbent" in timers else request.policy.least_rounds
         rounds = request.rounds if place else needed
         if place and typical_us[name] > _FAR_SLOWER * candidate_us:
             reasons[name] = (

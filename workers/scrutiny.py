@@ -24,35 +24,51 @@ class Scrutiny:
         self, rights: Sequence[Buffers], goldens: Sequence[Golden], contents: Contents, *, deterministic: bool
     ) -> None:
         self._rights, self._goldens, self._contents, self._deterministic = rights, goldens, contents, deterministic
-        self._judged = self._wrong = 0
+        self._judged = self._wrong = self._further = 0
         self._first = ""
 
     @property
     def found(self) -> Answers:
-        return Answers(judged=self._judged, wrong=self._wrong, first=self._first)
+        inputs = len(self._goldens) + self._further
+        return Answers(judged=self._judged, wrong=self._wrong, first=self._first, inputs=inputs)
 
     def look(self, outputs: Buffers) -> None:
         """Judge what the last call on these outputs left there."""
-        self._judged += 1
         content = self._contents.of(outputs)
-        if not outputs.same_outputs(self._rights[content]) and (fault := self._fault(outputs, self._goldens[content])):
-            self._wrong += 1
-            self._first = self._first or fault
+        if outputs.same_outputs(self._rights[content]):
+            self._count(None)
+            return
+        fault = self._fault(outputs, self._goldens[content])
+        if fault is None and self._deterministic:
+            fault = f"{self._where}: not deterministic: other bits than when it was verified. {ANY_ORDER}"
+        self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:
         """The same; the inputs are others afterwards, and the outputs hold the answer to those before."""
         self.look(outputs)
         self._contents.change(outputs)
 
+    def look_at(self, outputs: Buffers, golden: Golden) -> None:
+        """Judge what a call on inputs that are none of the contents left."""
+        self._further += 1
+        self._count(self._fault(outputs, golden))
+
+    @property
+    def _where(self) -> str:
+        return f"call {self._judged + 1} of those judged"
+
+    def _count(self, fault: str | None) -> None:
+        self._judged += 1
+        if fault is not None:
+            self._wrong += 1
+            self._first = self._first or fault
+
     def _fault(self, outputs: Buffers, golden: Golden) -> str | None:
-        where = f"call {self._judged} of those judged"
         try:
-            judge(outputs, golden, where)
+            judge(outputs, golden, self._where)
         except WrongAnswerError as error:
             return error.outcome.reason
-        if not self._deterministic:
-            return None
-        return f"{where}: not deterministic: other bits than when it was verified. {ANY_ORDER}"
+        return None
 
 
 def refusal(answers: Answers) -> WrongAnswer | None:
@@ -65,4 +81,9 @@ def refusal(answers: Answers) -> WrongAnswer | None:
 def together(found: Sequence[Answers]) -> Answers:
     """Those of several processes."""
     first = next((each.first for each in found if each.wrong), "")
-    return Answers(judged=sum(each.judged for each in found), wrong=sum(each.wrong for each in found), first=first)
+    return Answers(
+        judged=sum(each.judged for each in found),
+        wrong=sum(each.wrong for each in found),
+        first=first,
+        inputs=sum(each.inputs for each in found),
+    )

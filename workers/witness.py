@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from evo.job import Witness
+from evo.policy import Policy
 from evo.statistics import CONFIDENCE, order_interval, rounds_ratio
 from workers.contents import Contents
 from workers.devices import Buffers, Timer
@@ -23,17 +24,13 @@ CACHE_SHARE = 0.5
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
 """Of 6 rounds the 95 % interval of a median is their range; more than usual are taken while it is too wide to tell."""
 
-MOST_DISAGREEMENT, MOST_DISAGREEMENT_OF_CACHES = 1.25, 4.0
-"""Of the time of a call in the ring by that of a repeated one: in one cache, where honest champions show 0.92 to 1.12;
-and where the ring needs a slower one."""
-
 _WHOLLY, _PARTLY = 0.75, 2.0
 """Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
 
-MIXED_CALLS, LEAST_MIXED_CALLS = 64, 16
-"""Judged calls of which each meets another content than the call before. A kernel that answers one call in five with
-what it kept escapes 64 of them with 0.8 ** 64 < 1e-6; one that counts calls does not escape at all. Of slow kernels, as
-many as fit the time."""
+MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
+"""Of judged calls of which each meets another content than the call before: how many one turn makes at most, and how
+many are made of slow kernels. A kernel that answers one call in five with what it kept escapes 64 of them with
+0.8 ** 64 < 1e-6; one that counts calls does not escape at all."""
 
 _MIXED_BYTES = 64 << 20
 """What sets with inputs of their own take at most, where more than two are made."""
@@ -54,10 +51,10 @@ def mixed_sets(bytes_held: int) -> int:
     Args:
         bytes_held: by one set, inputs included.
     """
-    return max(2, min(MIXED_CALLS, _MIXED_BYTES // max(bytes_held, 1)))
+    return max(2, min(MIXED_SETS, _MIXED_BYTES // max(bytes_held, 1)))
 
 
-def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float]) -> float:
+def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float], policy: Policy) -> float:
     """How many times as long as a repeated call one in the ring may take.
 
     Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
@@ -72,7 +69,7 @@ def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[
     ring = one + (sets - 1) * written
     caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
     apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
-    return MOST_DISAGREEMENT_OF_CACHES if apart else MOST_DISAGREEMENT
+    return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
 
 
 def disagreement(found: Witness, limit: float) -> str | None:
@@ -94,7 +91,13 @@ def disagreement(found: Witness, limit: float) -> str | None:
 
 
 def judge_mixed(
-    turn: Timer, sets: Sequence[Buffers], contents: Contents, *, look: Callable[[Buffers], None], budget_s: float
+    turn: Timer,
+    sets: Sequence[Buffers],
+    contents: Contents,
+    *,
+    look: Callable[[Buffers], None],
+    calls: int,
+    budget_s: float,
 ) -> None:
     """Call a kernel on sets whose contents differ from call to call, and judge every answer.
 
@@ -104,10 +107,11 @@ def judge_mixed(
     Args:
         turn: calls the kernel once on each of `sets`.
         look: judges what a call left in a set.
+        calls: how many are enough.
         budget_s: after it no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
     """
     blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
-    while made < LEAST_MIXED_CALLS or (made < MIXED_CALLS and time.monotonic() - began_s < budget_s):
+    while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
         contents.mix(sets)
         for each in sets:
             each.rewrite(blank)

@@ -105,7 +105,7 @@ def _comparison(left: Half, right: Half) -> Comparison | None:
     if left.timing is None or right.timing is None or left.trial.id == right.trial.id:
         return None
     rng = np.random.default_rng((left.trial.id, right.trial.id))
-    return compare(left.timing, right.timing, left.search.policy.confidence, rng)
+    return compare(left.timing, right.timing, left.search.policy, rng)
 
 
 def _profiles(left: Shelf, right: Shelf) -> list[tuple[str, Difference]]:

@@ -65,6 +65,9 @@ READINGS: Mapping[str, Reading] = {
         figure="as long on outputs that hold nothing yet as where they hold the answer",
         threshold="as long",
     ),
+    "wrong calls": Reading(
+        unit=_bare, side="≥", figure="calls, of which fewer than one is wrong", threshold="calls are demanded"
+    ),
     "separation": Reading(
         unit=lambda value: LEVELS[int(value)],
         side="≥",

@@ -11,16 +11,20 @@ from evo.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Sanitized:
-    """What a tool that watches for forbidden behaviour found in one run of the challenger.
+    """What a tool that watches for forbidden behaviour found in runs of the challenger.
 
     Attributes:
         findings: one line each.
         skipped: why it did not run or did not finish; None when it did.
+        cases: correctness cases that it ran on; empty where that is not known.
+        left_out: cases that there was no time for.
     """
 
     tool: str
     findings: tuple[str, ...] = ()
     skipped: str | None = None
+    cases: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +76,13 @@ class Answers:
         judged: calls whose outputs were looked at: the last one of each sample, and all those of `Witness`.
         wrong: of these.
         first: what was wrong with the first one.
+        inputs: how many different inputs these calls met; 0: not known.
     """
 
     judged: int
     wrong: int = 0
     first: str = ""
+    inputs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Whether a confirmed challenger becomes champion, by rules each of which tells its figure and its threshold."""
 
-from evo.promotion.comparison import TRIM
 from evo.promotion.evidence import REQUIRED, RequiredEvidence, decide
 from evo.promotion.judgement import judge, promising, undecided
 from evo.promotion.quick import Quick
@@ -11,7 +10,6 @@ from evo.promotion.work import straddles
 
 __all__ = [
     "REQUIRED",
-    "TRIM",
     "Quick",
     "RequiredEvidence",
     "Rule",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evo.job import ConfirmReport
 from evo.policy import Policy
 from evo.prediction import Prediction
 from evo.promotion.processes import over_processes
@@ -11,9 +12,6 @@ from evo.promotion.verdict import Rule, change_text
 from evo.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.timing import Timing
 from evo.wording import time_text
-
-TRIM = 0.2
-"""Effect sizes are judged on trimmed samples: on a shared machine a few interrupted samples would hide any gain."""
 
 
 def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
@@ -27,9 +25,11 @@ def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:
 
 
 def effect_rule(challenger: Samples, incumbent: Samples, policy: Policy) -> Rule:
-    effect = hedges_g(challenger, incumbent, trim=TRIM)
+    effect = hedges_g(challenger, incumbent, trim=policy.effect_trim)
     needed = policy.minimum_effect
-    text = f"The effect size (Hedges' g, {TRIM:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
+    text = (
+        f"The effect size (Hedges' g, {policy.effect_trim:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
+    )
     ahead = float(np.median(incumbent)) - float(np.median(challenger))
     if effect * ahead < 0:
         where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
@@ -79,14 +79,16 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
     return Noise(differ=ratio.reach(1.0), medians=abs(one.median_us / again.median_us - 1.0))
 
 
-def incumbent_rule(incumbent: Timing, before: Timing | None, policy: Policy) -> tuple[Rule, ...]:
-    """An incumbent that something slows is easily beaten.
+def incumbent_rule(report: ConfirmReport, before: Timing | None, policy: Policy) -> tuple[Rule, ...]:
+    """An incumbent that something slows is easily beaten: the slowest of its processes decides.
 
     Args:
         before: the incumbent's own confirmation; None where nothing of it is known.
     """
-    if before is None:
+    if before is None or report.incumbent is None:
         return ()
+    others = (each.other for each in report.repeats if report.repeated_against == "incumbent")
+    incumbent = max((report.incumbent, *filter(None, others)), key=lambda timing: timing.median_us)
     slower, limit = incumbent.median_us / before.median_us, policy.max_incumbent_slowdown
     passed = slower <= limit
     text = (

@@ -15,12 +15,6 @@ from evo.promotion.verdict import Rule, Verdict
 from evo.separation import LEVELS, Separation, level, missing
 from evo.timing import Timing
 
-LEAST_ROUNDS = 5
-"""Fewer rounds are never taken, however little time there is."""
-
-LEAST_JUDGED_A_ROUND = 1
-"""Each round leaves at least one timed call whose outputs are judged."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
@@ -94,7 +88,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
 
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
     required = REQUIRED[kind]
-    lacking = [*_missing_samples(report), *_missing_proof(report, required)]
+    lacking = [*_missing_samples(report, policy), *_missing_proof(report, required)]
     if promoted:  # other challengers are not put through these
         lacking += _missing_after_the_first_process(report, policy, required)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
@@ -103,10 +97,10 @@ def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, p
     return Rule(name="evidence", passed=not lacking, figure=float(len(lacking)), threshold=0.0, text=text)
 
 
-def _missing_samples(report: ConfirmReport) -> Iterator[str]:
+def _missing_samples(report: ConfirmReport, policy: Policy) -> Iterator[str]:
     rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
-    if rounds < LEAST_ROUNDS:
-        yield f"{rounds} of at least {LEAST_ROUNDS} rounds (challenger)"
+    if rounds < policy.least_rounds:
+        yield f"{rounds} of at least {policy.least_rounds} rounds (challenger)"
     if report.challenger_again is None:
         yield "a second series of the challenger (challenger_again)"
 
@@ -118,7 +112,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
     if not report.cases:
         yield "correctness cases (cases)"
     rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
-    if report.answers is None or report.answers.judged < LEAST_JUDGED_A_ROUND * rounds:
+    if report.answers is None or report.answers.judged < rounds:  # each round leaves one at least
         judged = 0 if report.answers is None else report.answers.judged
         yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
     if report.witness is None:
@@ -137,5 +131,5 @@ def _missing_after_the_first_process(
         yield f"{processes} of {policy.confirm_processes} fresh processes (repeats)"
     for place, repeat in enumerate(report.repeats):
         rounds = len(repeat.challenger.samples_us)
-        if rounds < LEAST_ROUNDS:
-            yield f"{rounds} of at least {LEAST_ROUNDS} rounds (repeats.{place})"
+        if rounds < policy.least_rounds:
+            yield f"{rounds} of at least {policy.least_rounds} rounds (repeats.{place})"

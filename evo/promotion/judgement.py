@@ -16,7 +16,7 @@ from evo.promotion.work import rework_rule, work_rule
 from evo.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.timing import Timing
 
-_WITHOUT_SPEED = ("rolled back", "correct", "answers", "work", "sanitizers", "profile", "incumbent")
+_WITHOUT_SPEED = ("rolled back", "correct", "answers", "wrong calls", "work", "sanitizers", "profile", "incumbent")
 """Rules that no speed makes up for: where one is not met, there is nothing else to say."""
 
 _ADVICE = (
@@ -26,8 +26,11 @@ _ADVICE = (
 
 
 def promising(report: ConfirmReport, policy: Policy) -> bool:
-    """Whether the samples alone would make a champion: then sanitizers, profiler and further processes are worth it."""
-    lenient = replace(policy, require_sanitizers=False, require_profile=False)
+    """Return whether the samples of the first process alone would make a champion.
+
+    Then sanitizers, a profile and further processes, which judge further calls as well, are worth their time.
+    """
+    lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0)).promote
 
 
@@ -76,7 +79,7 @@ def judge(
         alone["incumbent"] = _speedup(challenger, report.incumbent, policy, rng)
         speedup = _overall(prediction, "incumbent", alone["incumbent"])
         rules = (
-            *comparison.incumbent_rule(report.incumbent, before, policy),
+            *comparison.incumbent_rule(report, before, policy),
             comparison.intervals_rule(*apart, policy),
             comparison.effect_rule(*apart, policy),
             comparison.significance_rule(challenger, report.incumbent, policy, challengers),
@@ -89,7 +92,7 @@ def judge(
     rules = (
         *soundness.rolled_back_rule(rolled_back),
         *soundness.correctness_rule(report),
-        *soundness.answers_rule(report),
+        *soundness.answers_rule(report, policy),
         *work_rule(report, policy),
         soundness.sanitizer_rule(report, policy),
         *rules,

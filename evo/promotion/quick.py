@@ -11,9 +11,6 @@ from evo.statistics import order_interval
 from evo.timing import Timing
 from evo.wording import factor_text, percent_text, time_text
 
-SHARED = 0.5
-"""Share of a difference, on a logarithmic scale, from which on it is the session's and not the kernel's."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Quick:
@@ -44,7 +41,7 @@ def quick_rule(quick: Quick | None, report: ConfirmReport, policy: Policy) -> tu
         text = f"The confirmed time agrees with the quick one: {times}, {_change(ratio)}."
     else:
         reported = f"the policy reports a difference of more than {percent_text(most)}"
-        text = f"The confirmed time is {times}, {_change(ratio)}; {reported}. {_reason(ratio, quick, report)}"
+        text = f"The confirmed time is {times}, {_change(ratio)}; {reported}. {_reason(ratio, quick, report, policy)}"
     return (Rule(name=QUICK_GAP, passed=passed, figure=ratio, threshold=1.0 + most, text=text, required=False),)
 
 
@@ -54,14 +51,14 @@ def _change(ratio: float) -> str:
     return f"{abs(ratio - 1.0):.1%} {'more' if ratio >= 1.0 else 'less'}"
 
 
-def _reason(ratio: float, quick: Quick, report: ConfirmReport) -> str:
+def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
     """Likely causes and advice, by whether the baselines changed in the same way."""
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_own(ratio)}"
     name, changed = shift
     beside = f"{name} took {factor_text(changed)} the time that it had taken before"
-    if math.log(changed) / math.log(ratio) >= SHARED:
+    if math.log(changed) / math.log(ratio) >= policy.session_share:
         return (
             f"{beside}, so the whole device changed: other programs, its temperature, its power limit or its clocks. "
             "The speed-up within the confirmation still holds. Repeat the search on an idle device before you quote "

@@ -1,9 +1,11 @@
 """Rules that no speed makes up for: the challenger is correct, does nothing forbidden, and uses the device as asked."""
 
-from evo.job import ConfirmReport
+from evo.job import Answers, ConfirmReport, Sanitized
 from evo.policy import Policy
 from evo.profile import unmet_gates
 from evo.promotion.verdict import Rule
+from evo.statistics import at_most_one_in
+from evo.wording import count_text
 
 
 def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:
@@ -28,16 +30,45 @@ def correctness_rule(report: ConfirmReport) -> tuple[Rule, ...]:
     return (Rule(name="correct", passed=not wrong, figure=float(len(wrong)), threshold=0.0, text=text),)
 
 
-def answers_rule(report: ConfirmReport) -> tuple[Rule, ...]:
-    """A kernel that is wrong now and then is wrong. A recording has no answers, and no cases."""
+def answers_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
+    """A kernel that is wrong now and then is wrong; the rule states how seldom it may still be so.
+
+    A recording has no answers, and no cases.
+    """
     if report.answers is None:
         text = "Whether timed calls gave right answers was not looked at."
         return (Rule(name="answers", passed=False, figure=0.0, threshold=0.0, text=text),) if report.cases else ()
     wrong, calls = report.answers.wrong, f"{report.answers.judged:,} timed calls that were judged gave"
-    text = f"All {calls} the right answer."
     if wrong:
         text = f"{wrong:,} of {calls} a wrong answer, first {report.answers.first}."
-    return (Rule(name="answers", passed=not wrong, figure=float(wrong), threshold=0.0, text=text),)
+        return (Rule(name="answers", passed=False, figure=float(wrong), threshold=0.0, text=text),)
+    rule = Rule(name="answers", passed=True, figure=0.0, threshold=0.0, text=_right_text(report.answers, policy))
+    return (rule, *_bound_rule(report.answers, policy))
+
+
+def _right_text(answers: Answers, policy: Policy) -> str:
+    """All answers were right, and what that excludes."""
+    calls = at_most_one_in(answers.judged, policy.confidence)
+    text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
+    if answers.inputs:
+        inputs = at_most_one_in(answers.inputs, policy.confidence)
+        text += f" is wrong, and, by {answers.inputs:,} different inputs, fewer than 1 input in {inputs:,}"
+        return f"{text} ({policy.confidence:.0%} confidence)."
+    return f"{text} is wrong ({policy.confidence:.0%} confidence)."
+
+
+def _bound_rule(answers: Answers, policy: Policy) -> tuple[Rule, ...]:
+    """The policy may demand that wrong calls are rarer than judging them can exclude by default."""
+    needed = policy.min_calls_per_error
+    if needed is None:
+        return ()
+    found = at_most_one_in(answers.judged, policy.confidence)
+    text = (
+        f"{answers.judged:,} judged calls exclude that 1 call in {found:,} is wrong; the policy demands it of 1 in "
+        f"{needed:,}. A larger `judged_calls`, `confirm_samples` or `measure_timeout_s` judges more."
+    )
+    passed = found >= needed
+    return (Rule(name="wrong calls", passed=passed, figure=float(found), threshold=float(needed), text=text),)
 
 
 def sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
@@ -46,12 +77,19 @@ def sanitizer_rule(report: ConfirmReport, policy: Policy) -> Rule:
     if findings:
         text = f"Sanitizers found {len(findings)} fault{'s' * (len(findings) > 1)}, first {findings[0]}."
     elif ran:
-        text = f"Sanitizers found nothing: {', '.join(each.tool for each in ran)}."
+        text = f"Sanitizers found nothing: {', '.join(map(_ran_text, ran))}."
     else:
         reasons = "; ".join(f"{each.tool}: {each.skipped}" for each in report.sanitizers) or "this device has none"
         text = f"No sanitizer ran ({reasons})."
     required, passed = bool(ran) or policy.require_sanitizers, bool(ran) and not findings
     return Rule(name="sanitizers", passed=passed, figure=len(findings), threshold=0.0, text=text, required=required)
+
+
+def _ran_text(ran: Sanitized) -> str:
+    if not ran.cases:
+        return ran.tool
+    left_out = f", no time for {', '.join(ran.left_out)}" if ran.left_out else ""
+    return f"{ran.tool} ({count_text(len(ran.cases), 'case')}{left_out})"
 
 
 def profile_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:

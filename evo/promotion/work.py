@@ -11,14 +11,10 @@ def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:
     return order_interval(rounds_ratio(witness.poisoned.samples_us, witness.answered.samples_us), confidence)
 
 
-def straddles(witness: Witness, *, max_skipped: float, confidence: float) -> bool:
-    """Whether more rounds are worth their time: it is open whether calls skip more work than is allowed.
-
-    Args:
-        max_skipped, confidence: `Policy.max_skipped` and `Policy.skip_confidence`.
-    """
-    most = 1.0 + max_skipped
-    return rework(witness, confidence).low <= most < rework(witness).high
+def straddles(witness: Witness, policy: Policy) -> bool:
+    """Whether more rounds are worth their time: it is open whether calls skip more work than is allowed."""
+    most = 1.0 + policy.max_skipped
+    return rework(witness, policy.skip_confidence).low <= most < rework(witness).high
 
 
 def work_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:

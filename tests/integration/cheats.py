@@ -69,7 +69,12 @@ CHEATS: dict[str, tuple[str, str]] = {
     "right where aligned to a vector": ("right(x, y); if ((uintptr_t)y % 64) y[0] = 0;", "off the reference"),
     "right where a variable names the runner": (
         'if (getenv("KERNEL_EVO_RUNNER")) right(x, y); else memset(y, 0, 4 * N);',
-        "off the reference",
+        "the kernel uses getenv",
+    ),
+    "right for the judge's user": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
+    "right where a sanitizer is": (
+        "extern void __asan_init(void) __attribute__((weak)); right(x, y); if (__asan_init) y[0] += 0;",
+        "the kernel uses __asan_init",
     ),
     "reads one beyond": ("right(x, y); sink = x[N];", "reads out of bounds: 0 bytes after `x`"),
     "reads one before": ("right(x, y); sink = x[-1];", "reads out of bounds: 4 bytes before `x`"),
@@ -127,7 +132,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "leaves 1 threads running",
     ),
     "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "starts 1 process"),
-    "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses kill"),
+    "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses getppid, kill"),
     "replaces functions": ('right(x, y); sink = (float)(long)dlsym_((void *)0, "memcpy");', "does not load"),
     "looks for libraries": ("right(x, y); extern void *dlopen(); dlopen(0, 1);", "the kernel uses dlopen"),
     "reads pipes": ("right(x, y); char c; if (read(3, &c, 0)) y[0] += 0;", "the kernel uses read"),

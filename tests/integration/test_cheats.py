@@ -92,7 +92,7 @@ def climb(session: Session, path: Path) -> None:
         timer.sample()
         scrutiny.look_and_change(held)
     ring = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 128)
-    judge_mixed(session.timer(kernel, ring, once=True), ring, contents, look=scrutiny.look, budget_s=1.0)
+    judge_mixed(session.timer(kernel, ring, once=True), ring, contents, look=scrutiny.look, calls=300, budget_s=1.0)
     for fault in (session.residue(), held.damage(), scrutiny.found.first):
         if fault:
             raise WrongAnswerError(fault)

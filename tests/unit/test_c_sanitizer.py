@@ -74,6 +74,13 @@ def test_memory_and_undefined_behaviour(tmp_path: Path, fault: str, found: str |
     assert [found in finding for finding in memory.findings if found] == [True] * (found is not None)
 
 
+@pytest.mark.parametrize("macro", ["__SANITIZE_ADDRESS__", "__SANITIZE_THREAD__"])
+def test_kernel_cannot_tell_by_a_macro_that_it_is_watched(tmp_path: Path, macro: str) -> None:
+    fault = f"\n#ifndef {macro}\ny[8] = 1.0f;\n#endif\n"
+    memory, _ = examined(tmp_path, fault)
+    assert "heap-buffer-overflow" in memory.findings[0]
+
+
 def test_a_race_between_threads(tmp_path: Path) -> None:
     memory, threads = examined(tmp_path, RACE, threads=2)
     assert memory.findings == ()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evo.comparison import Comparison, compare
+from evo.policy import Policy
 from evo.timing import Timing
 
 
@@ -15,7 +16,7 @@ def series(median_us: float, count: int, seed: int) -> Timing:
 
 
 def compared(left: Timing, right: Timing) -> Comparison:
-    found = compare(left, right, 0.95, np.random.default_rng(1))
+    found = compare(left, right, Policy(), np.random.default_rng(1))
     assert found is not None
     return found
 
@@ -40,8 +41,8 @@ def test_equal_kernels_are_not_told_apart() -> None:
 
 def test_what_cannot_be_compared_is_not() -> None:
     rng, one = np.random.default_rng(1), series(100.0, 40, 1)
-    assert compare(one, replace(one, samples_us=(100.0, 101.0)), 0.95, rng) is None
-    assert compare(one, replace(one, protocol=one.protocol + 1), 0.95, rng) is None
+    assert compare(one, replace(one, samples_us=(100.0, 101.0)), Policy(), rng) is None
+    assert compare(one, replace(one, protocol=one.protocol + 1), Policy(), rng) is None
 
 
 def test_series_without_spread_are_compared_too() -> None:

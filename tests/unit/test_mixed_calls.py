@@ -9,7 +9,9 @@ import pytest
 from tests.unit.fake_session import FakeBuffers
 from workers.contents import Contents
 from workers.devices import Buffers
-from workers.witness import LEAST_MIXED_CALLS, MIXED_CALLS, judge_mixed
+from workers.witness import LEAST_MIXED_CALLS, judge_mixed
+
+MIXED_CALLS = 64
 
 
 class Held(FakeBuffers):
@@ -62,7 +64,7 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
     def look(each: Buffers) -> None:
         faults.append(bool(each.read("y") != 2 * each.read("x")))
 
-    judge_mixed(Turn(ring, kernel), ring, contents, look=look, budget_s=budget_s)
+    judge_mixed(Turn(ring, kernel), ring, contents, look=look, calls=MIXED_CALLS, budget_s=budget_s)
     return sum(faults), len(faults)
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from evo.statistics import (
     EFFECT_CAP,
     Interval,
+    at_most_one_in,
     bootstrap_interval,
     hedges_g,
     median_error,
@@ -172,3 +173,15 @@ def test_a_prediction_is_no_narrower_than_the_least_spread() -> None:
     close = prediction_interval([1.0, 1.0, 1.0], 0.95, least_spread=0.1)
     assert close.high - close.estimate == pytest.approx(4.303 * 0.1 * np.sqrt(4 / 3), rel=1e-3)
     assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)
+
+
+@pytest.mark.parametrize("right", [1, 3, 60, 299, 4136])
+def test_bound_after_right_answers_holds_as_often_as_it_says(right: int) -> None:
+    one_in = at_most_one_in(right, 0.95)
+    escapes = (1.0 - 1.0 / one_in) ** right if one_in > 1 else 0.0
+    assert escapes <= 0.05
+    assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and says no less than it could"
+
+
+def test_nothing_is_known_without_answers() -> None:
+    assert at_most_one_in(0, 0.95) == 1

@@ -8,6 +8,7 @@ from itertools import cycle
 import numpy as np
 import pytest
 
+from evo.policy import Policy
 from evo.promotion import straddles
 from evo.timing import Bars
 from tests.unit.fake_session import FakeBuffers, FakeSession, ScriptedTimer
@@ -17,7 +18,7 @@ from workers.kernel import Argument
 from workers.protocol import Compare
 from workers.rounds import fitting_rounds
 from workers.timing import ROUND_US, WARM_US, Beside, Taken, cold_sets, interleave, repeats, take, undisturbed
-from workers.witness import MIXED_CALLS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
+from workers.witness import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
 
 RNG = np.random.default_rng
 
@@ -162,7 +163,7 @@ def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
     sets = [Telling() for _ in range(3)]
     sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
     seen: list[Buffers] = []
-    undecided = partial(straddles, max_skipped=0.02, confidence=0.999)
+    undecided = partial(straddles, policy=Policy())
     now = Beside(FakeSession()).now()
     found = witness(Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided)
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
@@ -178,7 +179,7 @@ def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
     x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
     assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 5, 8]
     assert ring_sets([], 500, 1 << 20) == 128
-    assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_CALLS, MIXED_CALLS, 4, 2]
+    assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_SETS, MIXED_SETS, 4, 2]
 
 
 def test_anchor_and_floor_stand_beside_the_samples() -> None:

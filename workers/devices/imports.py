@@ -26,7 +26,10 @@ _FORBIDDEN = re.compile(
   | mprotect | pkey_.* | mremap | remap_file_pages | userfaultfd | memfd_create | shm(_open|get|at|dt|ctl) | sem_open
   | sched_set.* | pthread_(attr_)?setaffinity_np | pthread_setschedparam | pthread_setschedprio | nice | setpriority
   | setrlimit(64)? | prlimit(64)? | set(res|re|e)?[ug]id | setns | unshare | chroot | mount
-  | environ | _+environ | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
+  | environ | _+environ | (__)?(secure_)?getenv | program_invocation_(short_)?name | __progname(_full)?
+  | get(e|res)?[ug]id | getppid | getp?gid | getpgrp | getsid | getgroups | getlogin(_r)? | getpw.*
+  | gethostname | uname | getr(limit|usage)(64)? | _*([atmlh]|hw|ub)san_.* | __sanitizer_.*
+  | exec(l|le|lp|v|ve|vp|vpe) | fexecve | system | posix_spawnp?
   | putenv | setenv | unsetenv | clearenv | LD_.* | process_madvise
     """,
     re.VERBOSE,

@@ -16,6 +16,9 @@ from workers.scratch import scratch
 
 MAX_FINDINGS = 10
 _FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast")
+_UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
+"""A kernel must not know that a sanitizer watches it, and then behave."""
+
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
 """As in `workers.devices.memory`: a kernel may rely on what it is given when it is timed."""
@@ -86,7 +89,7 @@ def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
     unit = subject.unit
     suffix, standard = SUFFIXES[unit.language], "-std=gnu++17" if unit.language == "c++" else "-std=gnu11"
     yield from (*_FLAGS, standard, native_flag(platform.machine()))
-    yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all")
+    yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all", *_UNDEFINED)
     own, behind = without_libraries(searched_flags(unit), unit.language, platform.system())
     yield from (*own, f"kernel{suffix}", f"main{suffix}", "-o", "main", *behind)
 

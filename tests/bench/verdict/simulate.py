@@ -55,9 +55,7 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
     policy = Policy()
     rounds, most = (LEAST_ROUNDS, PATIENCE * LEAST_ROUNDS) if slow else (USUAL_ROUNDS, MOST_ROUNDS)
-    while rounds < most and straddles(
-        witness(rounds), max_skipped=policy.max_skipped, confidence=policy.skip_confidence
-    ):
+    while rounds < most and straddles(witness(rounds), policy):
         rounds += 1
     (rule,) = work_rule(ConfirmReport(witness=witness(rounds)), policy)
     return rule

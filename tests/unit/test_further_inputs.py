@@ -1,0 +1,54 @@
+"""Judged calls on inputs that no case holds: kernels that are wrong on one input in a hundred are found."""
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pytest
+
+from tests.unit.fake_session import FakeBuffers
+from workers.contents import Contents
+from workers.golden import Golden, Limit
+from workers.scrutiny import Scrutiny, together
+
+
+def golden(x: float) -> Golden:
+    limits = {"y": Limit(rel_l2=1e-6, max_abs=1e-6)}
+    return Golden(case="nominal", inputs={"x": np.array([x])}, reference={"y": np.array([2 * x])}, limits=limits)
+
+
+def buffers(x: float) -> FakeBuffers:
+    return FakeBuffers({"x": np.array([x])}, {"y": np.array([2 * x])})
+
+
+def scrutiny(deterministic: bool = True) -> Scrutiny:
+    contents = Contents([buffers(1.0)], np.random.default_rng(0), WeakKeyDictionary())
+    return Scrutiny([buffers(1.0)], [golden(1.0)], contents, deterministic=deterministic)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wrong"), [(lambda x: 2 * x, 0), (lambda x: 2 * x if x % 100 else 0.0, 3)], ids=["right", "one in 100"]
+)
+def test_kernel_is_judged_on_each_further_input(kernel: Callable[[float], float], wrong: int) -> None:
+    judged = scrutiny()
+    for number in range(1, 301):
+        held = buffers(float(number))
+        held.arrays["y"][0] = kernel(float(number))
+        judged.look_at(held, golden(float(number)))
+    found = judged.found
+    assert (found.judged, found.wrong, found.inputs) == (300, wrong, 301)
+    assert found.first.startswith("call 100 of those judged: `y` is off the reference") is bool(wrong)
+
+
+def test_other_bits_are_right_on_further_inputs_and_wrong_on_those_that_were_verified() -> None:
+    judged, near = scrutiny(), buffers(1.0)
+    near.arrays["y"][0] = np.nextafter(2.0, 3.0)
+    judged.look_at(near, golden(1.0))
+    assert judged.found.wrong == 0
+    judged.look(near)
+    assert judged.found.wrong == 1
+    assert "call 2 of those judged: not deterministic" in judged.found.first
+
+
+def test_inputs_of_all_processes_count() -> None:
+    assert together([scrutiny().found, scrutiny().found]).inputs == 2

@@ -1,0 +1,95 @@
+"""Every threshold that decides about a champion is a field of the policy."""
+
+import ast
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from api.claims import queued
+from api.endgame import challenge
+from api.settlement import settle
+from evo import promotion
+from evo.challenge import bar
+from evo.challengers import Challengers
+from evo.comparison import compare
+from evo.errors import InvalidInput
+from evo.policy import Policy, policy_from
+from evo.promotion.comparison import effect_rule
+from evo.timing import Timing
+from workers.kernel import Argument
+from workers.witness import most_disagreement
+
+OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
+"""What decides when work is handed out, and nothing about a champion."""
+
+
+def deciding() -> Iterator[ModuleType]:
+    """All modules between a report and a champion."""
+    for each in pkgutil.iter_modules(promotion.__path__):
+        yield import_module(f"{promotion.__name__}.{each.name}")
+    for deciding in (queued, challenge, settle, bar, Challengers):
+        module = inspect.getmodule(deciding)
+        assert module is not None
+        yield module
+
+
+def numbers(module: ModuleType) -> Iterator[str]:
+    """Names of a module's constants that are numbers."""
+    for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+            yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
+def test_no_module_that_decides_a_promotion_has_numbers_of_its_own() -> None:
+    assert {name for module in deciding() for name in numbers(module)} <= OTHER_CONSTANTS
+
+
+def test_numbers_of_a_module_are_found() -> None:
+    assert "FIRST_RESULTS_S" in {name for module in deciding() for name in numbers(module)}
+
+
+def test_effect_size_leaves_out_the_share_that_the_policy_names() -> None:
+    ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
+    found = [effect_rule(ours, theirs, Policy(effect_trim=trim)) for trim in (0.0, 0.4)]
+    assert [rule.passed for rule in found] == [False, True]
+    assert "40% trimmed" in found[1].text
+
+
+def test_comparison_of_two_trials_follows_the_policy() -> None:
+    left, right = (Timing(samples_us=tuple(values)) for values in ([1.0, 1.1] * 4 + [9.0] * 2, [2.0, 2.1] * 5))
+    found = [compare(left, right, Policy(effect_trim=trim), np.random.default_rng(0)) for trim in (0.0, 0.3)]
+    assert [each is not None and each.effect > 1.0 for each in found] == [False, True]
+
+
+@pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (64, 6.0)])
+def test_calls_on_outputs_of_their_own_may_take_as_long_as_the_policy_says(sets: int, allowed: float) -> None:
+    arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
+    policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
+    assert most_disagreement(arguments, sets, {"l1_bytes": 48 << 10}, policy) == allowed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"effect_trim": 0.5},
+        {"least_rounds": 4},
+        {"judged_calls": 15},
+        {"max_ring_ratio": 0.9},
+        {"max_ring_ratio_of_caches": 0.9},
+        {"suspect_speedup": 0.5},
+        {"other_unit_s": -1.0},
+        {"reference_failures": 0},
+        {"session_share": 1.0},
+    ],
+)
+def test_thresholds_have_ranges(wrong: dict[str, float]) -> None:
+    (name,) = wrong
+    with pytest.raises(InvalidInput, match=f"policy.{name}: must be at least"):
+        policy_from(wrong)

@@ -1,0 +1,65 @@
+"""Sanitizers run on every correctness case that there is time for."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from evo.job import Sanitized
+from workers.kernel import Argument, KernelFile
+from workers.sanitizers.cases import case_order, examine_cases
+
+
+def kernel(elements: int) -> KernelFile:
+    return KernelFile(
+        path="k", entry="f", arguments=(Argument(name="y", role="output", dtype="float32", shape=(elements,)),)
+    )
+
+
+def test_smallest_case_comes_first_then_the_searched_problem_then_the_others_by_size() -> None:
+    kernels = {"nominal": kernel(64), "large": kernel(100), "tail": kernel(3), "odd": kernel(7)}
+    assert case_order(kernels, searched="nominal") == ["tail", "nominal", "odd", "large"]
+    assert case_order({"nominal": kernel(1)}, searched="nominal") == ["nominal"]
+    assert case_order(kernels, searched="tail") == ["tail", "odd", "nominal", "large"]
+
+
+def test_each_case_is_examined_within_the_time_that_is_left() -> None:
+    limits: list[float] = []
+
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        limits.append(limit_s)
+        return [Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread")]
+
+    address, thread = examine_cases(["tail", "nominal"], examine, limit_s=30.0)
+    assert (address.cases, address.left_out) == (("tail", "nominal"), ())
+    assert thread == Sanitized(tool="thread", skipped="one thread")
+    assert 0.0 < limits[1] <= limits[0] <= 30.0
+
+
+@pytest.mark.parametrize("faulty", ["tail", "nominal"])
+def test_finding_names_its_case_and_ends_the_examination(faulty: str) -> None:
+    seen: list[str] = []
+
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        seen.append(case)
+        return [Sanitized(tool="address", findings=("overflow",) * (case == faulty))]
+
+    (address,) = examine_cases(["tail", "nominal", "odd"], examine, limit_s=30.0)
+    assert address.findings == (f"case {faulty}: overflow",)
+    assert seen[-1] == faulty
+    assert address.left_out == ()
+
+
+def test_cases_without_time_are_named() -> None:
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        return [Sanitized(tool="address")]
+
+    (address,) = examine_cases(["tail", "nominal", "odd"], examine, limit_s=0.0)
+    assert (address.cases, address.left_out) == (("tail",), ("nominal", "odd"))
+
+
+def test_case_on_which_a_tool_does_not_end_is_left_out() -> None:
+    def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
+        return [Sanitized(tool="address", skipped="it did not end within 1 s" if case == "nominal" else None)]
+
+    (address,) = examine_cases(["tail", "nominal"], examine, limit_s=30.0)
+    assert (address.skipped, address.cases, address.left_out) == (None, ("tail",), ("nominal",))
