@@ -294,6 +294,13 @@ class _Build:
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
     """A candidate's operands as a device takes them."""
     return tuple(
-        Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
+        Argument(
+            name=each.name,
+            role=each.role,
+            dtype=each.dtype,
+            shape=each.shape,
+            value=each.value,
+            alignment=each.alignment,
+        )
         for each in candidate.operands
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evo.errors import EvoError
 from evo.outcome import CaseError, WrongAnswer
-from workers.devices import Buffers, Manner, Placement, Session, TrespassError
+from workers.devices import Buffers, DeviceLostError, Manner, Placement, Session, TrespassError
 from workers.distance import POISON, Distance
 from workers.golden import Golden
 from workers.proof import Launch
@@ -110,9 +110,25 @@ def verify_elsewhere(
     """
     for launch in launches:
         buffers.place(launch.placement)
-        _launch(session, kernel, buffers, golden, launch.manner)
-        judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
+        try:
+            _launch(session, kernel, buffers, golden, launch.manner)
+            judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
+        except DeviceLostError as error:
+            raise DeviceLostError(f"{error}, {_where(launch)}{_way_out(launch)}", killed=error.killed) from None
+        except WrongAnswerError as error:
+            reason = f"{error.outcome.reason}{_way_out(launch)}"
+            raise WrongAnswerError(reason, error.outcome.cases) from None
     buffers.place(Placement())
+
+
+def _way_out(launch: Launch) -> str:
+    """How a family demands aligned buffers, where a launch had others."""
+    if launch.placement.where not in ("adrift", "last"):
+        return ""
+    return (
+        ". If the kernel needs addresses that are aligned to more than their dtype, and its callers keep to that, say "
+        "so in family.toml: e.g. alignment = 32 under [[arguments]]"
+    )
 
 
 def _where(launch: Launch) -> str:

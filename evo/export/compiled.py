@@ -126,7 +126,13 @@ class Compiled:
             "entry": self.family.implementation(search.device.kind).entry,
             "library" if search.device.kind == "cpu" else "binary": self.form.binary,
             "arguments": [
-                {"name": each.name, "role": each.role, **array_facts(each), "value": each.value}
+                {
+                    "name": each.name,
+                    "role": each.role,
+                    **array_facts(each),
+                    "value": each.value,
+                    "alignment": each.alignment,
+                }
                 for each in candidate.operands
             ],
             **({} if candidate.launch is None else {"launch": asdict(candidate.launch)}),

@@ -44,6 +44,7 @@ class Operand:
         shape: elements; empty for a scalar.
         value: of a scalar; None for a buffer.
         tolerance: of an output.
+        alignment: in bytes, of the address that every caller passes.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Operand:
     shape: tuple[int, ...] = ()
     value: int | float | None = None
     tolerance: Tolerance | None = None
+    alignment: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,7 @@ class Argument:
         shape: over problem fields; a workspace's also over tunables, derived values and limits.
         value: of a scalar, over the same names as a workspace's shape.
         tolerance: of an output: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
+        alignment: in bytes, a power of two that callers keep to beyond what the dtype demands; 1: nothing beyond it.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Argument:
     shape: tuple[Expression, ...] = ()
     value: Expression | None = None
     tolerance: Mapping[str, Expression]
+    alignment: int = 1
 
     @property
     def local(self) -> bool:
@@ -99,6 +103,7 @@ class Argument:
             shape=tuple(int(_at_least(1, extent, extent.whole(scope))) for extent in self.shape),
             value=None if self.value is None else self.value.number(scope),
             tolerance=self._tolerance(scope),
+            alignment=self.alignment,
         )
 
     def _tolerance(self, scope: Mapping[str, Value]) -> Tolerance | None:
@@ -141,6 +146,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
         shape=() if scalar else tuple(table.expressions("shape")),
         value=table.expression("value") if scalar else None,
         tolerance=_read_tolerance(table, names) if role == "output" else {},
+        alignment=1 if scalar else _read_alignment(table),
     )
     table.done()
     if not scalar and not argument.shape:
@@ -157,6 +163,17 @@ def _read_role(table: Table) -> Role:
         raise InvalidInput(table.field("role"), f"{unknown(role, ROLES, 'choices')}. {_IN_PLACE}")
     return role
 
+
+def _read_alignment(table: Table) -> int:
+    alignment = table.whole("alignment", 1)
+    if alignment not in _ALIGNMENTS:
+        reason = f"must be a power of two up to {_ALIGNMENTS[-1]}, in bytes, not {alignment!r:.100}"
+        raise InvalidInput(table.field("alignment"), f"{reason}; e.g. alignment = 32 for aligned loads of 256 bits")
+    return alignment
+
+
+_ALIGNMENTS = tuple(1 << power for power in range(13))
+"""Up to that of a page, on which buffers are timed."""
 
 _IN_PLACE = (
     "No argument is read and written in place, since each call must find the same inputs: for a kernel that works in "

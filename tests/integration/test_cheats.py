@@ -5,6 +5,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -54,10 +55,12 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     os.sched_setaffinity(0, before)
 
 
-def refusal(session: Session, name: str, body: str, folder: Path) -> str | None:
+def refusal(
+    session: Session, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
+) -> str | None:
     """Why a kernel is refused, by the steps of a runner; None where it is not."""
     try:
-        climb(session, built(source(name, body), folder))
+        climb(session, built(source(name, body), folder), arguments)
     except EvoError as error:
         return str(error)
     return None
@@ -72,14 +75,14 @@ def built(text: str, folder: Path) -> Path:
     return path
 
 
-def climb(session: Session, path: Path) -> None:
+def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None:
     """Prove and time it."""
     plan = ProofPlan.draw([7], 1)
-    apart = session.load(path, "f", ARGUMENTS, None, elsewhere=plan.core)
-    held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
+    apart = session.load(path, "f", arguments, None, elsewhere=plan.core)
+    held = session.allocate(arguments, GOLDENS[0].inputs)
     verify(session, apart, held, GOLDENS[0], launches=1, deterministic=True)
-    kernel, rights = session.load(path, "f", ARGUMENTS, None), []
-    sources = [session.allocate(ARGUMENTS, each.inputs) for each in GOLDENS]
+    kernel, rights = session.load(path, "f", arguments, None), []
+    sources = [session.allocate(arguments, each.inputs) for each in GOLDENS]
     contents = Contents(sources, np.random.default_rng(0), WeakKeyDictionary())
     for number, each in enumerate(GOLDENS):
         contents.put(held, number)
@@ -91,7 +94,7 @@ def climb(session: Session, path: Path) -> None:
     for _ in range(20):
         timer.sample()
         scrutiny.look_and_change(held)
-    ring = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 128)
+    ring = session.allocate_sets(arguments, GOLDENS[0].inputs, 128)
     judge_mixed(session.timer(kernel, ring, once=True), ring, contents, look=scrutiny.look, calls=300, budget_s=1.0)
     for fault in (session.residue(), held.damage(), scrutiny.found.first):
         if fault:
@@ -116,3 +119,21 @@ def test_cheat_is_refused(session: Session, tmp_path: Path, trick: str) -> None:
 @pytest.mark.parametrize("kind", HONEST)
 def test_honest_kernel_passes(session: Session, tmp_path: Path, kind: str) -> None:
     assert refusal(session, kind, HONEST[kind], tmp_path) is None
+
+
+@pytest.mark.parametrize("alignment", [1, 32])
+def test_aligned_loads_are_right_where_the_family_demands_the_alignment(
+    session: Session, tmp_path: Path, alignment: int
+) -> None:
+    body = (
+        "typedef float V __attribute__((vector_size(32)));"
+        "for (int i = 0; i < N; i += 8) { V v = *(const volatile V *)(x + i); *(volatile V *)(y + i) = 3 * v + 1; }"
+    )
+    arguments = tuple(replace(each, alignment=alignment) for each in ARGUMENTS)
+    reason = refusal(session, "aligned", body, tmp_path, arguments)
+    if alignment == 32:
+        assert reason is None
+    else:
+        assert reason is not None
+        assert "SIGSEGV" in reason
+        assert "alignment = 32 under [[arguments]]" in reason

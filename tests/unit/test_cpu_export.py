@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from evo.export import loader
@@ -47,6 +48,19 @@ def loaded() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize(("demanded", "kept"), [(1, 64), (32, 64), (1024, 1024)])
+def test_arrays_are_aligned_as_the_family_demands(demanded: int, kept: int) -> None:
+    argument = {"name": "x", "stored": "float32", "shape": [5], "alignment": demanded}
+    kernel = object.__new__(loaded().Kernel)
+    kernel.arguments = [argument]
+    empty = kernel.empty("x")
+    assert empty.ctypes.data % kept == 0
+    whole = np.zeros(5 + kept, dtype=np.float32)
+    start = next(place for place in range(kept) if whole[place:].ctypes.data % kept == 4)
+    astray = whole[start : start + 5]
+    assert kernel._held(argument, astray).ctypes.data % kept == 0
 
 
 def test_calls_of_several_threads_do_not_mix(folder: Path) -> None:

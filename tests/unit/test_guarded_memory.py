@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from workers.devices import LaunchError
+from workers.devices import LaunchError, Placement
 from workers.devices.memory import GUARD_BYTES, GuardedArray, HostBuffers
 from workers.distance import POISON
 from workers.kernel import Argument
@@ -84,3 +84,16 @@ def test_scalars_are_passed_as_their_type_and_odd_ones_refused() -> None:
 def test_data_is_aligned_for_any_vector() -> None:
     assert GuardedArray(Y).values.ctypes.data % 64 == 0
     assert POISON == 0xFF
+
+
+@pytest.mark.parametrize("alignment", [1, 32, 1024])
+@pytest.mark.parametrize("where", ["first", "last", "adrift"])
+def test_buffers_lie_on_what_the_family_demands_and_no_more(where: str, alignment: int) -> None:
+    held = GuardedArray(Argument(name="x", role="input", dtype="float16", shape=(7,), alignment=alignment))
+    starts = set()
+    for shift in range(1, 4096, 2):
+        held.place(Placement(where=where, shift=shift))  # type: ignore[arg-type]
+        starts.add(held.bytes.ctypes.data)
+    assert all(start % max(alignment, 2) == 0 for start in starts)
+    if where == "adrift":
+        assert any(start % (2 * max(alignment, 2)) for start in starts)

@@ -80,8 +80,9 @@ class Kernel:
         each = next(each for each in self.arguments if each["name"] == name)
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
-        memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
-        start = -memory.ctypes.data % ALIGNMENT
+        alignment = _alignment(each)
+        memory = np.empty(size + alignment, dtype=np.uint8)
+        start = -memory.ctypes.data % alignment
         aligned: np.ndarray = memory[start : start + size].view(dtype).reshape(each["shape"])
         return aligned
 
@@ -96,7 +97,7 @@ class Kernel:
             raise TypeError(f"{each['name']} must be a NumPy array of {each['stored']}, not {_described(given)}")
         if list(given.shape) != each["shape"]:
             raise ValueError(f"{each['name']} must have shape {tuple(each['shape'])}, not {given.shape}")
-        if given.flags.c_contiguous and given.ctypes.data % ALIGNMENT == 0:
+        if given.flags.c_contiguous and given.ctypes.data % _alignment(each) == 0:
             return given
         copy = self.empty(each["name"])
         copy[...] = given
@@ -113,6 +114,11 @@ class Kernel:
             return written
         given[...] = written
         return given
+
+
+def _alignment(each: dict[str, Any]) -> int:
+    """Bytes: what the family demands of an argument's address, and at least that of a cache line."""
+    return max(ALIGNMENT, int(each.get("alignment", 1)))
 
 
 def _float_control() -> Any:
