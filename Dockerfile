@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # Images of kernel-evo: docker build --target service | worker-cpu | worker-cuda .
-# docs/how-to/docker.md says how to run them, docker-compose.yml runs them all.
+# docs/guides/deploy/docker.md says how to run them, docker-compose.yml runs them all.
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src

@@ -26,7 +26,7 @@ check: .venv/.check         ## format, lint, types, import contracts, packaging;
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m tests.packaging
 	$(BIN)/deno check --no-remote --no-npm --no-lock api/web/static && $(BIN)/deno lint --quiet api/web/static tests/integration/scripts
 
-bench: .venv/.bench         ## the figures of docs/benchmarks.md, side by side in one run
+bench: .venv/.bench         ## the figures of docs/results/index.md, side by side in one run
 	$(BIN)/python -m tests.bench.cpu $(ARGS)
 
 bench-gpu: .venv/.bench     ## the same for this machine's GPU

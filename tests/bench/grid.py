@@ -1,6 +1,6 @@
 """Configs that differ in a few values, beside each other and the baselines: ``python -m tests.bench.grid FILE``.
 
-FILE is what a bench kept of a search (docs/evidence/champions). Each ``--change`` is one more row, such as
+FILE is what a bench kept of a search (docs/results/champions). Each ``--change`` is one more row, such as
 ``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion itself is the first. All are verified and timed in one process.
 """
 

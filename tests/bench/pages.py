@@ -1,6 +1,6 @@
 """How long the service takes for each page of a long search: `make bench-web`.
 
-Written as a table for docs/benchmarks.md. Wall time is what a reader waits for; processor time hardly depends on what
+Written as a table for docs/results. Wall time is what a reader waits for; processor time hardly depends on what
 else the machine does.
 """
 

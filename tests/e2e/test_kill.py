@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.commands import CommandLine, wait_until
 
-FAMILY = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "saxpy"
+FAMILY = Path(__file__).resolve().parents[2] / "docs" / "guides" / "examples" / "saxpy"
 KILLS = 24
 TARGETS = ("command", "serve", "worker", "runner", "all")
 UNFINISHED = "select count(*) from searches where state in ('running', 'stopping')"

@@ -13,7 +13,7 @@ from tests.integration.blank import prepared
 from tests.integration.commands import CommandLine, recording
 
 RECORDING = str(Path(__file__).parents[1] / "data" / "synthetic.json")
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_policy_file_is_checked_field_by_field(line: CommandLine) -> None:
 
 def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "my_transpose"
-    shutil.copytree(TUTORIAL / "my_transpose", family)
+    shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()
     (family / "family.toml").write_text(spec.replace("<= 32768", "<= 8"))
     refused = line.run("search", str(family))
@@ -91,7 +91,7 @@ def test_an_empty_space_names_the_constraint_that_emptied_it(line: CommandLine, 
 
 def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: CommandLine, tmp_path: Path) -> None:
     family = tmp_path / "saxpy"
-    shutil.copytree(TUTORIAL / "saxpy", family)
+    shutil.copytree(EXAMPLES / "saxpy", family)
     with (family / "kernel.c.j2").open("a") as template:
         template.write("{{ UNROL }}")
     refused = line.run("search", str(family))
@@ -102,7 +102,7 @@ def test_a_template_that_cannot_render_is_refused_before_anything_starts(line: C
 def test_without_a_compiler_both_ways_out_are_named(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
-        refused = bare.run_apart(command, str(TUTORIAL / "saxpy"))
+        refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))
         assert refused.code == 3
         assert "install gcc or clang" in refused.err
         assert "cpu-compiler" in refused.err

@@ -1,4 +1,4 @@
-"""Real kernels from the command line: the tutorial's families, from a single config to an exported champion."""
+"""The example families of the guides on the command line, from a single config to an exported champion."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.commands import CommandLine, Ended
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
 QUICK = ("--trials", "6", "--strategy", "random", "--seed", "1")
 
 
@@ -172,12 +172,12 @@ def test_an_export_overwrites_nothing(line: CommandLine, exported: Path) -> None
     for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
         refused = line.run("champion", "export", "1", "--to", str(place))
         assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (3, True, True)
-    rendered = line.run("render", str(TUTORIAL / "saxpy"), "--to", str(exported))
+    rendered = line.run("render", str(EXAMPLES / "saxpy"), "--to", str(exported))
     assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
 
 
 def test_an_existing_source_is_searched_as_it_is(line: CommandLine, policy: Path, searched: Ended) -> None:
-    ended = line.run("search", str(TUTORIAL / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
+    ended = line.run("search", str(EXAMPLES / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
     assert ended.code == 0
     assert "66 valid configs of 72 combinations" in ended.out
 
@@ -212,7 +212,7 @@ def test_a_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched
 
 def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
-    told = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy))
+    told = line.run("measure", str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0
     text = " ".join(told.out.split())
     for step in (
@@ -226,17 +226,17 @@ def test_one_config_is_measured_at_length(line: CommandLine, policy: Path) -> No
         "baseline numpy: ",
     ):
         assert step in text
-    report = line.run("measure", str(TUTORIAL / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
+    report = line.run("measure", str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy), "--json").json
     assert report["outcome"]["kind"] == "measured"
     assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 
 
 def test_a_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
-    shown = line.run("render", str(TUTORIAL / "saxpy"), "--config", "WIDTH=16,UNROLL=2", "--problem", "N=100")
+    shown = line.run("render", str(EXAMPLES / "saxpy"), "--config", "WIDTH=16,UNROLL=2", "--problem", "N=100")
     assert "vector_size(64)" in shown.out
     assert "N = 100, STEP = 32" in shown.out
     target = tmp_path / "kernel.c"
-    assert line.run("render", str(TUTORIAL / "my_transpose"), "--to", str(target)).code == 0
+    assert line.run("render", str(EXAMPLES / "my_transpose"), "--to", str(target)).code == 0
     assert target.read_text().startswith("#define ROWS 512\n")
 
 
@@ -271,8 +271,8 @@ def test_where_nothing_can_be_measured_the_report_shows_an_example(
 
 
 def broken(folder: Path, change: tuple[str, str]) -> Path:
-    """The tutorial's family with one piece of its template replaced."""
-    family = shutil.copytree(TUTORIAL / "saxpy", folder / "saxpy")
+    """Copy the example family with one piece of its template replaced."""
+    family = shutil.copytree(EXAMPLES / "saxpy", folder / "saxpy")
     text = (family / "kernel.c.j2").read_text()
     assert change[0] in text
     (family / "kernel.c.j2").write_text(text.replace(*change))

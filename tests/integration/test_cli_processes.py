@@ -16,7 +16,7 @@ from evo.client import Client, ServiceUnreachable
 from evo.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
 
-SAXPY = str(Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy")
+SAXPY = str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")
 MIDDLE = re.compile(r": [0-9,]{2,} trials")
 LONG = ("search", "./large.json", "--minutes", "5", "--strategy", "random")
 

@@ -27,7 +27,7 @@ from evo.cli.main import app
 from tests.integration.serving import served
 
 ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "docs" / "how-to" / "deploy"
+DEPLOY = ROOT / "docs" / "guides" / "deploy"
 SCRIPTS = sorted(DEPLOY.glob("*.sh"))
 BIN = Path(sysconfig.get_path("scripts"))
 COMMAND = re.compile(r"(?:^|(?<=\s)|(?<=bin/))kernel-evo\"? (?=[a-z])")
@@ -216,7 +216,7 @@ def test_the_proxy_understands_its_configuration(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-# Scripts, units and what the how-tos tell people to type
+# Scripts, units and the commands of the guides
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -238,9 +238,9 @@ def test_units_are_understood(tmp_path: Path) -> None:
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Every ``kernel-evo`` command line that the deployment files and how-tos contain."""
+    """Yield every ``kernel-evo`` command line of the deployment files and the guides."""
     texts = {path.name: path.read_text() for path in (*SCRIPTS, *DEPLOY.glob("*.service"))}
-    for path in (ROOT / "docs" / "how-to").glob("*.md"):
+    for path in (ROOT / "docs" / "guides").rglob("*.md"):
         texts[path.name] = "\n".join(re.findall(r"```\n(.*?)```", path.read_text(), re.DOTALL))
     for name, text in texts.items():
         for line in text.replace("\\\n", " ").splitlines():
@@ -334,8 +334,8 @@ def test_a_machine_that_is_paid_by_the_hour_installs_works_and_switches_itself_o
     assert "there was no work" in ran.stdout + ran.stderr
 
 
-def test_the_backup_of_the_how_to_is_whole_while_the_database_is_in_use(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "how-to" / "backup.md").read_text()
+def test_backup_command_of_the_guide_is_complete_while_the_database_is_in_use(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "guides" / "deploy" / "backup.md").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("python -c") and "VACUUM" in line]
     database = Database.open(tmp_path / "kernel-evo.db")
     with database.write():

@@ -17,7 +17,7 @@ from tests.integration.test_access import API, House, register
 from tests.unit.test_bundle import FAULTY
 from workers.families import Families
 
-SAXPY = Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy"
+SAXPY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy"
 FAMILY = registry.find(str(FAULTY))
 
 

@@ -26,7 +26,7 @@ from tests.integration.stage import Stage
 
 API = "/api/v1"
 PREFIXED = {"X-Forwarded-Prefix": "/evo"}
-GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "proxy.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "deploy" / "proxy.md"
 ADDRESS = re.compile(r'\s(href|src|action|formaction|data-(?!root)[a-z-]+)="(/[^"]*)"')
 
 

@@ -11,7 +11,7 @@ from evo.errors import Conflict
 from tests.integration.local import local
 from tests.integration.serving import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "python-client.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "python-client.md"
 
 
 def test_the_example_runs_as_it_stands(

@@ -147,7 +147,7 @@ CUDA = Device(kind="cuda", model="NVIDIA L4", architecture="sm_89", uuid="2")
 
 def test_a_device_is_chosen_among_those_the_family_runs_on() -> None:
     sdpa = registry.find("sdpa").family
-    cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy")).family
+    cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")).family
     assert choose([CUDA, CPU], "cpu", sdpa) is CPU
     assert choose([CUDA, CPU], "amd", sdpa) is CPU
     assert choose([CUDA, CPU], "auto", cpu_only) is CPU

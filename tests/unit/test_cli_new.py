@@ -1,4 +1,4 @@
-"""The scaffold is the tutorial's example, and it is a valid family under any name."""
+"""The scaffold equals the example family of the guides and is valid under any name."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from evo.objective import Objective
 from templates import registry
 from templates.render import render, used_names
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "saxpy"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy"
 CPU = Device(kind="cpu", model="any", architecture="any", uuid="any")
 
 
-def test_the_tutorials_folder_is_what_new_writes(tmp_path: Path) -> None:
+def test_new_writes_the_example_of_the_guide(tmp_path: Path) -> None:
     written = write_scaffold(tmp_path / "saxpy")
     assert [path.name for path in written] == list(FILES)
-    assert {path.name: path.read_text() for path in written} == {name: (TUTORIAL / name).read_text() for name in FILES}
+    assert {path.name: path.read_text() for path in written} == {name: (EXAMPLE / name).read_text() for name in FILES}
 
 
 def test_a_scaffold_under_another_name_is_a_family(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_scaffold_under_another_name_is_a_family(tmp_path: Path) -> None:
 
 
 def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
-    package = registry.find(str(TUTORIAL))
+    package = registry.find(str(EXAMPLE))
     tunables = {tunable.name for tunable in package.family.implementation("cpu").tunables}
     assert tunables <= used_names(package, "cpu")
 

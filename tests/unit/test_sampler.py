@@ -341,7 +341,7 @@ def test_a_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribut
 
 
 def test_the_documented_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "optuna-sampler.md"
+    page = Path(__file__).parents[2] / "docs" / "guides" / "optuna-sampler.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     names: dict[str, object] = {}

@@ -17,7 +17,7 @@ from tests.integration.serving import served, wait_until
 from workers.daemon import Settings, serve
 
 ROOT = Path(__file__).resolve().parents[3]
-SAXPY = ROOT / "docs" / "tutorial" / "saxpy"
+SAXPY = ROOT / "docs" / "guides" / "examples" / "saxpy"
 RECORDED = ROOT / "tests" / "data" / "synthetic.json"
 
 QUICK = {

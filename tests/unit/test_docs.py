@@ -1,0 +1,124 @@
+"""The documentation is right: commands parse, links lead somewhere, code excerpts are in the example families."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from typer.main import get_command
+
+from evo.cli.main import app
+from evo.family import Family
+from evo.problem import split_assignments, split_shapes
+from templates import registry
+from templates.render import used_names
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
+EXAMPLES = GUIDES / "examples"
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*DOCUMENTS, *sorted((ROOT / "templates").rglob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
+FAMILIES = {"your-kernel.md": "saxpy", "existing-source.md": "my_transpose"}
+SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
+"""The end of a command: what follows belongs to the shell."""
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield each ``kernel-evo`` command in a fenced block of a document."""
+    for path in DOCUMENTS:
+        for language, block in FENCE.findall(path.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines() if language in ("", "sh", "bash") else ():
+                for part in SHELL.split(line):
+                    words = shlex.split(part, comments=True) if part.strip().startswith("kernel-evo ") else []
+                    if words:
+                        yield path.name, words[1:]
+
+
+@pytest.mark.parametrize(("document", "arguments"), list(commands()), ids=str)
+def test_documented_command_is_accepted(document: str, arguments: list[str]) -> None:
+    command, name = get_command(app), "kernel-evo"
+    while hasattr(command, "commands") and not (command.invoke_without_command and not arguments):
+        name, *arguments = arguments
+        command = command.commands[name]
+    given = command.make_context(name, arguments).params
+    if "problem" in given and (family := documented_family(given["family"])) is not None:
+        for problem in split_shapes(given["problem"]):
+            family.problem(problem)
+        for kind, implementation in family.implementations.items():
+            values = {each.name: each for each in implementation.tunables}
+            for tunable, value in split_assignments(given.get("config") or "", "config").items():
+                assert tunable in values, f"{tunable} on {kind}"
+                values[tunable].parse(value, tunable)
+
+
+def documented_family(name: str | None) -> Family | None:
+    """Return a built-in family or an example of the guides; None for a family that the reader supplies."""
+    if name is None or (registry.is_path(name) and not (EXAMPLES / Path(name).name).is_dir()):
+        return None
+    return registry.find(str(EXAMPLES / Path(name).name) if registry.is_path(name) else name).family
+
+
+def links(path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the file and the anchor of each relative link of a page."""
+    for groups in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
+        target = "".join(groups)
+        if not re.match(r"[a-z]+:", target):
+            file, _, anchor = unquote(target).partition("#")
+            yield (path.parent / file).resolve() if file else path, anchor
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    for target, anchor in links(path):
+        assert target.exists(), f"{target.relative_to(ROOT)} does not exist"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{target.relative_to(ROOT)} has no heading #{anchor}"
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached, pending = set[Path](), [index]
+    while pending:
+        page = pending.pop()
+        if page not in reached and page.suffix == ".md" and page.is_relative_to(ROOT / "docs"):
+            reached.add(page)
+            pending.extend(target for target, _ in links(page))
+    guides = {path for path in DOCUMENTS if path.is_relative_to(ROOT / "docs") and "decisions" not in path.parts}
+    assert sorted(path.name for path in guides - reached) == []
+
+
+@pytest.mark.parametrize("document", FAMILIES)
+def test_documented_excerpts_are_in_the_example_family(document: str) -> None:
+    folder = EXAMPLES / FAMILIES[document]
+    files = "\n".join(path.read_text() for path in folder.iterdir() if path.is_file())
+    pieces = [block for language, block in FENCE.findall((GUIDES / document).read_text()) if language]
+    assert len(pieces) >= 5
+    for piece in pieces:
+        assert piece in files
+
+
+def test_template_of_the_readme_is_in_the_example_family() -> None:
+    (piece,) = [block for language, block in FENCE.findall((ROOT / "README.md").read_text()) if language == "c"]
+    assert piece in (EXAMPLES / "saxpy" / "kernel.c.j2").read_text()
+
+
+@pytest.mark.parametrize("name", FAMILIES.values())
+def test_example_family_uses_every_tunable_it_declares(name: str) -> None:
+    package = registry.find(str(EXAMPLES / name))
+    family = package.family
+    declared = {tunable.name for tunable in family.implementation("cpu").tunables}
+    assert declared <= used_names(package, "cpu")
+    assert all(case.problem is not None for case in family.case_problems(family.problem("", "cpu"), "cpu"))
