@@ -19,7 +19,7 @@ SCHEDULERS = 4
 
 LAUNCH_US = 0.7
 """What a launch takes that does nothing. An empty kernel took 0.71 µs in a graph of plain launches on an H200
-(docs/results/index.md), the least we measured: other GPUs are taken to be no faster."""
+(docs/results), the least we measured: other GPUs are taken to be no faster."""
 
 
 @dataclass(frozen=True, kw_only=True)

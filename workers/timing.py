@@ -24,7 +24,7 @@ ROUND_US = 5_000.0
 """A sample of a round is the lower quartile of as many as last so long together, so that interruptions slow nobody.
 
 They only ever add time, hence not the median; one lucky sample shall not count, hence not the least. Where more
-programs than cores are awake, single samples spread several times as widely (docs/results/index.md)."""
+programs than cores are awake, single samples spread several times as widely (docs/results)."""
 _MOST_REPEATS = 10
 _COLD_SHARE = 4
 _LEAST_SET_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""The figures of docs/results/index.md for this machine's CPU: ``python -m tests.bench.cpu``, or ``make bench``."""
+"""The figures of docs/results for this machine's CPU: ``python -m tests.bench.cpu``, or ``make bench``."""
 
 import argparse
 import sys

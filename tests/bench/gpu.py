@@ -1,4 +1,4 @@
-"""The figures of docs/results/index.md for this machine's GPU: ``python -m tests.bench.gpu``, or ``make bench-gpu``."""
+"""The figures of docs/results for this machine's GPU: ``python -m tests.bench.gpu``, or ``make bench-gpu``."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """The figures of a fleet: ``python -m tests.bench.fleet [capacity] [latency] [stored] [cores]``.
 
-Ends with status 1 when one of the limits below does not hold; see docs/results/index.md.
+Ends with status 1 when one of the limits below does not hold; see docs/results.
 """
 
 import asyncio
