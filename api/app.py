@@ -9,29 +9,26 @@ import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api import errors
-from api.access.body import BodyLimit
-from api.access.document import Application
-from api.access.door import Door
-from api.access.gate import Gate
-from api.access.headers import CarefulHeaders
-from api.access.throttle import Rate
-from api.builtin import BuiltinFamilies
-from api.chores import Chore, Collector, regularly
-from api.compression import Compressed
-from api.conditional import Conditional
-from api.conductor import Conductor
-from api.courier import Courier
-from api.deps import Service
-from api.feed import Feed
-from api.forwarding import Forwarding
-from api.head import Head
-from api.idempotency import Idempotency
-from api.interruptions import Interruptions
+from api.auth.admission import Door
+from api.auth.authentication import Gate
+from api.auth.openapi import Application
+from api.auth.throttle import Rate
+from api.dependencies import Service
+from api.events.feed import Feed
+from api.families.builtin import BuiltinFamilies
+from api.http import errors
 from api.logs import RequestLog
 from api.metrics import Measured, Metrics
-from api.origin import OwnOrigin
-from api.routes import (
+from api.middleware.body import BodyLimit
+from api.middleware.compression import Compressed
+from api.middleware.conditional import Conditional
+from api.middleware.forwarding import Forwarding
+from api.middleware.head import Head
+from api.middleware.idempotency import Idempotency
+from api.middleware.origin import OwnOrigin
+from api.middleware.security_headers import CarefulHeaders
+from api.periodic import Chore, Collector, regularly
+from api.rest import (
     ablation,
     artefacts,
     champions,
@@ -41,21 +38,23 @@ from api.routes import (
     families,
     health,
     leases,
-    search_report,
     search_trials,
     searches,
     tokens,
     trials,
     workers,
 )
-from api.routes import service as service_routes
+from api.rest import service as service_routes
+from api.scheduler.conductor import Conductor
+from api.scheduler.interruptions import Interruptions
+from api.scheduler.wakeup import Wakeup
 from api.settings import Settings
-from api.wakeup import Wakeup
-from api.web import pages
-from db.artefacts import Artefacts
-from db.key import ensure_key
-from db.ownership import Ownership
-from db.session import Database, StoreUnavailable
+from api.web import pages, report_files
+from api.webhooks.delivery import Courier
+from db.engine.key import ensure_key
+from db.engine.ownership import Ownership
+from db.engine.session import Database, StoreUnavailable
+from db.repositories.artefacts import Artefacts
 from evo.errors import Conflict, EvoError
 
 log = structlog.get_logger("service")
@@ -73,7 +72,7 @@ REST = (
     searches,
     editing,
     search_trials,
-    search_report,
+    report_files,
     ablation,
     trials,
     leases,
@@ -109,9 +108,10 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
         routes=[
             *(route for routes in REST for route in routes.router.routes),
             *service_routes.metrics_router.routes,
+            *report_files.champion_router.routes,
             *pages.routes(),
         ],
-        openapi_url=None,  # `api.routes.document` serves it, under a rule like every other route
+        openapi_url=None,  # `api.rest.document` serves it, under a rule like every other route
         docs_url=None,  # the usual documentation pages load their scripts from elsewhere
         redoc_url=None,
         separate_input_output_schemas=False,

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from db.session import StoreUnavailable
+from db.engine.session import StoreUnavailable
 
 Item = TypeVar("Item")
 

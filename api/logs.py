@@ -11,8 +11,8 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access.throttle import Rate, Throttle
-from evo.visible import visible
+from api.auth.throttle import Rate, Throttle
+from evo.text.visible import visible
 
 log = structlog.get_logger("http")
 

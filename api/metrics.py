@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.active import Clock
-from db.census import Census, census
-from db.session import Database, StoreUnavailable
+from api.scheduler.active import Clock
+from db.engine.session import Database, StoreUnavailable
+from db.repositories.census import Census, census
 
 log = structlog.get_logger("metrics")
 

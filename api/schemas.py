@@ -1,4 +1,4 @@
-"""Bodies of requests and small answers. What the service shows at length is `evo.view`; messages are `evo.job`."""
+"""Bodies of requests, and small answers. Larger answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
 
 import re
 from dataclasses import fields
@@ -19,17 +19,18 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from api.errors import MOST_NAMED
-from api.first_faults import ending_at_first_fault
-from api.text import refuse_unstorable
+from api.http.errors import MOST_NAMED
+from api.http.first_faults import ending_at_first_fault
+from api.http.text import refuse_unstorable
 from evo.device import Device
+from evo.device.requirements import Requirements
 from evo.errors import InvalidInput
-from evo.job import AblateReport, Answer, BaselineReport, ConfirmReport, EvaluateReport, Lease, Report, SlotReport
-from evo.limits import LARGEST, LARGEST_ID, refuse_unaddressable
-from evo.objective import Objective
-from evo.requirements import Requirements
-from evo.search import Budget
+from evo.messages.job import Answer, Lease, SlotReport
+from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.search.search import Budget
+from evo.text.limits import LARGEST, LARGEST_ID, refuse_unaddressable
 from evo.trial import Value
+from evo.trial.objective import Objective
 
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -72,7 +73,7 @@ TrialState: TypeAlias = Literal[
     "abandoned",
     "cancelled",
 ]
-"""A kind of `evo.outcome.Outcome`, or that there is none yet."""
+"""A kind of `evo.trial.outcome.Outcome`, or that there is none yet."""
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 MAX_RESULTS, MAX_CONTENTS = 256, 1024

@@ -9,16 +9,16 @@ from fastapi import FastAPI
 from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from api.app import create_app, open_database
-from api.connections import Punctual, raise_limit
-from api.deps import Service
+from api.dependencies import Service
 from api.logs import configure
-from api.prelude import learn_to_judge, settle
+from api.middleware.connections import Punctual, raise_limit
 from api.settings import Settings
-from db.ownership import Ownership
-from db.session import Database
-from db.tokens import Tokens
+from api.warm_up import learn_to_judge, settle
+from db.engine.ownership import Ownership
+from db.engine.session import Database
+from db.repositories.tokens import Tokens
 from evo.errors import EvoError
-from evo.shell import command
+from evo.text.shell import command
 
 log = structlog.get_logger("service")
 
@@ -75,7 +75,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=KEEP_ALIVE_S,
-            proxy_headers=False,  # `api.forwarding` reads them
+            proxy_headers=False,  # `api.middleware.forwarding` reads them
             server_header=False,
         )
         server = _Server(config, lambda: _listening(ownership, url, announce))

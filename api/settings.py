@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.authority import is_loopback
 from api.public import Proxies, PublicUrl
-from db.location import Location
+from db.engine.location import Location
 from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     @property
     def key_beside(self) -> Path:
-        """Beside what the key lies that opens every door (`db.key`): the file of the database, or the artefacts."""
+        """The file or folder next to which the local key lies (`db.engine.key`): database file or artefacts."""
         return self.db.file or self.artefact_folder
 
 

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from evo.document import read_toml
 from evo.errors import InvalidInput
 from evo.family import Family
+from evo.text.document import read_toml
 from templates.registry import (
     MAX_FILES,
     MAX_FOLDER_BYTES,

@@ -12,11 +12,11 @@ from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
-from evo.document import read_toml
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.family import Family
 from evo.recording import Recording, parse_recording, recording_name
-from evo.suggestion import unknown
+from evo.text.document import read_toml
+from evo.text.suggestion import unknown
 
 SPEC = "family.toml"
 REFERENCE = "reference.py"

@@ -12,8 +12,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from evo.device import DeviceKind
 from evo.errors import EvoError
 from evo.family import Implementation
-from evo.problem import Problem
-from evo.suggestion import unknown
+from evo.family.problem import Problem
+from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from templates.registry import Package
 from templates.source import Fate, all_read, fates, near_miss, words_of

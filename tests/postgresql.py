@@ -16,9 +16,9 @@ import psutil
 import psycopg
 from sqlalchemy import URL, make_url
 
-from db.location import Location
+from db.engine.location import Location
+from db.engine.session import Database
 from db.models import Base
-from db.session import Database
 
 VARIABLE = "KERNEL_EVO_TEST_DATABASE_URL"
 """Another server to use: the URL of a database whose user may create databases."""

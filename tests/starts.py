@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from evo.device import Device
-from evo.job import FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.policy import Policy
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.trial.objective import Objective
 from templates.registry import find
-from workers.build import Builder, Built
-from workers.cache import Cache
-from workers.compile.nvrtc import NvrtcCompiler
-from workers.families import Assignment, Families
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.families import Assignment, Families
 
 PROBLEMS = {
     "sdpa": (

@@ -2,10 +2,10 @@
 
 from sqlalchemy.orm import Session
 
-from db.ablations import Ablations
 from db.models import ChampionRow
-from evo.target import place_text
-from evo.view import AblationView, ChampionView
+from db.repositories.ablations import Ablations
+from evo.estimate.target import place_text
+from evo.messages.view import AblationView, ChampionView
 
 
 def champion_view(row: ChampionRow) -> ChampionView:

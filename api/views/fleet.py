@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from db.models import DeviceRow, FamilyRow, WorkerRow
-from evo.view import FamilyView, SlotView, WorkerView
+from evo.messages.view import FamilyView, SlotView, WorkerView
 
 
 def family_view(row: FamilyRow) -> FamilyView:

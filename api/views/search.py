@@ -10,20 +10,29 @@ from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
 from api.views.tally import Tally, elapsed_s
-from db.archive import BUNDLE, Archive
-from db.champions import Champions
-from db.deliveries import Deliveries
-from db.leases import Leases
 from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, SearchRow, TrialRow, Webhook
-from evo.gain import Best, Gain, Tried, gains
-from evo.lifecycle import TERMINAL
-from evo.outcome import Measured, Pruned
-from evo.requirements import Requirements
-from evo.roofline import Roofline
-from evo.timing import Timing
+from db.repositories.archive import BUNDLE, Archive
+from db.repositories.champions import Champions
+from db.repositories.deliveries import Deliveries
+from db.repositories.leases import Leases
+from evo.device.requirements import Requirements
+from evo.estimate.roofline import Roofline
+from evo.messages.view import (
+    BestView,
+    ChallengeView,
+    ProvingView,
+    RetiredView,
+    RooflineView,
+    SearchView,
+    SpaceView,
+    WebhookView,
+)
+from evo.messages.view.search import gap_texts
+from evo.search.gain import Best, Gain, Tried, gains
+from evo.search.lifecycle import TERMINAL
 from evo.trial import Config
-from evo.view import BestView, ChallengeView, ProvingView, RetiredView, RooflineView, SearchView, SpaceView, WebhookView
-from evo.view.search import gap_texts
+from evo.trial.outcome import Measured, Pruned
+from evo.trial.timing import Timing
 
 EARLY = 128
 """Trials among which the default config and the blind ones are looked for."""

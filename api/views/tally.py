@@ -6,12 +6,12 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from db.archive import Archive
 from db.models import SearchRow, TrialRow
-from evo.leading import fastest_of, leading_speedup, leading_time
-from evo.outcome import Estimated
-from evo.timing import Timing
-from evo.view import BestView
+from db.repositories.archive import Archive
+from evo.messages.view import BestView
+from evo.promotion.leading import fastest_of, leading_speedup, leading_time
+from evo.trial.outcome import Estimated
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

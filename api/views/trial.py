@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from db.archive import Archive
-from db.leases import Leases
 from db.models import AttemptRow, TrialRow
-from evo.job import ConfirmReport, EvaluateReport
-from evo.leading import Source, leading_time
-from evo.view import AttemptView, TrialView
+from db.repositories.archive import Archive
+from db.repositories.leases import Leases
+from evo.messages.view import AttemptView, TrialView
+from evo.promotion.leading import Source, leading_time
+from evo.results import ConfirmReport, EvaluateReport
 
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query
 
 from api.schemas import TrialState
-from db.selection import RANKED
+from db.queries.selection import RANKED
 
 ALL = "all"
 DEFAULT_OUTCOMES = RANKED

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from api.access.caller import caller
+from api.auth.caller import caller
 
 REQUESTS = re.compile(r": (?:register it|(?:GET|PUT|POST) /).*$")
 """The way out for programs, behind what is wrong."""

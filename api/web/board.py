@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 from api.views import champion_view, search_view, search_views, trial_views
 from api.web.chart import NARROW, WIDTH, Chart, best_so_far
 from api.web.spark import SPARK_POINTS, Spark, spark_of
-from db.archive import Archive
-from db.champions import Champions, Retired
-from db.fleet import Fleet
 from db.models import SearchRow
-from db.trend import Trends
-from evo.explain import detail_text, first_lines
-from evo.lifecycle import TERMINAL
-from evo.view import ChampionView, SearchView, TrialView
-from evo.wording import bound_text, outcome_text
+from db.queries.trend import Trends
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions, Retired
+from db.repositories.fleet import Fleet
+from evo.messages.view import ChampionView, SearchView, TrialView
+from evo.search.lifecycle import TERMINAL
+from evo.text.wording import bound_text, outcome_text
+from evo.trial.explain import detail_text, first_lines
 
 FAILURES = 4
 DRAWN = 500

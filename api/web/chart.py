@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from api.web.axis import margin
-from evo.limits import LONGEST_US, SHORTEST_US
-from evo.wording import time_text
+from evo.text.limits import LONGEST_US, SHORTEST_US
+from evo.text.wording import time_text
 
 WIDTH, HEIGHT = 760.0, 330.0
 NARROW = 340.0

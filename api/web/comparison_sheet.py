@@ -14,11 +14,11 @@ from api.web.place import Place
 from api.web.samples import WHOLE, Drawing, drawing
 from api.web.shelf import File, Shelf, Shelves
 from api.web.trial_sheet import Setting, settings_of, source_difference, timings_of
-from db.artefacts import Artefacts
-from evo.comparison import Comparison, compare
-from evo.outcome import Estimated, Measured
-from evo.timing import Timing
-from evo.view import SearchView, TrialView
+from db.repositories.artefacts import Artefacts
+from evo.messages.view import SearchView, TrialView
+from evo.report.comparison import Comparison, compare
+from evo.trial.outcome import Estimated, Measured
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

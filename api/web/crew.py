@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from api.views import worker_view
 from db.models import AttemptRow, WorkerRow
-from db.workload import Workload
+from db.repositories.workload import Workload
 from evo.device import Device
-from evo.view import SlotView, WorkerView
+from evo.messages.view import SlotView, WorkerView
 
 MINUTES = 5
 LOSSES = timedelta(hours=24)

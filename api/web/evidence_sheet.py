@@ -10,19 +10,19 @@ from api.views import champion_view, search_view
 from api.web.axis import Axis, Mark
 from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, drawing
 from api.web.shelf import Shelf, Shelves
-from db.archive import Archive
-from db.artefacts import Artefacts
-from db.champions import Champions
+from db.repositories.archive import Archive
+from db.repositories.artefacts import Artefacts
+from db.repositories.champions import Champions
 from evo.errors import Conflict, EvoError
 from evo.export.bundle import Bundle, refuse_unexportable
 from evo.export.headers import NAME as HEADERS
 from evo.export.headers import unpack_headers
 from evo.family import Family
-from evo.prediction import times_as_fast
-from evo.statistics import Interval
-from evo.timing import Timing
-from evo.view import ChampionView, SearchView
-from evo.wording import time_text
+from evo.messages.view import ChampionView, SearchView
+from evo.promotion.prediction import times_as_fast
+from evo.promotion.statistics import Interval
+from evo.text.wording import time_text
+from evo.trial.timing import Timing
 
 FAR_SLOWER = 3.0
 """A baseline that takes this many times as long as the champion has a drawing of its own: it would flatten this one."""

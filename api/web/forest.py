@@ -6,8 +6,8 @@ from statistics import median
 
 from api.web.axis import Axis, Mark
 from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE
+from evo.messages.view import AblationView
 from evo.report.ablation import by_effect, change_text, sentence
-from evo.view import AblationView
 
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0

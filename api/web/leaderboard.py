@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from api.selection import selection_of
+from api.rest.selection import selection_of
 from api.views import trial_views
 from api.web.address import ORDERS, Address
-from db.leaderboard import Leaderboard, Measurer
-from db.selection import KEYS, Selection
+from db.queries.leaderboard import Leaderboard, Measurer
+from db.queries.selection import KEYS, Selection
 from evo.errors import InvalidInput
-from evo.explain import detail_text, first_lines
-from evo.leading import Confirmation, leading_speedup
-from evo.outcome import Estimated, Measured
+from evo.messages.view import SearchView, TrialView
+from evo.promotion.leading import Confirmation, leading_speedup
+from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
 from evo.space import Tunable
-from evo.statistics import CONFIDENCE, Interval, order_interval
-from evo.timing import Timing
+from evo.text.wording import significant, value_text
 from evo.trial import Config
-from evo.view import SearchView, TrialView
-from evo.wording import significant, value_text
+from evo.trial.explain import detail_text, first_lines
+from evo.trial.outcome import Estimated, Measured
+from evo.trial.timing import Timing
 
 PAGE = 50
 COUNTED = 10_000

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.archive import Archive
-from db.genealogy import Genealogy
+from db.queries.genealogy import Genealogy
+from db.repositories.archive import Archive
 from evo.errors import InvalidInput, NotFound
-from evo.limits import LARGEST_ID
-from evo.view import TrialView
+from evo.messages.view import TrialView
+from evo.text.limits import LARGEST_ID
 
 FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
 

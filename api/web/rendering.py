@@ -9,9 +9,9 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.access.caller import caller
-from api.access.csrf import masked
-from api.forwarding import address_of
+from api.auth.caller import caller
+from api.auth.csrf import masked
+from api.middleware.forwarding import address_of
 from api.web import words
 from api.web.plotly import EMPTY_STYLE, MAP_STYLE
 

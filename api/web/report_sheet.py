@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.report import Reading
 from api.web.forest import Forest, forest
+from api.web.report_material import Reading
 from api.web.samples import WHOLE, Drawing, drawing
 from evo.report import Document
 

@@ -4,9 +4,9 @@ what either of them is."""
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from evo.device.separation import LEVELS
 from evo.promotion import Rule
-from evo.separation import LEVELS
-from evo.wording import count_text, factor_text, significant, time_text
+from evo.text.wording import count_text, factor_text, significant, time_text
 
 NOTHING = "–"
 UNKNOWN = "unknown"

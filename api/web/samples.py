@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from api.web.axis import Axis, Mark, margin
-from evo.limits import LONGEST_US, SHORTEST_US
-from evo.timing import Timing
-from evo.wording import count_text, time_text
+from evo.text.limits import LONGEST_US, SHORTEST_US
+from evo.text.wording import count_text, time_text
+from evo.trial.timing import Timing
 
 HALF, WHOLE = 560.0, 1140.0
 TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0

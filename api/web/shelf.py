@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from api.web.listing import LANGUAGES, Listing, listing
-from db.artefacts import Artefacts
-from db.leases import Leases
+from db.repositories.artefacts import Artefacts
+from db.repositories.leases import Leases
 from evo.device import DeviceKind
 from evo.errors import NotFound
-from evo.job import ConfirmReport, EvaluateReport
-from evo.view import TrialView
+from evo.messages.view import TrialView
+from evo.results import ConfirmReport, EvaluateReport
 
 SOURCE, LOG = "source", "compiler.log"
 ENDINGS: Mapping[tuple[str, str], str] = {

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evo.wording import time_text
+from evo.text.wording import time_text
 
 SPARK_POINTS = 48
 WIDTH, HEIGHT, MARGIN = 120.0, 28.0, 2.0

@@ -12,19 +12,19 @@ from api.web.listing import beginning
 from api.web.place import FORM, Place
 from api.web.samples import Drawing, drawing
 from api.web.shelf import Shelf, Shelves
-from db.artefacts import Artefacts
-from db.fleet import Fleet
-from db.genealogy import Genealogy
+from db.queries.genealogy import Genealogy
+from db.repositories.artefacts import Artefacts
+from db.repositories.fleet import Fleet
 from evo.errors import InvalidInput, NotFound
-from evo.job import ConfirmReport
-from evo.leading import Figure
-from evo.objective import Objective
-from evo.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
+from evo.messages.view import SearchView, TrialView
 from evo.promotion import Verdict
-from evo.statistics import CONFIDENCE, Interval, order_interval
-from evo.timing import Timing
+from evo.promotion.leading import Figure
+from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
+from evo.results import ConfirmReport
 from evo.trial import Config, Value
-from evo.view import SearchView, TrialView
+from evo.trial.objective import Objective
+from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.timing import Timing
 
 ROLES = ("parent", "champion")
 """What a trial can be compared with by name."""

@@ -7,10 +7,10 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from api.web import rule_figures
-from evo import wording
-from evo.condition import proving_text
-from evo.profile import profile_rows
-from evo.view.champion import decision_text
+from evo.messages.condition import proving_text
+from evo.messages.view.champion import decision_text
+from evo.promotion.profile import profile_rows
+from evo.text import wording
 
 SIGNS: Mapping[str, str] = {
     "measured": "✓",

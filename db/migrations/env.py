@@ -1,4 +1,4 @@
-"""Alembic's entry: it runs on the connection, and in the transaction, that `db.schema.upgrade` hands it."""
+"""Alembic's entry: it runs on the connection, and in the transaction, that `db.engine.schema.upgrade` hands it."""
 
 from alembic import context
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.columns import Document
 from db.models.base import Base
-from evo.access import Role
+from db.models.columns import Document
+from evo.messages.access import Role
 
 
 class TokenRow(Base):

@@ -6,7 +6,7 @@ from typing import Any, cast
 from sqlalchemy import MetaData, String, Table
 from sqlalchemy.orm import DeclarativeBase
 
-from db.columns import Moment
+from db.models.columns import Moment
 
 NUMBERED_ONCE: dict[str, Any] = {"sqlite_autoincrement": True}
 """For tables whose numbers leave the database: the number of a deleted row is not given to another one."""

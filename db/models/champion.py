@@ -7,15 +7,15 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.columns import Document
 from db.models.base import NUMBERED_ONCE, Base
-from evo.ablation import Change, Effect
+from db.models.columns import Document
 from evo.device import Device
-from evo.job import Ablated, ConfirmReport
-from evo.objective import Objective
+from evo.messages.view.champion import Decision
 from evo.promotion import Verdict
+from evo.promotion.ablation import Change, Effect
+from evo.results import Ablated, ConfirmReport
 from evo.trial import Config, Value
-from evo.view.champion import Decision
+from evo.trial.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from db.columns import Document
 from db.models.base import Base
+from db.models.columns import Document
 from evo.device import Device
-from evo.job import Activity
+from evo.messages.job import Activity
 
 
 class WorkerRow(Base):

@@ -8,19 +8,19 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from db.columns import Document
 from db.models.base import NUMBERED_ONCE, Base
+from db.models.columns import Document
 from evo.device import Device
-from evo.job import BaselineReport
-from evo.lifecycle import State
-from evo.objective import Objective
-from evo.policy import Policy
-from evo.requirements import Requirements
-from evo.roofline import Roofline
-from evo.search import Budget
-from evo.timing import Timing
+from evo.device.requirements import Requirements
+from evo.estimate.roofline import Roofline
+from evo.messages.view import WarmStartView
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport
+from evo.search.lifecycle import State
+from evo.search.search import Budget
 from evo.trial import Config, Value
-from evo.view import WarmStartView
+from evo.trial.objective import Objective
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Literal
 from sqlalchemy import BigInteger, Index, Integer, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.columns import Document
 from db.models.base import NUMBERED_ONCE, Base
+from db.models.columns import Document
 
 
 class ArtefactRow(Base):
@@ -22,7 +22,7 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """Something that happened; the row it names says what. Ids are in the order of commits (`db.events`).
+    """Something that happened; the row it names says what. Ids are in the order of commits (`db.engine.events`).
 
     `mark` is random, so that a place in the log is known again after a backup was restored, or known to be lost.
     """

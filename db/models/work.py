@@ -6,14 +6,15 @@ from typing import Literal, TypeAlias
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from db.columns import Document
 from db.models.base import NUMBERED_ONCE, Base
+from db.models.columns import Document
 from db.models.search import SearchRow
-from evo.job import Job, Report
-from evo.leading import Confirmation
-from evo.outcome import Outcome
+from evo.messages.job import Job
 from evo.promotion import Verdict
+from evo.promotion.leading import Confirmation
+from evo.results import Report
 from evo.trial import Proposal
+from evo.trial.outcome import Outcome
 
 JobState: TypeAlias = Literal["queued", "leased", "done", "abandoned", "cancelled"]
 AttemptState: TypeAlias = Literal["live", "done", "expired", "abandoned", "released", "cancelled"]

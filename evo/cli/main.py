@@ -14,31 +14,31 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from evo.cli import (
+from evo.cli.arguments.naming import typed_name, variable_of
+from evo.cli.arguments.usage import complaint
+from evo.cli.commands import (
     ablation,
     champions,
     control,
     doctor,
     families,
     keeping,
-    ladder,
+    measure,
     mission,
     record,
-    reports,
+    report,
     search,
     searches,
     services,
     tokens,
     workers,
 )
+from evo.cli.console.output import console
+from evo.cli.console.wording import said, typed
 from evo.cli.exits import Exit, code_of
-from evo.cli.naming import typed_name, variable_of
-from evo.cli.output import console
-from evo.cli.saying import said, typed
-from evo.cli.usage import complaint
 from evo.errors import EvoError, InvalidInput
-from evo.masking import masked
-from evo.visible import visible
+from evo.text.masking import masked
+from evo.text.visible import visible
 
 OUTPUT_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EPIPE}
 """What the system says, without a name, where standard output takes nothing more."""
@@ -78,14 +78,14 @@ def _program(
 for group in (
     search,
     searches,
-    reports,
+    report,
     ablation,
     mission,
     control,
     keeping,
     champions,
     families,
-    ladder,
+    measure,
     record,
     services,
     workers,

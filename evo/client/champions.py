@@ -4,7 +4,7 @@ from typing import Literal
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.view import ChampionView, Page
+from evo.messages.view import ChampionView, Page
 
 
 class Champions(Calls):

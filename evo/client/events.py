@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from evo.client.calls import Calls
 from evo.client.transport import ServiceUnreachable, from_json
-from evo.event import EVENTS, Event
+from evo.messages.event import EVENTS, Event
 
 QUIET_S = 45.0
 """The service sends a comment every 15 seconds; a stream silent for longer is dead."""

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.view import FamilyView, Page
+from evo.messages.view import FamilyView, Page
 
 
 class Families(Calls):

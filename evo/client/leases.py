@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evo.client.calls import Calls
 from evo.client.transport import parse, to_json
 from evo.errors import NotFound
-from evo.job import Answer, Delivery, EvaluateReport, Lease, Report
+from evo.messages.job import Answer, Delivery, Lease
+from evo.results import EvaluateReport, Report
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from evo.client.calls import Calls
 from evo.client.transport import parse, patience
-from evo.lifecycle import State
-from evo.view import AblationView, Page, SearchView, TrialView
+from evo.messages.view import AblationView, Page, SearchView, TrialView
+from evo.search.lifecycle import State
 
 EXPORT_QUIET_S = 60.0
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from evo.access import IssuedToken, Role, TokenView
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.view import Page
+from evo.messages.access import IssuedToken, Role, TokenView
+from evo.messages.view import Page
 
 
 class Tokens(Calls):

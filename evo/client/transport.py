@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evo.client.route import http_client
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.masking import masked
+from evo.text.masking import masked
 
 T = TypeVar("T")
 

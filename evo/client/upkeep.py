@@ -5,7 +5,7 @@ from typing import Any
 
 from evo.client.calls import Calls
 from evo.client.transport import parse
-from evo.view import Collected
+from evo.messages.view import Collected
 
 
 class Upkeep(Calls):

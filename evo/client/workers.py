@@ -6,8 +6,8 @@ from urllib.parse import quote
 from evo.client.calls import Calls
 from evo.client.transport import parse, to_json
 from evo.device import Device
-from evo.job import HeartbeatReply, SlotReport
-from evo.view import Page, WorkerView
+from evo.messages.job import HeartbeatReply, SlotReport
+from evo.messages.view import Page, WorkerView
 
 
 class Workers(Calls):

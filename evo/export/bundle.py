@@ -11,8 +11,8 @@ from evo.export.evidence import evidence_json, evidence_schema, series
 from evo.export.profile import profile_markdown
 from evo.export.report import evidence_markdown
 from evo.family import Candidate
-from evo.timing import Timing
-from evo.view import ChampionView, SearchView
+from evo.messages.view import ChampionView, SearchView
+from evo.trial.timing import Timing
 
 
 class NotExportable(EvoError, ValueError):

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from evo.cflags import c_steps
-from evo.encoding import stored
 from evo.export.headers import flags_at, laid_out
 from evo.family import Candidate, Family, Operand
+from evo.family.cflags import c_steps
 from evo.family.language import Language
+from evo.messages.view import SearchView
+from evo.reference.encoding import stored
 from evo.trial import Config
-from evo.view import SearchView
 
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
 TENSOR_MAP = "tensor_map.py"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from evo.export.table import table
-from evo.outcome import CaseError
+from evo.trial.outcome import CaseError
 
 HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", "")
 

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.job import ConfirmReport
-from evo.objective import Objective
-from evo.policy import Policy
+from evo.messages.view import ChampionView, RooflineView, SearchView
 from evo.promotion import Verdict
-from evo.timing import Timing
-from evo.view import ChampionView, RooflineView, SearchView
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport
+from evo.trial.objective import Objective
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What the profiler counted of a champion and of the kernel it replaced, as Markdown."""
 
 from evo.export.table import table
-from evo.profile import profile_rows
-from evo.view import ChampionView
+from evo.messages.view import ChampionView
+from evo.promotion.profile import profile_rows
 
 
 def profile_markdown(champion: ChampionView) -> str | None:

@@ -3,13 +3,12 @@
 from evo.export.correctness import correctness_section
 from evo.export.profile import profile_section
 from evo.export.table import table
-from evo.prediction import BY_ROUND, times_as_fast
+from evo.messages.view import ChampionView, SearchView
+from evo.messages.view.champion import retired_text
 from evo.promotion import Verdict
-from evo.statistics import Interval
-from evo.timing import Timing
-from evo.view import ChampionView, SearchView
-from evo.view.champion import retired_text
-from evo.wording import (
+from evo.promotion.prediction import BY_ROUND, times_as_fast
+from evo.promotion.statistics import Interval
+from evo.text.wording import (
     bound_text,
     factor_interval_text,
     factor_text,
@@ -18,6 +17,7 @@ from evo.wording import (
     settings_text,
     time_text,
 )
+from evo.trial.timing import Timing
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:

@@ -14,16 +14,16 @@ from evo.export.correctness import correctness_section
 from evo.export.evidence import Limit, confirmed_series, limit_of
 from evo.export.report import use_section, verdict_section
 from evo.export.table import table
-from evo.job import ConfirmReport
-from evo.leading import Figure
-from evo.objective import Objective
-from evo.outcome import Measured
-from evo.policy import Policy
+from evo.messages.view import TrialView
 from evo.promotion import Verdict
-from evo.timing import Timing
+from evo.promotion.leading import Figure
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport
+from evo.text.wording import settings_text, time_text
 from evo.trial import Config
-from evo.view import TrialView
-from evo.wording import settings_text, time_text
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 
 QUICK = "These are the quick samples of one session: no confirmation in a fresh process stands behind them."
 CHALLENGED = "The quick samples are those of one session; those of its confirmation were taken in fresh processes."

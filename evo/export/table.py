@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from evo.visible import visible
+from evo.text.visible import visible
 
 _CODE = re.compile(r"(`[^`\n]+`)")
 _MARKUP = re.compile(r"([<\[])")

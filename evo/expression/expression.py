@@ -18,7 +18,7 @@ from evo.expression.repair import foreign, pasted, renamed, rewritten
 from evo.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.expression.substitution import Binder, Inliner, terms
 from evo.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 from evo.trial import Value
 
 

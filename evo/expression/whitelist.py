@@ -6,7 +6,7 @@ import math
 from evo.errors import InvalidInput
 from evo.expression.arithmetic import INTEGER_LIMIT
 from evo.expression.evaluation import BINARY, COMPARISONS, FOLDS, MEMBERSHIPS, UNARY
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 
 MAX_TEXT = 1_000
 MAX_LITERAL = 100

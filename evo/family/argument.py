@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
+from evo.family.problem import Field
 from evo.family.table import Table
-from evo.problem import Field
-from evo.suggestion import unknown
-from evo.tolerance import Tolerance
+from evo.family.tolerance import Tolerance
+from evo.text.suggestion import unknown
 from evo.trial import Value
 
 Role: TypeAlias = Literal["input", "output", "workspace", "scalar"]

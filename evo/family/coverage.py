@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evo.family.case import CaseProblem
-from evo.problem import Problem
+from evo.family.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

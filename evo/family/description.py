@@ -6,7 +6,7 @@ from typing import Any
 from evo.expression import Expression
 from evo.family.argument import Argument
 from evo.family.implementation import Implementation
-from evo.problem import Field
+from evo.family.problem import Field
 from evo.space import Constraint, Tunable
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evo.problem import Problem
+from evo.family.problem import Problem
 from evo.space import Constraint, EmptySpace
 
 ELSEWHERE = "choose another problem or device"

@@ -14,14 +14,14 @@ from evo.family.fields import read_fields
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.memory import check_memory
+from evo.family.problem import Field, Problem, parse_problem
 from evo.family.scope import KINDS, WORD, device_scope
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
-from evo.objective import Objective
-from evo.problem import Field, Problem, parse_problem
 from evo.space import Constraint, EmptySpace, Space, Tunable
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 from evo.trial import Config, Value
+from evo.trial.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import cast
 
 from evo.errors import InvalidInput
+from evo.family.problem import Field, FieldType
 from evo.family.scope import KINDS, WORD, check_new_name
 from evo.family.table import Table
-from evo.problem import Field, FieldType
 
 
 def read_fields(table: Table) -> tuple[Field, ...]:

@@ -14,12 +14,12 @@ from evo.family.flags import check_flags
 from evo.family.geometry import Geometry, Launch, read_geometry
 from evo.family.language import Language, language_of
 from evo.family.note import Note, read_notes
+from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
-from evo.problem import Field, Problem, problem_key
 from evo.space import Constraint, Tunable
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 
 FILE = re.compile(r"(?!/)(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_./+-]{1,200}")

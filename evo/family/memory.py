@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 
 from evo.device import Device
-from evo.encoding import stored
+from evo.device.requirements import GB
 from evo.errors import InvalidInput
 from evo.family.argument import Operand
-from evo.requirements import GB
+from evo.reference.encoding import stored
 
 _REFERENCE_BYTES = 8
 """Of an element of a result in float64, what it is judged by."""

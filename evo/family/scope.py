@@ -8,9 +8,9 @@ from types import MappingProxyType
 from evo.device import Device, DeviceKind
 from evo.errors import InvalidInput
 from evo.expression import FUNCTIONS
-from evo.objective import Objective
 from evo.space.tunable import NAME
 from evo.trial import Value
+from evo.trial.objective import Objective
 
 LIMITS: Mapping[DeviceKind, frozenset[str]] = MappingProxyType(
     {

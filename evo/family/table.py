@@ -8,7 +8,7 @@ from typing import Any
 
 from evo.errors import InvalidInput
 from evo.expression import Expression
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 
 MAX_ENTRIES = 200
 MAX_TEXT = 10_000

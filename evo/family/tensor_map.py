@@ -4,12 +4,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from evo.encoding import stored
 from evo.errors import InvalidInput
 from evo.expression import Expression
 from evo.family.argument import IDENTIFIER, Operand
 from evo.family.table import Table
-from evo.suggestion import unknown
+from evo.reference.encoding import stored
+from evo.text.suggestion import unknown
 from evo.trial import Value
 
 MOST_AXES, MOST_OF_A_BOX = 5, 256

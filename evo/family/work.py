@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from evo.expression import Expression
 from evo.family.argument import read_dtype
+from evo.family.problem import Field, Problem
 from evo.family.table import Table
-from evo.problem import Field, Problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evo.job import ConfirmReport
-from evo.policy import Policy
-from evo.prediction import Prediction
+from evo.promotion.policy import Policy
+from evo.promotion.prediction import Prediction
 from evo.promotion.processes import over_processes
+from evo.promotion.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
 from evo.promotion.verdict import Rule, change_text
-from evo.statistics import Interval, Samples, hedges_g, order_interval, paired_p_value, ratio_interval
-from evo.timing import Timing
-from evo.wording import time_text
+from evo.results import ConfirmReport
+from evo.text.wording import time_text
+from evo.trial.timing import Timing
 
 
 def intervals_rule(ours: Samples, theirs: Samples, policy: Policy) -> Rule:

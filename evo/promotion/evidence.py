@@ -7,13 +7,13 @@ from typing import cast
 import numpy as np
 
 from evo.device import DeviceKind
-from evo.job import ConfirmReport
-from evo.policy import Policy
+from evo.device.separation import LEVELS, Separation, level, missing
 from evo.promotion.judgement import judge
+from evo.promotion.policy import Policy
 from evo.promotion.quick import Quick
 from evo.promotion.verdict import Rule, Verdict
-from evo.separation import LEVELS, Separation, level, missing
-from evo.timing import Timing
+from evo.results import ConfirmReport
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from evo.explain import detail_text, first_lines
-from evo.job import ConfirmReport
-from evo.policy import Policy
-from evo.prediction import Prediction, fastest_baseline, predict
 from evo.promotion import comparison, processes, soundness
+from evo.promotion.policy import Policy
+from evo.promotion.prediction import Prediction, fastest_baseline, predict
 from evo.promotion.quick import Quick, quick_rule
 from evo.promotion.sequential import shrunk, standing
+from evo.promotion.statistics import Interval, order_interval, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Verdict, change_text
 from evo.promotion.work import rework_rule, work_rule
-from evo.statistics import Interval, order_interval, ratio_interval, unshared
-from evo.timing import Timing
+from evo.results import ConfirmReport
+from evo.trial.explain import detail_text, first_lines
+from evo.trial.timing import Timing
 
 _WITHOUT_SPEED = ("rolled back", "correct", "answers", "wrong calls", "work", "sanitizers", "profile", "incumbent")
 """Rules that no speed makes up for: where one is not met, there is nothing else to say."""

@@ -1,12 +1,12 @@
 """Rules about what further processes found, and about the baselines that were timed beside the challenger."""
 
-from evo.job import ConfirmReport
-from evo.policy import Policy
-from evo.prediction import Prediction, predict_us
+from evo.promotion.policy import Policy
+from evo.promotion.prediction import Prediction, predict_us
 from evo.promotion.sequential import Standing, looks, standing
+from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Rule
-from evo.statistics import Interval
-from evo.wording import time_text
+from evo.results import ConfirmReport
+from evo.text.wording import time_text
 
 
 def prediction_rule(report: ConfirmReport, prediction: Prediction | None, policy: Policy) -> tuple[Rule, ...]:

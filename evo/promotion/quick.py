@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evo.job import ConfirmReport
-from evo.policy import Policy
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import order_interval
 from evo.promotion.verdict import QUICK_GAP, Rule
-from evo.statistics import order_interval
-from evo.timing import Timing
-from evo.wording import factor_text, percent_text, time_text
+from evo.results import ConfirmReport
+from evo.text.wording import factor_text, percent_text, time_text
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

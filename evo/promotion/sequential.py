@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from evo.policy import Policy
-from evo.statistics import upper_quantile
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import upper_quantile
 
 Decision: TypeAlias = Literal["faster", "too little", "open", "cannot tell"]
 

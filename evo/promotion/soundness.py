@@ -1,11 +1,11 @@
 """Rules that no speed makes up for: the challenger is correct, does nothing forbidden, and uses the device as asked."""
 
-from evo.job import Answers, ConfirmReport, Sanitized
-from evo.policy import Policy
-from evo.profile import unmet_gates
+from evo.promotion.policy import Policy
+from evo.promotion.profile import unmet_gates
+from evo.promotion.statistics import at_most_one_in
 from evo.promotion.verdict import Rule
-from evo.statistics import at_most_one_in
-from evo.wording import count_text
+from evo.results import Answers, ConfirmReport, Sanitized
+from evo.text.wording import count_text
 
 
 def rolled_back_rule(rolled_back: str | None) -> tuple[Rule, ...]:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from evo.prediction import Prediction
-from evo.statistics import Interval
+from evo.promotion.prediction import Prediction
+from evo.promotion.statistics import Interval
 
 QUICK_GAP = "quick figure"
 """Name of the rule that compares the confirmed time with the quick one."""

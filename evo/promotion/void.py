@@ -1,7 +1,7 @@
 """Whether the evidence of an earlier champion still holds, so that the champion can be restored."""
 
-from evo.objective import PROTOCOL_VERSION, Objective
 from evo.promotion.verdict import Verdict
+from evo.trial.objective import PROTOCOL_VERSION, Objective
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:

@@ -1,9 +1,9 @@
 """The rule that every timed call has to do all its work, whatever its outputs hold."""
 
-from evo.job import ConfirmReport, Witness
-from evo.policy import Policy
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
 from evo.promotion.verdict import Rule, change_text
-from evo.statistics import CONFIDENCE, Interval, order_interval, rounds_ratio
+from evo.results import ConfirmReport, Witness
 
 
 def rework(witness: Witness, confidence: float = CONFIDENCE) -> Interval:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 from evo.recording.columns import Column, read_columns, read_config
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
@@ -15,6 +14,7 @@ from evo.recording.values import (
     read_seconds,
     read_time,
 )
+from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Outcome
 
 TIME = "time"
 FAILURES = ("CompilationFailedConfig", "RuntimeFailedConfig", "InvalidConfig")

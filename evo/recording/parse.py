@@ -5,11 +5,11 @@ from collections import Counter
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.outcome import Measured
 from evo.recording.kernel_tuner import read_cache
 from evo.recording.recording import Recording
 from evo.recording.t4 import read_results
-from evo.wording import outcome_text
+from evo.text.wording import outcome_text
+from evo.trial.outcome import Measured
 
 MAX_DEPTH = 20
 """Closing braces at the end of a file that is cut off, among which the end of its last whole entry is looked for."""

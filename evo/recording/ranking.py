@@ -1,8 +1,8 @@
 """What a recorded space is worth to a new search: its best configs."""
 
-from evo.outcome import Measured
 from evo.recording.recording import Recording
 from evo.trial import Config
+from evo.trial.outcome import Measured
 
 
 def fastest(recording: Recording, count: int) -> list[Config]:

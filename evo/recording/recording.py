@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from evo.errors import NotFound
-from evo.outcome import Measured, Outcome
 from evo.trial import Config, Value
+from evo.trial.outcome import Measured, Outcome
 
 _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 from evo.recording.columns import Column, check_value, read_columns, read_config
 from evo.recording.recording import Costs, Entry, Recording, config_key
 from evo.recording.values import (
@@ -17,6 +16,7 @@ from evo.recording.values import (
     read_time,
     unit_us,
 )
+from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut, WrongAnswer
 
 TIME = "time"
 """The measurement that is searched for, whatever the objective was."""

@@ -6,9 +6,9 @@ from math import isfinite
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.limits import LONGEST_US, SHORTEST_US
-from evo.outcome import Measured
-from evo.timing import Timing
+from evo.text.limits import LONGEST_US, SHORTEST_US
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 
 FAILED_MS = 1e20
 """The time of what failed, for whatever reason, in old cache files."""

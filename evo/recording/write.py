@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evo.outcome import (
+from evo.recording.recording import Entry, Recording
+from evo.trial.outcome import (
     CompileFailed,
     Impossible,
     InvalidConfig,
@@ -14,7 +15,6 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.recording.recording import Entry, Recording
 
 T4_VERSION = "1.0.0"
 

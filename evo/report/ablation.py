@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from evo.ablation import Change
-from evo.explain import detail_text, first_lines
+from evo.messages.view import AblationView
+from evo.promotion.ablation import Change
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
-from evo.view import AblationView
-from evo.wording import outcome_text, settings_text, time_text, value_text
+from evo.text.wording import outcome_text, settings_text, time_text, value_text
+from evo.trial.explain import detail_text, first_lines
 
 HEAD = ("change", "what that says", "time with it", "beside the champion", "interval")
 FINDINGS = {

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from evo.job import Stages
 from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
 from evo.report.saving import Saving
 from evo.report.terms import Terms
-from evo.wording import count_text, duration_text, percent_text, significant, time_text
+from evo.results import Stages
+from evo.text.wording import count_text, duration_text, percent_text, significant, time_text
 
 STAGES = {
     "render_s": "rendering",

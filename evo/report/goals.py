@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from evo.prediction import predict_time
+from evo.promotion.prediction import predict_time
+from evo.promotion.statistics import Interval
 from evo.report.document import Block, Listed, Text
 from evo.report.material import Material
 from evo.report.saving import Saving
 from evo.report.terms import Goal, Terms
-from evo.statistics import Interval
-from evo.wording import factor_text, significant, time_text
+from evo.text.wording import factor_text, significant, time_text
 
 _REFERENCES = {"default": "default config", "random": "median random config"}
 

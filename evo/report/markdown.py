@@ -2,7 +2,7 @@
 
 from evo.export.table import plain, table
 from evo.report.document import Block, Code, Document, Listed, Picture, Text
-from evo.visible import visible
+from evo.text.visible import visible
 
 
 def to_markdown(document: Document) -> str:

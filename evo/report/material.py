@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evo.family import Work
-from evo.job import Stages
+from evo.messages.view import AblationView, ChampionView, SearchView, TrialView
 from evo.report.saving import Saving, saving
-from evo.timing import Timing
+from evo.results import Stages
 from evo.trial import Config
-from evo.view import AblationView, ChampionView, SearchView, TrialView
+from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from evo.ablation import Finding, finding
+from evo.promotion.ablation import Finding, finding
+from evo.promotion.statistics import Interval, order_interval
 from evo.report.material import Found
-from evo.statistics import Interval, order_interval
 from evo.trial import Config, Value
 
 FAILURES = (

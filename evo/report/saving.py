@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from evo.messages.view import BestView, ChampionView, SearchView
 from evo.promotion import Verdict
-from evo.view import BestView, ChampionView, SearchView
-from evo.wording import factor_interval_text, factor_text, processes_text, time_text
+from evo.text.wording import factor_interval_text, factor_text, processes_text, time_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Iterator
 
 from evo.errors import InvalidInput
-from evo.policy import Policy, policy_from
+from evo.messages.view import BestView
+from evo.promotion.policy import Policy, policy_from
 from evo.report.document import Block, Code, Listed, Text
 from evo.report.material import Material
-from evo.view import BestView
-from evo.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
+from evo.text.wording import count_text, duration_text, settings_text, spaced_text, time_text, value_text
 
 LEFT_OUT = (
     "Left out here is what needs measured times: samples, verdicts, what decides the time, the ablation, and valid "

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from evo.errors import InvalidInput
-from evo.problem import split_assignments
+from evo.family.problem import split_assignments
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|x|×)")
 _UNITS_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from evo.objective import Objective
-from evo.outcome import Estimated, Measured
-from evo.prediction import BY_ROUND, times_as_fast
+from evo.estimate.target import shown_roofline
 from evo.promotion import Rule
+from evo.promotion.prediction import BY_ROUND, times_as_fast
+from evo.promotion.statistics import order_interval
 from evo.report.document import Block, Listed, Picture, Text
 from evo.report.material import Material
-from evo.statistics import order_interval
-from evo.target import shown_roofline
-from evo.wording import bound_text, factor_text, percent_text, time_text
+from evo.text.wording import bound_text, factor_text, percent_text, time_text
+from evo.trial.objective import Objective
+from evo.trial.outcome import Estimated, Measured
 
 CACHES = ("hot", "cold")
 

@@ -16,7 +16,7 @@ from evo.space.enumeration import Lister
 from evo.space.plan import Indices, Plan
 from evo.space.tunable import Tunable
 from evo.space.valid import Drawn, Listed, ValidPoints
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 
 Neighbourhood: TypeAlias = Literal["adjacent", "hamming"]

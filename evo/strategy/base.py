@@ -6,9 +6,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from evo.history import History
 from evo.space import Space
 from evo.trial import Config, Proposal
+from evo.trial.history import History
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from evo.history import History
 from evo.strategy.base import Context
 from evo.strategy.breeding import Breeding
+from evo.strategy.initial_design import Opening, learning
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning
 from evo.strategy.suggestions import Suggestions
 from evo.trial import Proposal
+from evo.trial.history import History
 
 BROOD = 32
 """Children bred at once, of which the first that is new is taken."""

@@ -8,10 +8,10 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from evo.history import ELITES, History, informative
-from evo.outcome import Pruned
 from evo.space import Indices, Space
 from evo.trial import Trial
+from evo.trial.history import ELITES, History, informative
+from evo.trial.outcome import Pruned
 
 Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

@@ -9,9 +9,9 @@ from optuna.samplers import TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from evo.history import History, informative
 from evo.space import Indices, Space, Tunable
 from evo.trial import Trial
+from evo.trial.history import History, informative
 
 FAILED = 1.5
 """A failure is told as so many times the slowest time before it: Optuna's own FAIL would tell its sampler nothing."""

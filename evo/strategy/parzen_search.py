@@ -5,12 +5,12 @@ Unlike Optuna's own sampler (`evo.strategy.tpe`) it knows the constraints, and a
 
 import numpy as np
 
-from evo.history import History
 from evo.strategy.base import Context
+from evo.strategy.initial_design import Opening, learning
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning
 from evo.strategy.parzen import Parzen, good_count
 from evo.trial import Proposal
+from evo.trial.history import History
 
 DRAWN = 120
 COMPARED = 24

@@ -6,18 +6,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evo.history import History
+from evo.strategy.advice import Standpoint, Standpoints
 from evo.strategy.base import Context
 from evo.strategy.breeding import Breeding
+from evo.strategy.initial_design import Opening, learning, most_pending
 from evo.strategy.neighbourhood import Neighbourhood
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning, most_pending
 from evo.strategy.parzen import Parzen, good_count
 from evo.strategy.single_thread import single_thread
-from evo.strategy.standpoint import Standpoint, Standpoints
 from evo.strategy.suggestions import Suggestions
 from evo.strategy.surrogate import Surrogate
 from evo.trial import Proposal
+from evo.trial.history import History
 
 Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 

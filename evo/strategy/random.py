@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from evo.history import History
 from evo.strategy.base import Context
 from evo.strategy.observations import Observations
 from evo.trial import Proposal
+from evo.trial.history import History
 
 
 class RandomSearch:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from evo.history import History
 from evo.strategy.base import Context
+from evo.strategy.initial_design import Opening, learning
 from evo.strategy.observations import Observations
-from evo.strategy.opening import Opening, learning
 from evo.trial import Proposal
+from evo.trial.history import History
 
 
 class Tpe:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded, stored
-from evo.library import array_library
+from evo.reference.encoding import decoded, encoded, stored
+from evo.reference.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

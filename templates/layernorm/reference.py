@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded
-from evo.rows import by_rows, normal_rows, raise_columns
-from evo.torch_baselines import torch_baselines
+from evo.reference.encoding import decoded, encoded
+from evo.reference.rows import by_rows, normal_rows, raise_columns
+from evo.reference.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

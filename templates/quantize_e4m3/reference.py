@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded
-from evo.rows import a_column_each
-from evo.torch_baselines import torch_baselines
+from evo.reference.encoding import decoded, encoded
+from evo.reference.rows import a_column_each
+from evo.reference.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

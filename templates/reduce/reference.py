@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded, largest
-from evo.rows import a_column_each, normal_rows, raise_columns
-from evo.torch_baselines import torch_baselines
+from evo.reference.encoding import decoded, encoded, largest
+from evo.reference.rows import a_column_each, normal_rows, raise_columns
+from evo.reference.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded
-from evo.heads import draw_heads
-from evo.library import array_library
+from evo.reference.encoding import decoded, encoded
+from evo.reference.heads import draw_heads
+from evo.reference.library import array_library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

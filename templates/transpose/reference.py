@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.encoding import decoded, encoded, stored
-from evo.rows import by_rows
-from evo.torch_baselines import torch_baselines
+from evo.reference.encoding import decoded, encoded, stored
+from evo.reference.rows import by_rows
+from evo.reference.torch_baselines import torch_baselines
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

@@ -16,17 +16,17 @@ from statistics import median
 import numpy as np
 
 from evo.errors import InvalidInput
-from evo.objective import Objective
-from evo.outcome import CompileFailed
-from evo.policy import Policy
-from evo.target import known
+from evo.estimate.target import known
+from evo.promotion.policy import Policy
 from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed
 from templates.registry import find
 from templates.render import render
 from tests.bench.strategy.tables import table
-from workers.compile import Launch, Unit
-from workers.compile.nvrtc import NvrtcCompiler
-from workers.gate import gate
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.build import Launch, Unit
+from workers.build.gate import gate
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 PROBLEMS = (

@@ -9,28 +9,28 @@ from typing import Literal
 
 import numpy as np
 
-from evo.cli.devices import choose, local_devices
+from evo.cli.service.devices import choose, local_devices
 from evo.device import Device
-from evo.explain import detail_text
-from evo.job import Evaluate, FamilyRef, SearchTerms
-from evo.objective import PROTOCOL_VERSION
-from evo.outcome import Measured
-from evo.policy import Policy
-from evo.problem import problem_key
-from evo.roofline import Roofline, device_roofline
+from evo.estimate.roofline import Roofline, device_roofline
+from evo.family.problem import problem_key
+from evo.messages.job import Evaluate, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
 from evo.space import Space
 from evo.trial import Config
+from evo.trial.explain import detail_text
+from evo.trial.objective import PROTOCOL_VERSION
+from evo.trial.outcome import Measured
 from templates.registry import Package, find
 from tests.bench.found import Found, champion
 from tests.bench.searching import BenchError, Effort, Match
-from workers.devices.cuda_copy import copy_us, with_measured_copies
-from workers.families import Assignment, Families
-from workers.kernel import KernelFile
-from workers.ladder import Ladder
-from workers.lock import exclusive
-from workers.protocol import Compare, Compared, Verified, Verify
-from workers.runners import Runners, ask
-from workers.scratch import scratch
+from workers.backends.cuda.copy_bandwidth import copy_us, with_measured_copies
+from workers.build.families import Assignment, Families
+from workers.build.kernel import KernelFile
+from workers.jobs.evaluation import Ladder
+from workers.runner.pool import Runners, ask
+from workers.runner.protocol import Compare, Compared, Verified, Verify
+from workers.system.device_lock import exclusive
+from workers.system.scratch import scratch
 
 CHAMPION, AGAIN, DEFAULT, TYPICAL = "champion", "champion again", "default", "median of the sample"
 

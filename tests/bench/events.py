@@ -13,13 +13,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from api.feed import Feed
+from api.events.feed import Feed
 from api.logs import configure
-from db.archive import Archive
-from db.events import Events
+from db.engine.events import Events
 from db.models import TrialRow
-from evo.outcome import Measured
+from db.repositories.archive import Archive
 from evo.trial import Proposal
+from evo.trial.outcome import Measured
 from tests.integration.stage import Stage, timing
 
 RATE_PER_S = 100

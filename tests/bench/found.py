@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from evo.objective import Objective
+from evo.messages.view import SearchView
 from evo.promotion import Verdict
 from evo.space import Space
 from evo.trial import Config
-from evo.view import SearchView
+from evo.trial.objective import Objective
 from tests.bench.searching import BenchError, Effort, Match, search
 
 

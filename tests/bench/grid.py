@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from evo.errors import EvoError, InvalidInput
-from evo.explain import detail_text
 from evo.trial import Config
+from evo.trial.explain import detail_text
 from templates.registry import find
 from tests.bench.contest import compare, device_at_hand, terms_of, workshop
 from tests.bench.found import Found, kept
 from tests.bench.searching import BenchError
 from tests.bench.strategy.tables import table
-from workers.families import Assignment
-from workers.ladder import Ladder
-from workers.protocol import Compared
-from workers.runners import Runners
+from workers.build.families import Assignment
+from workers.jobs.evaluation import Ladder
+from workers.runner.pool import Runners
+from workers.runner.protocol import Compared
 
 
 def main(arguments: Sequence[str]) -> int:

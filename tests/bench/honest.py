@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from evo.device import Device
-from evo.job import Evaluate, FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.outcome import Outcome
-from evo.policy import Policy
+from evo.messages.job import Evaluate, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.trial.objective import Objective
+from evo.trial.outcome import Outcome
 from templates.registry import Package, find
-from workers.devices import driver
-from workers.families import Assignment, Families
-from workers.ladder import Ladder
-from workers.scratch import scratch
+from workers.backends import driver
+from workers.build.families import Assignment, Families
+from workers.jobs.evaluation import Ladder
+from workers.system.scratch import scratch
 
 PROBLEMS = {
     "gemm": "M=96,N=128,K=160",

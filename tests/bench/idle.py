@@ -13,18 +13,19 @@ from typing import Any
 
 from evo.client import Leases
 from evo.device import Device, DeviceKind
-from evo.job import Answer, Delivery, Evaluate, EvaluateReport, FamilyRef, Job, Lease, Report, SearchTerms
-from evo.objective import Objective
-from evo.outcome import Measured
-from evo.policy import Policy
-from evo.timing import Timing
-from workers.build import Built
-from workers.claims import Office
-from workers.families import Assignment
-from workers.held import Held
-from workers.ladder import Preparation
-from workers.outbox import Outbox
-from workers.slot import Slot
+from evo.messages.job import Answer, Delivery, Evaluate, FamilyRef, Job, Lease, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import EvaluateReport, Report
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
+from workers.build.build import Built
+from workers.build.families import Assignment
+from workers.daemon.claims import Office
+from workers.daemon.leases import Held
+from workers.daemon.slot import Slot
+from workers.delivery.outbox import Outbox
+from workers.jobs.evaluation import Preparation
 
 JOBS, JOB_S, CORES = 100, 0.1, 8
 
@@ -130,7 +131,7 @@ def working_share(kind: DeviceKind, round_trip_s: float) -> float:
 
 def main() -> None:
     """Print one line for each distance."""
-    from workers.devices import machine
+    from workers.system import machine
 
     machine.cores = lambda: list(range(CORES))
     machine.leave_last_core = lambda: None

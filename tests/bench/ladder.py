@@ -13,26 +13,26 @@ from pathlib import Path
 
 import numpy as np
 
-from evo.cli.devices import choose, local_devices
+from evo.cli.service.devices import choose, local_devices
 from evo.device import Device
 from evo.errors import EvoError
-from evo.explain import detail_text
-from evo.job import Evaluate, FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.outcome import InvalidConfig, Measured, Outcome
-from evo.policy import Policy
-from evo.problem import Problem, problem_key
-from evo.statistics import ratio_interval
-from evo.timing import Timing
-from evo.wording import outcome_text
+from evo.family.problem import Problem, problem_key
+from evo.messages.job import Evaluate, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import ratio_interval
+from evo.text.wording import outcome_text
+from evo.trial.explain import detail_text
+from evo.trial.objective import Objective
+from evo.trial.outcome import InvalidConfig, Measured, Outcome
+from evo.trial.timing import Timing
 from templates.registry import Package, find
 from tests.bench.contest import compare, workshop
 from tests.bench.report import aligned, figure
 from tests.bench.steps import Step, steps
-from workers.families import Assignment
-from workers.kernel import KernelFile
-from workers.ladder import Ladder
-from workers.protocol import Compared
+from workers.build.families import Assignment
+from workers.build.kernel import KernelFile
+from workers.jobs.evaluation import Ladder
+from workers.runner.protocol import Compared
 
 POLICY = Policy(name="ladder", quick_samples=10)
 HEADER = ("step", "", "µs", "IQR", "less time than before, %", "registers", "shared, KiB", "on an L4 by hand, µs")

@@ -10,19 +10,20 @@ import numpy as np
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from db.archive import Archive
-from db.fleet import Fleet
+from db.engine.session import Database
 from db.models import AttemptRow, JobRow, SearchRow, SpaceSize, TrialRow
-from db.session import Database
+from db.repositories.archive import Archive
+from db.repositories.fleet import Fleet
 from evo.device import Device
-from evo.job import BaselineReport, Evaluate, EvaluateReport, Stages
-from evo.objective import Objective
-from evo.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
-from evo.policy import Policy
-from evo.roofline import Roofline
-from evo.search import Budget
-from evo.timing import Timing
+from evo.estimate.roofline import Roofline
+from evo.messages.job import Evaluate
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport, EvaluateReport, Stages
+from evo.search.search import Budget
 from evo.trial import Config, Proposal
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.timing import Timing
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 DIGEST = "1a" * 32

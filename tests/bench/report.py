@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from evo.device import Device
-from evo.objective import PROTOCOL_VERSION, Objective
-from evo.statistics import Interval, ratio_interval
-from evo.timing import Timing
+from evo.promotion.statistics import Interval, ratio_interval
+from evo.trial.objective import PROTOCOL_VERSION, Objective
+from evo.trial.timing import Timing
 from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest, other_mode
 from tests.bench.searching import Match
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from evo.view import SearchView, TrialView
+from evo.messages.view import SearchView, TrialView
 
 
 class BenchError(RuntimeError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.bench.gpu import MATCHES
-from workers.devices.cuda import DRIVER
+from workers.backends.cuda.device import DRIVER
 
 BESIDE_S = 120.0
 """What a contest takes beyond its search's minutes: the start, confirmations, references and the rounds."""

@@ -22,11 +22,11 @@ import numpy as np
 
 from evo.device import Device
 from evo.family import Candidate
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
 from tests.bench.searching import BenchError, Effort, Match, search, trials_of
-from workers.devices.cuda import DRIVER
+from workers.backends.cuda.device import DRIVER
 
 DRAWN = 2_000
 """Configs that Kernel Tuner chooses from: it would list a space of millions before it began."""

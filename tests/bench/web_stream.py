@@ -18,8 +18,8 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from api.logs import configure
-from db.events import Events
-from db.session import Database
+from db.engine.events import Events
+from db.engine.session import Database
 from tests.bench.large_search import fill, trials, write
 from tests.e2e.web.browser import chromium, reading
 from tests.integration.serving import served

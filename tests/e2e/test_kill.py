@@ -65,7 +65,7 @@ def role(process: psutil.Process) -> str | None:
         words = process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return None
-    if "workers.guardian" in words:
+    if "workers.runner.guardian" in words:
         return "runner"
     return next((word for word in ("serve", "worker") if word in words), "command" if "evo" in words else None)
 

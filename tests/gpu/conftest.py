@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from tests.gpu.kernels import Workbench
-from workers.devices.cuda import DRIVER, CudaSession
+from workers.backends.cuda.device import DRIVER, CudaSession
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evo.device import Device
-from workers.compile import Artefact, Launch, Unit
-from workers.devices.cuda import DRIVER, CudaSession
-from workers.kernel import Argument
+from workers.backends.cuda.device import DRIVER, CudaSession
+from workers.build import Artefact, Launch, Unit
+from workers.build.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))

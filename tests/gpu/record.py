@@ -16,24 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from evo.device import Device
-from evo.job import FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.policy import Policy
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
-from workers.build import Builder
-from workers.cache import Cache
-from workers.cuda_tools import find_tool
-from workers.devices.cuda import DRIVER
-from workers.families import Assignment, Families
-from workers.profilers.ncu import NcuProfiler
-from workers.profilers.ncu import read as read_page
-from workers.protocol import Save, Saved
-from workers.runners import Runners, ask
-from workers.sanitizers import Subject
-from workers.sanitizers.cuda import TOOLS, CudaSanitizer
-from workers.sanitizers.cuda import read as read_log
-from workers.scratch import scratch
+from workers.backends.cuda.device import DRIVER
+from workers.backends.cuda.profiler import NcuProfiler
+from workers.backends.cuda.profiler import read as read_page
+from workers.backends.cuda.sanitizer import TOOLS, CudaSanitizer
+from workers.backends.cuda.sanitizer import read as read_log
+from workers.backends.cuda.tools import find_tool
+from workers.backends.sanitizer import Subject
+from workers.build.build import Builder
+from workers.build.cache import Cache
+from workers.build.families import Assignment, Families
+from workers.runner.pool import Runners, ask
+from workers.runner.protocol import Save, Saved
+from workers.system.scratch import scratch
 
 FAULTY = Path(__file__).parent.parent / "data" / "families" / "faulty_cuda"
 FAULTS = {

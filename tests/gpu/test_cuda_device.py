@@ -10,11 +10,11 @@ import pytest
 from evo.device import Device
 from evo.family import LIMITS
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
-from workers.devices import LaunchError, Timer
-from workers.devices.cuda import CudaSession
-from workers.devices.cuda_copy import with_measured_copies
-from workers.distance import distance
-from workers.kernel import Argument
+from workers.backends import LaunchError, Timer
+from workers.backends.cuda.copy_bandwidth import with_measured_copies
+from workers.backends.cuda.device import CudaSession
+from workers.backends.distance import distance
+from workers.build.kernel import Argument
 
 pytestmark = pytest.mark.gpu
 
@@ -118,10 +118,10 @@ CHILD = """
 import sys
 from pathlib import Path
 import numpy as np
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from tests.gpu.kernels import OUT, X, Workbench
-from workers.devices import DeviceLostError
-from workers.devices.cuda import DRIVER
+from workers.backends import DeviceLostError
+from workers.backends.cuda.device import DRIVER
 folder = Path(sys.argv[1])
 gpu = DRIVER.look()[0][0]
 session = DRIVER.open(gpu, Objective(), folder)

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from evo.family import Candidate
-from evo.objective import Objective
-from evo.problem import Problem
+from evo.family.problem import Problem
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import Package, find
 from templates.render import render
 from tests.bench.steps import steps
 from tests.gpu.kernels import Workbench, compiled
-from workers.baselines import prepare_baselines
-from workers.build import call_arguments
-from workers.cache import Cache
-from workers.compile import Launch
-from workers.devices.cuda import DRIVER
-from workers.golden import Golden
-from workers.protocol import CasePlan
-from workers.reference import Reference
-from workers.verify import verify
+from workers.backends.cuda.device import DRIVER
+from workers.build import Launch
+from workers.build.build import call_arguments
+from workers.build.cache import Cache
+from workers.measure.baselines import prepare_baselines
+from workers.measure.expected_output import Golden
+from workers.measure.reference import Reference
+from workers.measure.verify import verify
+from workers.runner.protocol import CasePlan
 
 pytestmark = pytest.mark.gpu
 
@@ -303,7 +303,7 @@ def test_a_large_reference_comes_from_the_gpu_and_is_the_same(
     problem = package.family.problem(f"B=1,H=2,S=200,D=64,causal={causal}", "cuda")
     on_cores = trials(package, problem, tmp_path / "cores")
     small = (package.path / "reference.py").read_text()
-    monkeypatch.setattr("workers.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
+    monkeypatch.setattr("workers.measure.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0))
     on_gpu = trials(package, problem, tmp_path / "gpu")
     for one, other in zip((each.golden for each in on_cores), (each.golden for each in on_gpu), strict=True):
         assert np.allclose(one.reference["out"], other.reference["out"], rtol=1e-12, atol=1e-13)

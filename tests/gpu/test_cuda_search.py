@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.view import SearchView
+from evo.messages.view import SearchView
 
 pytestmark = pytest.mark.gpu
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evo.device import Device
-from workers.devices import nvml
+from workers.backends.cuda import nvml
 
 pytestmark = pytest.mark.gpu
 

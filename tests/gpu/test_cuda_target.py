@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.objective import Objective
-from evo.outcome import Measured, OverResources
-from evo.policy import Policy
-from evo.target import aimed_at
+from evo.estimate.target import aimed_at
+from evo.promotion.policy import Policy
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured, OverResources
 from templates.registry import find
-from workers.climb import Climbed, climb
+from workers.jobs.single import Climbed, climb
 
 pytestmark = pytest.mark.gpu
 

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.job import Confirm, ConfirmReport, Evaluate, FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.outcome import Crashed, Impossible, Measured, Outcome, OverResources, TimedOut, WrongAnswer
-from evo.policy import Policy
+from evo.messages.job import Confirm, Evaluate, FamilyRef, SearchTerms
 from evo.promotion import Verdict, judge
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport
+from evo.trial.objective import Objective
+from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, OverResources, TimedOut, WrongAnswer
 from templates.registry import find
 from tests.gpu.record import Recorder
-from workers.cuda_tools import find_tool
-from workers.families import Assignment, Families
-from workers.ladder import Ladder
-from workers.sanitizers.cuda import CudaSanitizer, read
+from workers.backends.cuda.sanitizer import CudaSanitizer, read
+from workers.backends.cuda.tools import find_tool
+from workers.build.families import Assignment, Families
+from workers.jobs.evaluation import Ladder
 
 pytestmark = pytest.mark.gpu
 

@@ -4,8 +4,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from db.location import Location
-from db.session import Database
+from db.engine.location import Location
+from db.engine.session import Database
 
 
 def prepared(given: Location | Path) -> Location:

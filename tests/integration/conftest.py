@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.logs import configure
-from db.location import Location
+from db.engine.location import Location
 from tests import postgresql as postgresql_server
 from tests.integration.stage import Stage
 

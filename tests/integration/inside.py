@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.settings import Settings
-from db.location import Location
+from db.engine.location import Location
 from tests.integration.blank import prepared
 
 HOME = "http://127.0.0.1"

@@ -9,9 +9,9 @@ import httpx
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.deps import Service
+from api.dependencies import Service
 from api.settings import Settings
-from db.location import Location
+from db.engine.location import Location
 from tests.integration.blank import prepared
 from tests.integration.serving import client_of, listening
 from tests.integration.test_api import Rest

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from api.app import create_app, open_database
 from api.server import address, listen
 from api.settings import Settings
-from db.ownership import running_service
+from db.engine.ownership import running_service
 from tests.integration.blank import prepared
 
 PATIENCE_S = 200.0

@@ -6,38 +6,34 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from api.conductor import Conductor
+from api.scheduler.conductor import Conductor
 from api.schemas import LeaseReply, SearchRequest
 from api.views import search_view, trial_views
-from db.archive import Archive
-from db.champions import Champions
-from db.location import Location
+from db.engine.location import Location
+from db.engine.session import Database
 from db.models import ChampionRow
-from db.session import Database
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
 from evo.device import Ceilings, Device
-from evo.job import (
-    Ablate,
+from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Lease
+from evo.messages.view import SearchView, TrialView
+from evo.promotion.policy import Policy
+from evo.results import (
     Ablated,
     AblateReport,
     Answers,
-    Baseline,
     BaselineReport,
-    Confirm,
     ConfirmReport,
-    Evaluate,
     EvaluateReport,
-    Lease,
     Repeat,
     Report,
     Sanitized,
     Stages,
     Witness,
 )
-from evo.outcome import CaseError, Measured, Outcome
-from evo.policy import Policy
-from evo.timing import Timing
 from evo.trial import Config
-from evo.view import SearchView, TrialView
+from evo.trial.outcome import CaseError, Measured, Outcome
+from evo.trial.timing import Timing
 from tests.integration.blank import prepared
 
 DIGEST = "ab" * 32

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from api.views import ablation_views
-from db.archive import Archive
-from db.leases import StaleLease
 from db.models import FamilyRow
-from db.removal import remove_search
-from evo.condition import proving_text
+from db.repositories.archive import Archive
+from db.repositories.leases import StaleLease
+from db.repositories.removal import remove_search
 from evo.errors import Conflict, InvalidInput
-from evo.job import Ablate, Ablated, AblateReport, Confirm, SlotReport
-from evo.outcome import WrongAnswer
-from evo.view import AblationView
+from evo.messages.condition import proving_text
+from evo.messages.job import Ablate, Confirm, SlotReport
+from evo.messages.view import AblationView
+from evo.results import Ablated, AblateReport
+from evo.trial.outcome import WrongAnswer
 from templates.registry import BUILTIN, find
 from tests.integration.stage import DEVICE, TOY, Stage, answer, toy_time_us
 

@@ -13,16 +13,16 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from api.access import caller as callers
-from api.access.body import BodyLimit
-from api.access.rule import rules
 from api.app import create_app
-from api.conductor import Conductor
+from api.auth import caller as callers
+from api.auth.permission import rules
+from api.middleware.body import BodyLimit
+from api.scheduler.conductor import Conductor
 from api.server import OpenNetwork, refuse_open_network, serve
 from api.settings import Settings
-from db.key import local_key
-from db.session import Database, StoreUnavailable
-from evo.access import ROLES, effective
+from db.engine.key import local_key
+from db.engine.session import Database, StoreUnavailable
+from evo.messages.access import ROLES, effective
 from tests.integration.blank import prepared
 from tests.integration.inside import Serving, serving
 from tests.integration.stage import DIGEST, TOY
@@ -77,7 +77,7 @@ def register(client: httpx.Client, worker_id: str) -> httpx.Response:
 
 def test_every_route_has_a_rule() -> None:
     without = [f"{method} {path}" for method, path, rule in rules(create_app(Settings())) if rule is None]
-    # put @allow("viewer"), @allow("submitter"), … below the route's decorator: api/access/rule.py
+    # put @allow("viewer"), @allow("submitter"), … below the route's decorator: api/auth/permission.py
     assert without == []
 
 

@@ -17,11 +17,12 @@ from pydantic import TypeAdapter
 
 from api import openapi
 from api.app import create_app
-from api.paging import to_cursor
+from api.http.paging import to_cursor
 from api.schemas import TrialState
 from api.settings import Settings
-from evo.job import EvaluateReport, Lease, Report
-from evo.outcome import Abandoned, Outcome
+from evo.messages.job import Lease
+from evo.results import EvaluateReport, Report
+from evo.trial.outcome import Abandoned, Outcome
 from tests.integration.serving import announced, client_of, process_of, served, wait_until
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 
@@ -414,7 +415,7 @@ def test_a_wrong_report_names_the_field_of_its_own_kind(rest: Rest) -> None:
 
 
 def test_a_bug_shows_no_traceback(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.searches.search_views", lambda *_: 1 / 0)
+    monkeypatch.setattr("api.rest.searches.search_views", lambda *_: 1 / 0)
     response = rest.http.get("/searches")
     assert response.status_code == 500
     assert "ZeroDivisionError" not in response.text
@@ -448,7 +449,7 @@ def test_an_unreadable_body_is_named(rest: Rest, content: bytes) -> None:
 
 
 def test_a_body_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.access.body.MOST_BYTES", 1000)
+    monkeypatch.setattr("api.middleware.body.MOST_BYTES", 1000)
     with served(tmp_path / "evo.db") as url, client_of(url) as client:
         for method, path in (("PUT", f"/artefacts/{DIGEST}"), ("POST", "/searches")):
             response = client.request(

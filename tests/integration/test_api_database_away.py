@@ -10,11 +10,11 @@ import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from db.engine.postgresql import PostgreSQL
+from db.engine.session import Database, StoreUnavailable
+from db.engine.sqlite import SQLite
 from db.models import TokenRow
-from db.postgresql import PostgreSQL
-from db.session import Database, StoreUnavailable
-from db.sqlite import SQLite
-from evo.access import Role
+from evo.messages.access import Role
 from tests.integration.local import Local, local
 
 PLACE = "db.example.org"
@@ -135,7 +135,7 @@ def test_a_key_whose_request_may_have_done_something_is_not_carried_out_again(
 
 def test_an_answer_that_cannot_be_kept_is_sent_all_the_same(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.submit()
-    monkeypatch.setattr("db.answers.Answers.end", _unavailable)
+    monkeypatch.setattr("db.repositories.answers.Answers.end", _unavailable)
     assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).json()["state"] == "paused"
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from api.access.rule import rules
-from api.paging import to_cursor
-from db.location import Location
+from api.auth.permission import rules
+from api.http.paging import to_cursor
+from db.engine.location import Location
 from db.models import AnswerRow
-from evo.limits import LARGEST_ID
+from evo.text.limits import LARGEST_ID
 from tests.integration.local import Local, local
 from tests.integration.stage import DIGEST, answer
 from tests.integration.test_api import REPORT
@@ -221,7 +221,7 @@ def test_what_was_refused_may_be_sent_again_and_what_was_interrupted_may_not(
     problem_of(rest.http.post("/searches", json={}, headers=key), 422)
     known = {"family_digest": "ab" * 32}
     with monkeypatch.context() as broken:
-        broken.setattr("api.routes.searches.search_view", lambda *_: 1 / 0)
+        broken.setattr("api.rest.searches.search_view", lambda *_: 1 / 0)
         rest.http.headers["connection"] = "close"
         problem_of(rest.http.post("/searches", json=known, headers=key), 500)
     refused = problem_of(rest.http.post("/searches", json=known, headers=key), 409)
@@ -247,7 +247,7 @@ def test_keys_of_different_callers_never_meet_and_no_secret_is_kept(rest: Local)
 def test_keys_are_forgotten_after_a_day(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}
     rest.http.post("/searches", json=body, headers=key)
-    monkeypatch.setattr("db.answers.KEPT", -1 * timedelta(seconds=1))
+    monkeypatch.setattr("db.repositories.answers.KEPT", -1 * timedelta(seconds=1))
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 

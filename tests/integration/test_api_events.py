@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from sqlalchemy import delete
 
-import db.events
-from api import feed
-from api.feed import Feed
-from api.happenings import Happening, read_batch
-from db.events import Events, Place, place_of
+import db.engine.events
+from api.events import feed
+from api.events.feed import Feed
+from api.events.stream import Happening, read_batch
+from db.engine.events import Events, Place, place_of
 from db.models import EventRow
 from evo.errors import InvalidInput
 from tests.integration.serving import announced, client_of, process_of, served
@@ -90,8 +90,8 @@ def test_a_search_is_followed_from_its_start_to_its_end(rest: Rest) -> None:
 
 
 def test_a_stream_ends_after_a_while_and_its_reader_comes_again(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.events.LONGEST_S", -1.0)
-    monkeypatch.setattr("api.feed.LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr("api.rest.events.LONGEST_S", -1.0)
+    monkeypatch.setattr("api.events.feed.LONGEST_WAIT_S", 0.1)
     with rest.http.stream("GET", "/events") as response:
         assert list(listen(response)) == []
 
@@ -218,7 +218,7 @@ def test_old_events_are_dropped_and_their_numbers_never_come_again(
     stage.submit()
     list(stage.play(6))
     last = place_now(stage)
-    monkeypatch.setattr(db.events, "KEPT_EVENTS", 0)
+    monkeypatch.setattr(db.engine.events, "KEPT_EVENTS", 0)
     with stage.database.write() as session:
         assert Events(session).overdue()
         Events(session).drop_old()

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from api.schemas import SearchRequest
-from evo.job import Baseline, BaselineReport, Confirm
-from evo.outcome import CompileFailed, WrongAnswer
+from evo.messages.job import Baseline, Confirm
+from evo.results import BaselineReport
+from evo.trial.outcome import CompileFailed, WrongAnswer
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage

@@ -19,23 +19,24 @@ import pytest
 import structlog
 from sqlalchemy.orm import Session
 
-from api import outbound
-from api.chores import Collector
-from api.courier import Courier
 from api.logs import configure
-from api.outbound import Target, is_public, target_of
+from api.periodic import Collector
 from api.public import PublicUrl
 from api.schemas import SearchRequest, Webhook
-from db.archive import Archive
-from db.artefacts import Artefacts
-from db.census import census
-from db.deliveries import PAUSES_S, Deliveries
-from db.fleet import Fleet, quarantine
-from db.removal import remove_search
-from db.tokens import Terms, Tokens
+from api.webhooks import outbound
+from api.webhooks.delivery import Courier
+from api.webhooks.outbound import Target, is_public, target_of
+from db.repositories.archive import Archive
+from db.repositories.artefacts import Artefacts
+from db.repositories.census import census
+from db.repositories.deliveries import PAUSES_S, Deliveries
+from db.repositories.fleet import Fleet, quarantine
+from db.repositories.removal import remove_search
+from db.repositories.tokens import Terms, Tokens
 from evo.errors import InvalidInput, NotFound
-from evo.job import ConfirmReport, Evaluate, EvaluateReport
-from evo.view import Collected
+from evo.messages.job import Evaluate
+from evo.messages.view import Collected
+from evo.results import ConfirmReport, EvaluateReport
 from tests.integration.local import Local, local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, Stage, answer, toy_time_us
 
@@ -204,7 +205,7 @@ def test_what_is_old_goes_and_what_champions_rest_on_stays(
     others = [stage.submit(seed=seed, problem="N=16") for seed in (4, 5)]
     for search in others:
         stage.conductor.orders.command(search, "cancel")
-    monkeypatch.setattr("api.chores.SEARCHES_AT_ONCE", 2)
+    monkeypatch.setattr("api.periodic.SEARCHES_AT_ONCE", 2)
     stage.wait(2 * 86400)
     assert collector.collect(keep_days=3, artefact_limit_gb=None) == Collected()
     limits = {"keep_days": 1.0, "artefact_limit_gb": 100e-9}
@@ -341,8 +342,8 @@ def test_a_search_that_cannot_be_collected_keeps_no_other(
             raise RuntimeError("it is poisoned")
         return done
 
-    monkeypatch.setattr("db.retention.remove_search", removed)
-    monkeypatch.setattr("api.chores.SEARCHES_AT_ONCE", 2)
+    monkeypatch.setattr("db.repositories.retention.remove_search", removed)
+    monkeypatch.setattr("api.periodic.SEARCHES_AT_ONCE", 2)
     assert collector_of(stage, tmp_path).collect(keep_days=1, artefact_limit_gb=None).searches_deleted == 3
     assert stage.view(first).state == "cancelled", "what fails halfway is undone"
 
@@ -432,7 +433,7 @@ def test_a_service_is_ready_while_it_takes_requests_and_knows_the_schema(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rest.http.get("/ready").status_code == 200
-    monkeypatch.setattr("db.schema.head", lambda: "9999")
+    monkeypatch.setattr("db.engine.schema.head", lambda: "9999")
     response = rest.http.get("/ready")
     assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
     assert "9999" in response.json()["detail"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from evo.cli.devices import choose, local_devices
-from evo.objective import Objective
+from evo.cli.service.devices import choose, local_devices
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.bench.cpu import main
 from tests.bench.found import Found

@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 
 from evo.errors import EvoError
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, source
 from tests.integration.workbench import cpu
-from workers.compile import Artefact, Unit
-from workers.contents import Contents
-from workers.devices import Session, driver, machine
-from workers.golden import Golden, Limit
-from workers.kernel import Argument
-from workers.proof import ProofPlan
-from workers.scrutiny import Scrutiny
-from workers.verify import WrongAnswerError, judge, verify, verify_elsewhere
-from workers.witness import judge_mixed
+from workers.backends import Session, driver
+from workers.build import Artefact, Unit
+from workers.build.kernel import Argument
+from workers.measure.contents import Contents
+from workers.measure.expected_output import Golden, Limit
+from workers.measure.output_check import Scrutiny
+from workers.measure.overwrite_check import judge_mixed
+from workers.measure.proof import ProofPlan
+from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.system import machine
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from db.ownership import running_service
+from db.engine.ownership import running_service
 from evo.client import Client, ServiceUnreachable
-from evo.view import SearchView
+from evo.messages.view import SearchView
 from tests.integration.commands import CommandLine, Running, recording, wait_until
 
 SAXPY = str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evo.outcome import CompileFailed, Measured
 from evo.recording import Recording, parse_recording
+from evo.trial.outcome import CompileFailed, Measured
 from templates.registry import find
 from tests.integration.commands import CommandLine, recording
 

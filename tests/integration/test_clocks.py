@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from api.courier import Courier
-from db.fleet import Fleet
-from db.leases import StaleLease
-from db.turns import Turns
+from api.webhooks.delivery import Courier
+from db.repositories.fleet import Fleet
+from db.repositories.leases import StaleLease
+from db.repositories.turns import Turns
 from tests.integration.stage import Stage
 from tests.integration.test_api_upkeep import Receiver, courier_of, ended_with_hook
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from api.claims import FIRST_RESULTS_S
+from api.scheduler.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
-from db.champions import Champions
-from db.leases import StaleLease
-from db.signals import WORK
+from db.engine.signals import WORK
+from db.repositories.champions import Champions
+from db.repositories.leases import StaleLease
 from evo.errors import Conflict, InvalidInput
-from evo.hopeless import ALIKE
-from evo.job import Baseline, BaselineReport, Confirm, ConfirmReport, Evaluate, EvaluateReport, Lease, Stages
-from evo.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
-from evo.strategy import opening
+from evo.messages.job import Baseline, Confirm, Evaluate, Lease
+from evo.results import BaselineReport, ConfirmReport, EvaluateReport, Stages
+from evo.search.hopeless import ALIKE
+from evo.strategy import initial_design
 from evo.trial import Config
+from evo.trial.outcome import Abandoned, CompileFailed, Crashed, Impossible, Measured, ReferenceFailed, TimedOut
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
 
@@ -99,8 +100,8 @@ def test_while_a_confirmation_is_open_nobody_asks_for_it_anew(stage: Stage) -> N
 def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST", 3)
-    monkeypatch.setattr(opening, "SHARE", 1.0)
+    monkeypatch.setattr(initial_design, "FIRST", 3)
+    monkeypatch.setattr(initial_design, "SHARE", 1.0)
     stage.submit(strategy="portfolio")
     leases = stage.claim(count=9)
     assert [lease.job.kind for lease in leases] == ["baseline", "evaluate", "evaluate", "evaluate"]
@@ -119,7 +120,7 @@ def test_many_workers_wait_for_the_first_results_and_are_woken_by_them(
 
 
 def test_nobody_waits_long_for_first_results_that_never_come(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "FIRST", 3)
+    monkeypatch.setattr(initial_design, "FIRST", 3)
     stage.submit(strategy="portfolio")
     assert len(stage.claim(count=9)) == 4
     stage.wait(FIRST_RESULTS_S - 1)

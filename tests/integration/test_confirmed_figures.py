@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from api.report import read
-from api.summaries import search_summaries
-from db.archive import Archive
-from evo.cli.display import LineScreen, best_text
-from evo.cli.report import print_report
-from evo.job import ConfirmReport, EvaluateReport, Lease
+from api.views.summaries import search_summaries
+from api.web.report_material import read
+from db.repositories.archive import Archive
+from evo.cli.console.display import LineScreen, best_text
+from evo.cli.console.search_result import print_report
+from evo.messages.job import Lease
+from evo.messages.view import SearchView
 from evo.report import Terms, search_report, to_markdown
-from evo.view import SearchView
+from evo.results import ConfirmReport, EvaluateReport
 from tests.integration.inside import BROWSER
 from tests.integration.local import Local, local
 from tests.integration.stage import Stage, answer, policy, timing, toy_time_us

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from evo.export.loader.float_control import FloatControl, preserved
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
-from workers.compile import Artefact, Unit
-from workers.devices import LaunchError, Session, driver, machine
-from workers.devices.cpu import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
-from workers.kernel import Argument
+from workers.backends import LaunchError, Session, driver
+from workers.backends.cpu.device import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
+from workers.build import Artefact, Unit
+from workers.build.kernel import Argument
+from workers.system import machine
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def test_it_is_found_with_everything_constraints_and_rooflines_need(folder: Path
 
 def test_ceilings_are_measured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cpu(folder)
-    monkeypatch.setattr("workers.devices.support._measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("workers.backends.cpu.support._measure", lambda *_: pytest.fail("measured again"))
     assert cpu(folder) == before
 
 
@@ -54,8 +55,8 @@ def test_ceilings_only_ever_rise(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     before = cpu(folder).ceilings
     assert before is not None
     later = {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"], "bytes_per_s": 1.0}
-    monkeypatch.setattr("workers.devices.support._FRESH_S", -1.0)
-    monkeypatch.setattr("workers.devices.support._measure", lambda *_: later)
+    monkeypatch.setattr("workers.backends.cpu.support._FRESH_S", -1.0)
+    monkeypatch.setattr("workers.backends.cpu.support._measure", lambda *_: later)
     after = cpu(folder).ceilings
     assert after is not None
     assert after.flops_per_s == {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"]}

@@ -14,12 +14,12 @@ import pytest
 
 from api.app import open_database
 from api.settings import Settings
-from db import damage
-from db.damage import read_log
-from db.key import ensure_key, local_key
-from db.location import Location
-from db.ownership import Ownership, running_service
-from db.session import Database, StoreUnavailable
+from db.engine import damage
+from db.engine.damage import read_log
+from db.engine.key import ensure_key, local_key
+from db.engine.location import Location
+from db.engine.ownership import Ownership, running_service
+from db.engine.session import Database, StoreUnavailable
 from evo.errors import Conflict
 from tests.integration.stage import Stage
 

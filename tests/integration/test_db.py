@@ -25,20 +25,20 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 
 from api.settings import Settings
-from db.archive import Archive, Ended
-from db.artefacts import Artefacts
-from db.location import Location
+from db.engine.location import Location
+from db.engine.ownership import Announcement, Ownership, running_service
+from db.engine.schema import configuration
+from db.engine.session import Database, StoreUnavailable
+from db.engine.signals import announce
+from db.engine.store import store_of
 from db.models import Base, SearchRow, TrialRow, WorkerRow
-from db.ownership import Announcement, Ownership, running_service
-from db.removal import remove_search
-from db.schema import configuration
-from db.session import Database, StoreUnavailable
-from db.signals import announce
-from db.store import store_of
+from db.repositories.archive import Archive, Ended
+from db.repositories.artefacts import Artefacts
+from db.repositories.removal import remove_search
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.outcome import CompileFailed
-from evo.search import Logged
+from evo.search.search import Logged
 from evo.trial import Proposal, Trial
+from evo.trial.outcome import CompileFailed
 from tests.integration.stage import Stage
 from tests.postgresql import Server, parameters
 
@@ -307,7 +307,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("db.sqlite.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("db.engine.sqlite.BUSY_TIMEOUT_S", 0.1)
     path = tmp_path / "evo.db"
     Database.open(path).close()
     other = sqlite3.connect(path, isolation_level=None)
@@ -373,7 +373,7 @@ def test_an_error_while_it_runs_is_named(file: Database) -> None:
 
 
 def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("db.ownership.PATIENCE_S", 0.05)
+    monkeypatch.setattr("db.engine.ownership.PATIENCE_S", 0.05)
     path = tmp_path / "evo.db"
     assert running_service(path) is None
     owner = Ownership.take(path)
@@ -392,7 +392,7 @@ def test_only_one_owner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_a_killed_owner_left_behind_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     code = (
-        "import os, sys; from pathlib import Path; from db.ownership import Ownership\n"
+        "import os, sys; from pathlib import Path; from db.engine.ownership import Ownership\n"
         "Ownership.take(Path(sys.argv[1])).announce('http://127.0.0.1:9'); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)

@@ -19,10 +19,10 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from api.active import utc_now
+from api.scheduler.active import utc_now
 from api.settings import Settings
-from db.session import Database
-from db.tokens import Tokens
+from db.engine.session import Database
+from db.repositories.tokens import Tokens
 from evo.cli.main import app
 from tests.integration.serving import served
 

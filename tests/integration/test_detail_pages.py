@@ -14,11 +14,12 @@ import pytest
 
 from api.schemas import SearchRequest
 from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
-from db.artefacts import Artefacts
+from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
-from evo.job import Answers, ConfirmReport, Evaluate, EvaluateReport, Lease, Profiled, Witness
-from evo.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
+from evo.messages.job import Evaluate, Lease
 from evo.promotion import Rule
+from evo.results import Answers, ConfirmReport, EvaluateReport, Profiled, Witness
+from evo.trial.outcome import CaseError, CompileFailed, Measured, Pruned, WrongAnswer
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import DEVICE, OTHER_DIGEST, TOY, Stage, answer, timing

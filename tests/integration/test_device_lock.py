@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from workers.lock import GaveUp, exclusive
+from workers.system.device_lock import GaveUp, exclusive
 
 HOLDER = """
 import sys, time
-from workers.lock import GaveUp, exclusive
+from workers.system.device_lock import GaveUp, exclusive
 with exclusive("test-device/1"):
     print("held", flush=True)
     time.sleep(60)
@@ -38,7 +38,7 @@ def test_a_killed_holder_frees_the_device_and_the_wait_is_told() -> None:
 
 
 def test_the_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.lock.BUSY_S", 0.05)
+    monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.05)
     holders: list[int | None] = []
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -49,7 +49,7 @@ def test_the_holder_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_holder_that_is_unknown_is_not_invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.lock.BUSY_S", 0.0)
+    monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.0)
     holders: list[int | None] = []
     with exclusive("one"):
         (tmp_path / "kernel-evo-one.lock").write_text("")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from api.active import utc_now
-from api.builtin import BuiltinFamilies
-from db.archive import Archive
-from db.location import Location
-from db.session import Database, StoreUnavailable
+from api.families.builtin import BuiltinFamilies
+from api.scheduler.active import utc_now
+from db.engine.location import Location
+from db.engine.session import Database, StoreUnavailable
+from db.repositories.archive import Archive
 from templates import registry
 from tests.integration.local import Local, local
 from tests.integration.stage import DEVICE

@@ -6,16 +6,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evo.cli.request import Request
+from evo.cli.session.request import Request
 from evo.client import AccessDenied, Client
 from evo.errors import Conflict, InvalidInput
-from evo.job import FamilyRef
+from evo.messages.job import FamilyRef
 from templates import registry
 from templates.bundle import pack
 from tests.integration.inside import HOME, Inside, Serving, serving
 from tests.integration.test_access import API, House, register
 from tests.unit.test_bundle import FAULTY
-from workers.families import Families
+from workers.build.families import Families
 
 SAXPY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy"
 FAMILY = registry.find(str(FAULTY))

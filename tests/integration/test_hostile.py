@@ -15,15 +15,16 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from api.access.rule import rules
+from api.auth.permission import rules
 from api.schemas import Result
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.job import Baseline, BaselineReport, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
-from evo.objective import Objective
-from evo.outcome import CompileFailed, Measured, Outcome, WrongAnswer
-from evo.policy import Policy
-from evo.problem import split_assignments
+from evo.family.problem import split_assignments
+from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Lease, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed, Measured, Outcome, WrongAnswer
 from templates import registry
 from tests.integration.hostile import ATTRIBUTE, NASTY, SCRIPT, TEMPLATE, TRAVERSAL, spoiled
 from tests.integration.inside import HOME, Serving, serving

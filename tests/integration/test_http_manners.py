@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from api.access.rule import rules
+from api.auth.permission import rules
 from tests.integration.local import Local, local
 
 SOME_SEARCH = {"family_digest": "0" * 64}

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import select
 
 from api.web.evidence_sheet import bundle_of
-from db.artefacts import Artefacts
-from db.champions import Champions
-from db.genealogy import Genealogy
-from db.landscape import Landscape
 from db.models import AttemptRow
+from db.queries.genealogy import Genealogy
+from db.queries.landscape import Landscape
+from db.repositories.artefacts import Artefacts
+from db.repositories.champions import Champions
 from evo.errors import Conflict
-from evo.job import Stages
-from evo.outcome import CompileFailed, Measured
+from evo.results import Stages
+from evo.trial.outcome import CompileFailed, Measured
 from tests.integration.stage import Stage, timing, toy_time_us
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
+from api.rest.selection import selection_of, tunables_of
 from api.schemas import SearchRequest
-from api.selection import selection_of, tunables_of
-from db import leaderboard
-from db.leaderboard import Leaderboard
-from db.selection import KEYS, Selection
+from db.queries import leaderboard
+from db.queries.leaderboard import Leaderboard
+from db.queries.selection import KEYS, Selection
 from evo.errors import InvalidInput
-from evo.job import Evaluate, Lease
-from evo.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
-from evo.timing import Timing
-from evo.view import TrialView
+from evo.messages.job import Evaluate, Lease
+from evo.messages.view import TrialView
+from evo.trial.outcome import CompileFailed, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.timing import Timing
 from tests.integration.conftest import ENGINES
 from tests.integration.serving import client_of, served
 from tests.integration.stage import OTHER_DIGEST, TOY, Stage

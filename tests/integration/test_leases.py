@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from api import claims
+from api.scheduler import claims
 from api.schemas import SearchRequest
 from api.views import worker_view
-from db.fleet import Fleet, Superseded
-from db.leases import StaleLease
-from db.location import Location
-from db.session import StoreUnavailable
+from db.engine.location import Location
+from db.engine.session import StoreUnavailable
+from db.repositories.fleet import Fleet, Superseded
+from db.repositories.leases import StaleLease
+from evo.device.requirements import GB
 from evo.errors import Conflict, NotFound
-from evo.job import Baseline, Confirm, Evaluate, Lease
-from evo.outcome import Abandoned, Measured
-from evo.requirements import GB
+from evo.messages.job import Baseline, Confirm, Evaluate, Lease
 from evo.trial import Config
+from evo.trial.outcome import Abandoned, Measured
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
 
 
@@ -387,7 +387,9 @@ def test_a_restart_carries_out_what_was_due(stage: Stage, monkeypatch: pytest.Mo
     search = stage.submit(budget={"trials": 1})
     stage.hand_in(stage.one())
     lease = stage.one()
-    monkeypatch.setattr("api.endgame.challenge", lambda *args, **kwargs: (_ for _ in ()).throw(SystemExit("killed")))
+    monkeypatch.setattr(
+        "api.scheduler.lifecycle.challenge", lambda *args, **kwargs: (_ for _ in ()).throw(SystemExit("killed"))
+    )
     with pytest.raises(SystemExit, match="killed"):
         stage.hand_in(lease)
     monkeypatch.undo()
@@ -408,7 +410,7 @@ def test_a_failed_commit_leaves_memory_and_database_agreed(
     def full(*args: object, **kwargs: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    where = "db.grants.Grants.begin" if failing == "begin" else "db.archive.Archive.end_trial"
+    where = "db.repositories.grants.Grants.begin" if failing == "begin" else "db.repositories.archive.Archive.end_trial"
     with monkeypatch.context() as context:
         context.setattr(where, full)
         with pytest.raises(StoreUnavailable):
@@ -432,7 +434,7 @@ def test_a_lost_race_on_a_config_is_settled_by_the_database(stage: Stage, monkey
             raise IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: trials.config_key"))
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("api.claims.proposed", racing)
+    monkeypatch.setattr("api.scheduler.claims.proposed", racing)
     list(stage.play())
     assert stage.view(search).finished == VALID
 
@@ -441,7 +443,7 @@ def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monke
     broken = stage.submit()
     stage.hand_in(stage.one())
     with monkeypatch.context() as context:
-        context.setattr("evo.search.Search.ask", lambda self: 1 / 0)
+        context.setattr("evo.search.search.Search.ask", lambda self: 1 / 0)
         assert stage.claim() == []
     sound = stage.conductor.orders.submit(SearchRequest(family_digest=DIGEST, strategy="random"))
     list(stage.play())
@@ -453,7 +455,7 @@ def test_a_strategy_that_raises_ends_its_search_and_no_other(stage: Stage, monke
 def test_a_family_that_no_longer_builds_fails_its_search(stage: Stage) -> None:
     search = stage.submit()
     with stage.database.write() as session:
-        from db.archive import Archive
+        from db.repositories.archive import Archive
 
         Archive(session).family(DIGEST).document = {"name": "toy"}
     stage.restart()

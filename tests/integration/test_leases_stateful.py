@@ -19,14 +19,14 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import select
 
-from db.archive import Archive
-from db.leases import StaleLease
-from db.location import Location
+from db.engine.location import Location
 from db.models import AttemptRow, JobRow
+from db.repositories.archive import Archive
+from db.repositories.leases import StaleLease
 from evo.errors import Conflict
-from evo.job import Evaluate, Lease
-from evo.lifecycle import Command
-from evo.outcome import Abandoned, Crashed, Measured
+from evo.messages.job import Evaluate, Lease
+from evo.search.lifecycle import Command
+from evo.trial.outcome import Abandoned, Crashed, Measured
 from tests.integration.stage import VALID, Stage, policy
 from tests.postgresql import Server
 

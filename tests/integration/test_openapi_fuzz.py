@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db.key import local_key
+from db.engine.key import local_key
 from tests.integration.inside import HOME, serving
 from tests.integration.test_access import House
 from tests.integration.test_api import Rest

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from evo.outcome import CompileFailed, Measured
+from evo.trial.outcome import CompileFailed, Measured
 from tests.integration.inside import BROWSER
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us

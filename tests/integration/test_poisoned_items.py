@@ -12,15 +12,16 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from api import failures, outbound
-from api.courier import Courier
-from api.happenings import read_batch
-from api.outbound import Target, post, target_of
+from api import failures
+from api.events.stream import read_batch
 from api.schemas import SearchRequest
-from db.archive import Archive
-from db.events import Place
+from api.webhooks import outbound
+from api.webhooks.delivery import Courier
+from api.webhooks.outbound import Target, post, target_of
+from db.engine.events import Place
 from db.models import Webhook
-from db.removal import remove_search
+from db.repositories.archive import Archive
+from db.repositories.removal import remove_search
 from evo.errors import Conflict, InvalidInput, NotFound
 from tests.integration.local import local
 from tests.integration.stage import DEVICE, DIGEST, QUICK, Stage

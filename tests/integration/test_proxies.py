@@ -18,7 +18,7 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
-from db.key import local_key
+from db.engine.key import local_key
 from tests.integration.blank import prepared
 from tests.integration.inside import BROWSER, Serving, serving
 from tests.integration.serving import listening

@@ -13,14 +13,14 @@ import psutil
 import pytest
 
 from evo.device import Device
-from evo.job import SearchTerms
-from evo.objective import Objective
+from evo.messages.job import SearchTerms
+from evo.trial.objective import Objective
 from tests.integration.workbench import cpu, faulty, terms
-from workers.child import Child, ChildDiedError, ChildTimeoutError
-from workers.compile.cc import find_compiler
-from workers.families import Assignment, Families
-from workers.plan import open_request
-from workers.protocol import Compare, Measure, Open, Prove, Ready, Reply, Trouble, Unfit
+from workers.backends.cpu.compiler import find_compiler
+from workers.build.families import Assignment, Families
+from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
+from workers.runner.plan import open_request
+from workers.runner.protocol import Compare, Measure, Open, Prove, Ready, Reply, Trouble, Unfit
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +155,8 @@ def test_a_problem_too_large_for_the_machine_is_no_candidates_fault(
 def test_it_dies_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     program = """
         import psutil, time
-        from workers.child import Child
-        from workers.protocol import Measure
+        from workers.runner.child import Child
+        from workers.runner.protocol import Measure
         child = Child(threads=1)
         child.ask(Measure(candidate="a", samples=1, other_samples=1), 60)
         (runner,) = psutil.Process(child.pid).children()

@@ -9,15 +9,16 @@ import httpx
 import numpy as np
 import pytest
 
-from db.ablations import Ablations
-from db.archive import Archive
-from db.leases import Leases
-from db.location import Location
-from db.session import Database
-from evo.ablation import weigh
-from evo.job import Confirm, ConfirmReport, Evaluate
-from evo.outcome import CompileFailed, Measured, WrongAnswer
+from db.engine.location import Location
+from db.engine.session import Database
+from db.repositories.ablations import Ablations
+from db.repositories.archive import Archive
+from db.repositories.leases import Leases
+from evo.messages.job import Confirm, Evaluate
 from evo.promotion import Quick, decide
+from evo.promotion.ablation import weigh
+from evo.results import ConfirmReport
+from evo.trial.outcome import CompileFailed, Measured, WrongAnswer
 from tests.integration.commands import CommandLine
 from tests.integration.serving import served
 from tests.integration.stage import Stage, timing, toy_time_us

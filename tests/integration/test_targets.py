@@ -9,9 +9,10 @@ import pytest
 from api.schemas import SearchRequest
 from evo.device import Device
 from evo.errors import Conflict, InvalidInput
-from evo.job import BaselineReport, Evaluate, EvaluateReport, Lease
-from evo.outcome import Estimated, Outcome
-from evo.target import known
+from evo.estimate.target import known
+from evo.messages.job import Evaluate, Lease
+from evo.results import BaselineReport, EvaluateReport
+from evo.trial.outcome import Estimated, Outcome
 from tests.integration.stage import DEVICE, DIGEST, TOY, Stage, measured, policy, timing
 
 CUDA = {

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from db.tokens import Terms, Tokens
-from evo.access import ROLES
+from db.repositories.tokens import Terms, Tokens
 from evo.errors import Conflict, NotFound
+from evo.messages.access import ROLES
 from tests.integration.stage import Stage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

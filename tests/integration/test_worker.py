@@ -19,12 +19,12 @@ import pytest
 
 from evo.client import Client
 from evo.device import DeviceKind
-from evo.lifecycle import TERMINAL
-from evo.view import SearchView, TrialView
+from evo.messages.view import SearchView, TrialView
+from evo.search.lifecycle import TERMINAL
 from templates.registry import Package, find
 from tests.integration.serving import announced, process_of, served, wait_until
 from tests.integration.workbench import FAMILIES
-from workers.daemon import Settings, serve
+from workers.daemon.daemon import Settings, serve
 
 RECORDING = FAMILIES.parent / "synthetic.json"
 
@@ -178,7 +178,7 @@ def test_a_search_survives_every_fault_and_keeps_what_matters(bench: Bench, tmp_
 def test_with_enough_cores_compiling_runs_ahead_of_the_device(
     bench: Bench, mixed: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.pipeline.FEW_CORES", 1)
+    monkeypatch.setattr("workers.daemon.pipeline.FEW_CORES", 1)
     with bench.working():
         search = bench.ended(bench.search(mixed, problem="N=4096"))
     assert search.counts == {"measured": 4, "wrong_answer": 4, "compile_failed": 4}
@@ -247,7 +247,7 @@ def test_a_runner_killed_by_somebody_else_costs_at_most_its_trial(bench: Bench, 
         for finished in (1, 5):
             bench.begun(search, finished)
             for child in psutil.Process().children(recursive=True):
-                if child.status() != psutil.STATUS_ZOMBIE and "workers.guardian" in child.cmdline():
+                if child.status() != psutil.STATUS_ZOMBIE and "workers.runner.guardian" in child.cmdline():
                     os.kill(child.pid, signal.SIGKILL)
         search = bench.ended(search)
     assert (search.state, search.finished) == ("finished", 9)

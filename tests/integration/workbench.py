@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from evo.device import Device
-from evo.job import FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.policy import Policy
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
 from evo.trial import Config, Value
+from evo.trial.objective import Objective
 from templates.registry import Package, find
-from workers.devices import driver
+from workers.backends import driver
 
 FAMILIES = Path(__file__).parent.parent / "data" / "families"
 

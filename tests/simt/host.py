@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device
-from evo.encoding import decoded, stored
 from evo.family import Operand, TensorMap
-from evo.objective import Objective
-from evo.problem import Problem
+from evo.family.problem import Problem
+from evo.reference.encoding import decoded, stored
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import Package
 from templates.render import render
-from workers.compile import Launch
-from workers.devices.memory import HostBuffers
-from workers.kernel import Argument
+from workers.backends.cpu.memory import HostBuffers
+from workers.build import Launch
+from workers.build.kernel import Argument
 
 HERE = Path(__file__).parent
 STAND_INS = {

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.compile import Launch
-from workers.devices import Buffers, Manner, Placement, Timer
-from workers.distance import POISON, Distance, distance
-from workers.golden import Golden, Limit
-from workers.kernel import Argument
+from workers.backends import Buffers, Manner, Placement, Timer
+from workers.backends.distance import POISON, Distance, distance
+from workers.build import Launch
+from workers.build.kernel import Argument
+from workers.measure.expected_output import Golden, Limit
 
 Kernel = Callable[[dict[str, NDArray[Any]]], None]
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 import numpy as np
 
 from evo.expression import Expression
-from evo.history import History
-from evo.outcome import (
+from evo.space import Constraint, Space, Tunable
+from evo.strategy import Strategy
+from evo.trial import Trial
+from evo.trial.history import History
+from evo.trial.outcome import (
     Abandoned,
     Cancelled,
     CompileFailed,
@@ -22,10 +25,7 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.space import Constraint, Space, Tunable
-from evo.strategy import Strategy
-from evo.timing import Timing
-from evo.trial import Trial
+from evo.trial.timing import Timing
 
 Evaluate = Callable[[Space, Trial], Outcome]
 

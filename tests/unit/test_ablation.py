@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from evo.ablation import Change, changes, weigh
 from evo.expression import Expression
-from evo.job import Ablated
-from evo.policy import Policy
+from evo.promotion.ablation import Change, changes, weigh
+from evo.promotion.policy import Policy
+from evo.results import Ablated
 from evo.space import Constraint, Space, Tunable
-from evo.timing import Timing
+from evo.trial.timing import Timing
 
 
 def constraint(text: str, because: str) -> Constraint:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evo.access import IssuedToken, TokenView
 from evo.errors import Conflict
-from workers.admission import NotKept, own_token
+from evo.messages.access import IssuedToken, TokenView
+from workers.daemon.admission import NotKept, own_token
 
 GIVEN = "kej_0123456789ab_" + "j" * 43
 SECRET = "kev_ba9876543210_" + "s" * 43

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.history import History
-from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.opening import ADVICE, DESIGN
-from evo.strategy.standpoint import ADVISED, EVERY
-from evo.timing import Timing
+from evo.strategy.advice import ADVISED, EVERY
+from evo.strategy.initial_design import ADVICE, DESIGN
 from evo.trial import Config, Proposal, Trial
+from evo.trial.history import History
+from evo.trial.outcome import Measured, Outcome
+from evo.trial.timing import Timing
 from tests.unit.landscapes import SPACES, advance, copied, ending, measured, mixed, tell, time_us
 
 VALUES = 6

@@ -4,9 +4,9 @@ import csv
 import json
 from dataclasses import replace
 
-from api.export import as_csv, as_json, as_ndjson
-from evo.outcome import Estimated
+from api.rest.trial_files import as_csv, as_json, as_ndjson
 from evo.space import Tunable
+from evo.trial.outcome import Estimated
 from tests.unit.views import trial
 
 TUNABLES = (Tunable(name="BLOCK", values=(8, 16), default=8), Tunable(name="FAST", values=(False, True), default=True))

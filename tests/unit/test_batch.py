@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.devices.batch import LEAST_BATCHES, Batch, contradicted, contradicts, overdue, worth_repeating
+from workers.backends.cpu.batch import LEAST_BATCHES, Batch, contradicted, contradicts, overdue, worth_repeating
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 """A request costs 10 µs of processor time and is answered after 15 µs."""

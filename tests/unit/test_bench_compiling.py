@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import compiling
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 
 
 def test_a_row_for_each_architecture_that_takes_the_problem(

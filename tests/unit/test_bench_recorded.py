@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from evo.errors import InvalidInput
-from evo.objective import Objective
-from evo.outcome import CompileFailed, Measured
-from evo.target import known
-from evo.timing import Timing
+from evo.estimate.target import known
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed, Measured
+from evo.trial.timing import Timing
 from templates.registry import find, recordings
 from tests.bench.recorded.recorder import LONGEST_LOG, Line, in_turns
 from tests.bench.recorded.reduced import Reduced, definitions

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from evo.device import Ceilings, Device
-from evo.objective import Objective
-from evo.outcome import Measured, OverResources
-from evo.roofline import Roofline
-from evo.target import known
-from evo.timing import Timing
+from evo.estimate.roofline import Roofline
+from evo.estimate.target import known
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured, OverResources
+from evo.trial.timing import Timing
 from templates.registry import find
 from tests.bench import found as finding
 from tests.bench.contest import AGAIN, CHAMPION, DEFAULT, TYPICAL, Contest
@@ -21,7 +21,7 @@ from tests.bench.report import failures, heading, section
 from tests.bench.searching import BenchError, Effort, Match
 from tests.bench.steps import steps
 from tests.unit.views import CONFIG, NOW, VERDICT, finished, view
-from workers.protocol import Compared
+from workers.runner.protocol import Compared
 
 DEVICE = Device(
     kind="cpu",

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.outcome import Measured
 from evo.recording import parse_recording
 from evo.strategy import STRATEGIES
+from evo.trial.outcome import Measured
 from tests.bench.strategy import (
     asking,
     bars,
@@ -515,7 +515,7 @@ def test_functions_are_what_they_are_called() -> None:
 
 
 def test_what_a_run_rests_on_is_found_by_what_is_imported() -> None:
-    found = {path.name for path in sources("evo.search", "evo.strategy")}
+    found = {path.name for path in sources("evo.search.search", "evo.strategy")}
     assert {"search.py", "portfolio.py", "gaussian_process.py", "policy.py", "outcome.py", "bounds.py"} <= found
     assert not {"sampler.py", "told.py", "family.py", "client.py"} & found
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from evo.objective import Objective
-from evo.target import known
+from evo.estimate.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.bench import throughput
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.policy import Policy
+from evo.promotion.policy import Policy
 from tests.bench.verdict.__main__ import RECORDED, main
 from tests.bench.verdict.draws import SYNTHETIC, Recorded, Source, normal
 from tests.bench.verdict.noise import SERIES, Noise

@@ -11,11 +11,11 @@ import pytest
 
 from evo.client import ForeignService, ServiceAway, ServiceError, ServiceUnreachable
 from evo.errors import EvoError, InvalidInput
-from evo.job import FamilyRef
+from evo.messages.job import FamilyRef
 from templates import bundle, registry
 from templates.bundle import digest_of, family_of, pack, unpack
 from tests.data.families import __path__ as families
-from workers.families import Families, FamilyMismatch
+from workers.build.families import Families, FamilyMismatch
 
 FAULTY = Path(next(iter(families))) / "faulty"
 ENOUGH = {"family.toml": b'name = "x"', "reference.py": b""}

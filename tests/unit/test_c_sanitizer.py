@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from evo.family.language import Language
-from evo.job import Sanitized
-from workers.compile import Unit
-from workers.compile.cc import find_compiler
-from workers.kernel import Argument, KernelFile
-from workers.sanitizers import Subject
-from workers.sanitizers.c import CSanitizer
+from evo.results import Sanitized
+from workers.backends.cpu.compiler import find_compiler
+from workers.backends.cpu.sanitizer import CSanitizer
+from workers.backends.sanitizer import Subject
+from workers.build import Unit
+from workers.build.kernel import Argument, KernelFile
 
 N = 8
 LANGUAGES: tuple[Language, ...] = ("c", "c++")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import LogCapture
 
-from workers.cache import Cache, cache_key
+from workers.build.cache import Cache, cache_key
 
 
 def key(name: str) -> str:
@@ -64,7 +64,7 @@ def test_an_unwritable_folder_costs_one_warning(tmp_path: Path) -> None:
 def test_several_caches_of_one_folder_warn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = LogCapture()  # wrapped here, so that no level or logger another test of this process configured counts
     logger = structlog.wrap_logger(None, [logs], wrapper_class=structlog.BoundLogger)
-    monkeypatch.setattr("workers.cache.log", lambda: logger)
+    monkeypatch.setattr("workers.build.cache.log", lambda: logger)
     (tmp_path / "file").write_text("in the way")
     for _ in range(2):
         cache = Cache(tmp_path / "file" / "cache")

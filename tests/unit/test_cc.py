@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evo.outcome import CompileFailed
-from workers.compile import Artefact, Unit
-from workers.compile.cc import CCompiler, NoCompilerError, find_compiler
+from evo.trial.outcome import CompileFailed
+from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
+from workers.build import Artefact, Unit
 
 
 def unit(source: str, *flags: str) -> Unit:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from evo.cli import connection as module
-from evo.cli.connection import Connection
+from evo.cli.service import connection as module
+from evo.cli.service.connection import Connection
 from evo.client import Client, ServiceAway, ServiceUnreachable
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from evo.cli.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
-from evo.cli.output import console, facts, styled, table
-from evo.cli.report import print_report
-from evo.search import Budget
-from evo.view import ProvingView, SpaceView, WarmStartView
+from evo.cli.console.display import LineScreen, LiveScreen, head, left_text, screen, share_done, speedup_text
+from evo.cli.console.output import console, facts, styled, table
+from evo.cli.console.search_result import print_report
+from evo.messages.view import ProvingView, SpaceView, WarmStartView
+from evo.search.search import Budget
 from tests.unit.views import CHAMPION, PROMOTED, REFUSED, ROLLED_BACK, VERDICT, finished, trial, view
 
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from evo.cli import doctor
-from evo.target import known
-from workers.compile import nvrtc
-from workers.devices import support
-from workers.devices.cuda import CudaDriver
-from workers.devices.cuda_survey import NO_DRIVER
+from evo.cli.commands import doctor
+from evo.estimate.target import known
+from workers.backends.cpu import support
+from workers.backends.cuda import nvrtc
+from workers.backends.cuda.device import CudaDriver
+from workers.backends.cuda.survey import NO_DRIVER
 
 
 def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from evo.cli import follow as following
-from evo.cli.display import left_text
+from evo.cli.console.display import left_text
 from evo.cli.exits import Exit
-from evo.cli.follow import Interrupts, follow
-from evo.cli.session import exit_code
+from evo.cli.session import follow as following
+from evo.cli.session.follow import Interrupts, follow
+from evo.cli.session.session import exit_code
 from evo.client import ServiceUnreachable
 from evo.errors import Conflict
-from evo.job import Activity
-from evo.view import Page, SearchView, SlotView, WorkerView
+from evo.messages.job import Activity
+from evo.messages.view import Page, SearchView, SlotView, WorkerView
 from tests.unit.views import DEVICE, finished, view
 
 

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from evo.cli.child import RESTARTS, ChildFailed, Deaths
-from evo.cli.config import parse_config
-from evo.cli.devices import choose
-from evo.cli.local import Local
-from evo.cli.place import Place, Where
-from evo.cli.request import Request, read_policy
-from evo.cli.search import search
-from evo.cli.services import _token
-from evo.cli.session import begun
+from evo.cli.arguments.config import parse_config
+from evo.cli.commands.search import search
+from evo.cli.commands.services import _token
+from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
+from evo.cli.service.devices import choose
+from evo.cli.service.local import Local
+from evo.cli.service.locations import Place, Where
+from evo.cli.session.request import Request, read_policy
+from evo.cli.session.session import begun
 from evo.device import Device
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.expression import Expression
+from evo.messages.view import Page, ProvingView, SearchView
 from evo.space import Constraint, Space, Tunable
-from evo.view import Page, ProvingView, SearchView
 from templates import registry
 from tests.unit.views import NOW, view
-from workers.devices.cuda import CudaDriver
+from workers.backends.cuda.device import CudaDriver
 
 SPACE = Space(
     [
@@ -186,8 +186,8 @@ def test_a_command_that_ends_lets_its_worker_finish_what_it_proves_for_another_t
         def drain(self, worker_id: str) -> None:
             drained.append(worker_id)
 
-    monkeypatch.setattr("evo.cli.local.Client", Service)
-    monkeypatch.setattr("evo.cli.local.PROVEN_S", 0.0)
+    monkeypatch.setattr("evo.cli.service.local.Client", Service)
+    monkeypatch.setattr("evo.cli.service.local.PROVEN_S", 0.0)
     local = Local(Place.of(tmp_path / "my.db"), measuring=True)
     local.let_finish()
     assert len(looks) == 3, "a command without a worker of its own does not ask"

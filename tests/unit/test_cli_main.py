@@ -16,9 +16,9 @@ import pytest
 from typer.main import get_command
 
 from evo.cli import main as entry
+from evo.cli.console.wording import said, typed
 from evo.cli.exits import MEANING, Exit
 from evo.cli.reference import DOCUMENT, reference
-from evo.cli.saying import said, typed
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from tests.unit.views import finished
 
@@ -283,7 +283,7 @@ def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("evo.cli.session.run", lambda request, *_, **__: asked.append(request.terms) or 0)
+    monkeypatch.setattr("evo.cli.session.session.run", lambda request, *_, **__: asked.append(request.terms) or 0)
     devices = ["--device-uuid", "GPU-1", "--device-memory", "22", "--toolkit", "cuda>=12.4", "--toolkit", "gcc>=12"]
     told = ["--webhook", "https://example.org/ended", "--webhook-secret", "a secret of some length"]
     assert entry.main(["search", "softmax", *devices, *told]) == Exit.DONE
@@ -307,8 +307,8 @@ def test_several_shapes_are_one_json_document_also_where_one_fails(
         then(None, view)
         return Exit.DONE
 
-    monkeypatch.setattr("evo.cli.session.run", searched)
-    monkeypatch.setattr("evo.cli.session.reached", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("evo.cli.session.session.run", searched)
+    monkeypatch.setattr("evo.cli.session.session.reached", lambda *_, **__: nullcontext())
     assert entry.main(["search", "softmax", "--problem", "rows=64,128,256", "--json"]) == Exit.UNAVAILABLE
     said = capsys.readouterr()
     assert [each["id"] for each in json.loads(said.out)] == [1, 2]

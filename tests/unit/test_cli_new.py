@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.new import FILES, write_scaffold
+from evo.cli.files.new_family import FILES, write_scaffold
 from evo.device import Device
 from evo.errors import Conflict, InvalidInput
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from templates import registry
 from templates.render import render, used_names
 

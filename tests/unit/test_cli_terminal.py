@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.terminal import unechoed
+from evo.cli.console.terminal import unechoed
 
 
 def echoes(descriptor: int) -> bool:

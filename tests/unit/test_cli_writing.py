@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.writing import require_place, write_or_show
+from evo.cli.files.writing import require_place, write_or_show
 from evo.errors import Conflict, EvoError
 
 

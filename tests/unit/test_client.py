@@ -17,9 +17,10 @@ from evo.client import (
 )
 from evo.client.transport import retry_after_s
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
-from evo.event import SearchDeleted
-from evo.job import Delivery, EvaluateReport
-from evo.outcome import Cancelled
+from evo.messages.event import SearchDeleted
+from evo.messages.job import Delivery
+from evo.results import EvaluateReport
+from evo.trial.outcome import Cancelled
 
 Answer = httpx.Response | Exception
 

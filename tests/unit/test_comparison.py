@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.comparison import Comparison, compare
-from evo.policy import Policy
-from evo.timing import Timing
+from evo.promotion.policy import Policy
+from evo.report.comparison import Comparison, compare
+from evo.trial.timing import Timing
 
 
 def series(median_us: float, count: int, seed: int) -> Timing:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evo.outcome import CompileFailed
-from workers.compile import Artefact, Compiler, Unit
-from workers.compile.advice import Macros, advised
-from workers.compile.cc import CCompiler, find_compiler
-from workers.compile.headers import counterpart
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from evo.trial.outcome import CompileFailed
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Compiler, Unit
+from workers.build.advice import Macros, advised
+from workers.build.headers import counterpart
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evo.outcome import CompileFailed
-from workers.cache import Cache
-from workers.compile import Artefact, Compiler, Unit
-from workers.compile.cached import compile_cached
-from workers.compile.cc import CCompiler, find_compiler
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from evo.trial.outcome import CompileFailed
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Compiler, Unit
+from workers.build.cache import Cache
+from workers.build.cached import compile_cached
 
 SPELLINGS = [
     '#include "factor.h"',

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.compile.process import run
+from workers.system.program import run
 
 
 def shell(script: str, folder: Path, timeout_s: float = 60.0) -> tuple[int | None, str]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evo.cli.workers import device_uuid, named
-from evo.condition import hindrance, slot_text, worker_text
+from evo.cli.commands.workers import device_uuid, named
 from evo.errors import Conflict, NotFound
-from evo.view import SlotView, WorkerView
+from evo.messages.condition import hindrance, slot_text, worker_text
+from evo.messages.view import SlotView, WorkerView
 from tests.unit.views import DEVICE, NOW
 
 SLOT = SlotView(device_uuid=DEVICE.uuid, activity="working")

@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from api.connections import HEADERS_S, Punctual
-from api.listeners import MOST, Listeners
+from api.events.listeners import MOST, Listeners
+from api.middleware.connections import HEADERS_S, Punctual
 
 HEADERS = b"GET / HTTP/1.1\r\nHost: x\r\n"
 

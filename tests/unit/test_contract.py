@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.encoding import encoded, is_floating, stored
 from evo.family import DTYPES, Operand
-from evo.tolerance import Tolerance
-from workers.contract import check_input, check_names, check_reference
-from workers.distance import distance
-from workers.golden import FamilyError
+from evo.family.tolerance import Tolerance
+from evo.reference.encoding import encoded, is_floating, stored
+from workers.backends.distance import distance
+from workers.measure.contract import check_input, check_names, check_reference
+from workers.measure.expected_output import FamilyError
 
 MAKER = "reference.py, reference()"
 INTEGERS = [dtype for dtype in DTYPES if not is_floating(dtype)]
@@ -168,7 +168,11 @@ def test_inputs_of_every_dtype_are_taken_in_this_machines_byte_order(dtype: str)
         ("float32", [1.0, 2.0, 3.0, 4.0], "as float64"),
         ("int32", np.zeros(4, np.int64), r"as int64 \(4,\); family\.toml says int32"),
         ("uint8", np.zeros(4, bool), "as bool"),
-        ("bfloat16", np.zeros(4, np.float32), r"says uint16 \(4,\), the codes of bfloat16: evo\.encoding\.encoded"),
+        (
+            "bfloat16",
+            np.zeros(4, np.float32),
+            r"the codes of bfloat16: evo\.reference\.encoding\.encoded",
+        ),
     ],
 )
 def test_inputs_must_be_as_declared(dtype: str, made: Any, reason: str) -> None:

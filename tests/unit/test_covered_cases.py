@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evo.estimate.target import known
 from evo.family import Family, coverage
-from evo.objective import Objective
-from evo.problem import Problem, problem_key
-from evo.target import known
+from evo.family.problem import Problem, problem_key
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.bench.found import champion
 from tests.bench.gpu import MATCHES
 from tests.bench.searching import Effort, Match
 
-CHAMPIONS = Path(__file__).parents[2] / "docs" / "evidence" / "champions"
+CHAMPIONS = Path(__file__).parents[2] / "docs" / "results" / "champions"
 DEVICE, OBJECTIVE = known("sm_90"), Objective()
 EFFORT = Effort(trials=1, minutes=1, sample=0, rounds=1, seed=0, champions=CHAMPIONS)
 ONE_EACH = list({match.family: match for match in MATCHES}.values())

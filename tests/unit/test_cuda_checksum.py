@@ -5,14 +5,14 @@ from importlib.resources import files
 
 import numpy as np
 
-from workers.devices.cuda_support import checksum
+from workers.backends.cuda.support import checksum
 
 WORD = 2**64
 
 
 def test_the_host_computes_what_the_kernel_says() -> None:
     """By the letter of support.cu, one byte after the other, with its own constants."""
-    source = files("workers.devices").joinpath("support.cu").read_text()
+    source = files("workers.backends.cuda").joinpath("support.cu").read_text()
     steps = [(int(shift), int(factor, 16)) for shift, factor in re.findall(r">> (\d+)\)\) \* (0x\w+)ull", source)]
     (last,) = re.findall(r"return x \^ \(x >> (\d+)\);", source)
     assert len(steps) == 2

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evo.target import known
-from workers.devices import cuda_copy
-from workers.devices.cuda_copy import copy_us, with_measured_copies
-from workers.devices.cuda_copying import copy_bytes, copy_rate
-from workers.lock import exclusive
+from evo.estimate.target import known
+from workers.backends.cuda import copy_bandwidth
+from workers.backends.cuda.copy_bandwidth import copy_us, with_measured_copies
+from workers.backends.cuda.copy_process import copy_bytes, copy_rate
+from workers.system.device_lock import exclusive
 
 L4 = known("sm_89")
 assert L4.ceilings is not None
@@ -32,7 +32,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
             raise answer
         return SimpleNamespace(stdout=answer)
 
-    monkeypatch.setattr(cuda_copy.subprocess, "run", run)
+    monkeypatch.setattr(copy_bandwidth.subprocess, "run", run)
     return given
 
 
@@ -59,7 +59,7 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
 def test_a_worker_does_not_wait_long_for_a_device_that_somebody_measures_on(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_copy, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(copy_bandwidth, "PATIENCE_S", 0.5)
     busy = [replace(L4, uuid=f"GPU-{tmp_path.name}-{place}") for place in range(3)]
     answers += [b"2.4e11"] * 3
     begun_s = time.monotonic()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import workers
-from workers.devices import cuda
-from workers.devices.cuda_limits import ATTRIBUTES
-from workers.devices.cuda_survey import NO_DRIVER, CudaUnusableError, index_of, survey
+from workers.backends.cuda import device
+from workers.backends.cuda.limits import ATTRIBUTES
+from workers.backends.cuda.survey import NO_DRIVER, CudaUnusableError, index_of, survey
 
 BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
 FIRST = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -115,23 +115,23 @@ def test_a_survey_that_fails_is_told_in_one_sentence(
     (tmp_path / "cupy.py").write_text(cupy)
     root = str(Path(workers.__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), root)))
-    monkeypatch.setattr(cuda, "find_spec", lambda name: object())
-    monkeypatch.setattr(cuda, "driver_installed", lambda: True)
-    monkeypatch.setattr(cuda.CudaDriver, "compiler", lambda _: SimpleNamespace(toolkit=(13, 0)))
-    devices, obstacle = cuda.CudaDriver().look()
+    monkeypatch.setattr(device, "find_spec", lambda name: object())
+    monkeypatch.setattr(device, "driver_installed", lambda: True)
+    monkeypatch.setattr(device.CudaDriver, "compiler", lambda _: SimpleNamespace(toolkit=(13, 0)))
+    devices, obstacle = device.CudaDriver().look()
     assert devices == []
     assert str(obstacle).startswith(told)
     assert "\n" not in str(obstacle)
 
 
 def test_a_machine_without_a_driver_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "find_spec", lambda name: object())
-    monkeypatch.setattr(cuda, "driver_installed", lambda: False)
-    assert cuda.CudaDriver().look() == ([], NO_DRIVER)
+    monkeypatch.setattr(device, "find_spec", lambda name: object())
+    monkeypatch.setattr(device, "driver_installed", lambda: False)
+    assert device.CudaDriver().look() == ([], NO_DRIVER)
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed here")
 def test_a_machine_without_cupy_is_told_how_to_get_it() -> None:
-    devices, obstacle = cuda.CudaDriver().look()
+    devices, obstacle = device.CudaDriver().look()
     assert devices == []
     assert "extra `cuda12` or `cuda13`" in str(obstacle)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from evo.device.gpu import capability, ceilings, limits
 from evo.errors import NotFound
+from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
 from evo.family import LIMITS
-from evo.gpu import capability, ceilings, limits
-from evo.target import ATTRIBUTES_BY_MODEL, known
-from workers.devices.cuda_limits import ATTRIBUTES
+from workers.backends.cuda.limits import ATTRIBUTES
 
 L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 

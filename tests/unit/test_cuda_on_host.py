@@ -13,10 +13,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from evo.objective import Objective
-from evo.problem import Problem
-from evo.target import known
+from evo.estimate.target import known
+from evo.family.problem import Problem
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import Package, find
 from tests.bench.steps import steps
 from tests.simt.host import ORDERS, HostKernel, build, compiler, error

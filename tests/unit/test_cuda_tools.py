@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.figure import FIGURES
-from evo.job import Profiled, Sanitized
-from workers.compile import Launch, Unit
-from workers.cuda_tools import find_tool
-from workers.kernel import Argument, KernelFile
-from workers.profilers import ncu
-from workers.profilers.ncu import NcuProfiler, value_of
-from workers.sanitizers import Subject, cuda
-from workers.sanitizers.cuda import TOOLS, CudaSanitizer
+from evo.device.counters import FIGURES
+from evo.results import Profiled, Sanitized
+from workers.backends.cuda import profiler, sanitizer
+from workers.backends.cuda.profiler import NcuProfiler, value_of
+from workers.backends.cuda.sanitizer import TOOLS, CudaSanitizer
+from workers.backends.cuda.tools import find_tool
+from workers.backends.sanitizer import Subject
+from workers.build import Launch, Unit
+from workers.build.kernel import Argument, KernelFile
 
 RECORDED = Path(__file__).parent.parent / "data" / "tools"
 CLEAN = (RECORDED / "memcheck-none.log").read_text()
@@ -47,7 +47,7 @@ CLEAN = (RECORDED / "memcheck-none.log").read_text()
 def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple[str, ...]) -> None:
     tool = recording.partition("-")[0]
     log = (RECORDED / f"{recording}.log").read_text()
-    assert cuda.read(tool, log) == Sanitized(tool=tool, findings=findings)
+    assert sanitizer.read(tool, log) == Sanitized(tool=tool, findings=findings)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple
     ],
 )
 def test_why_a_sanitizer_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
-    assert cuda.read(tool, log) == expected
+    assert sanitizer.read(tool, log) == expected
 
 
 def test_a_raw_page_of_an_attention_kernel_is_read_in_our_units() -> None:
-    hot, cold = (ncu.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
+    hot, cold = (profiler.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
     assert hot.skipped is None
     assert hot.figures == pytest.approx(
         {
@@ -129,7 +129,7 @@ def test_every_counter_that_is_asked_for_exists_on_a_gpu() -> None:
     ],
 )
 def test_why_there_is_no_profile(log: str, reason: str) -> None:
-    assert reason in (ncu.read(log).skipped or "")
+    assert reason in (profiler.read(log).skipped or "")
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_every_tool_is_asked_below_which_the_kernel_runs_alone(subject: Subject,
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
     assert [line.split()[1] for line in asked] == list(TOOLS)
     assert ["--padding 256" in line for line in asked] == [tool == "memcheck" for tool in TOOLS]
-    assert "-m workers.devices.cuda_solo" in asked[0]
+    assert "-m workers.backends.cuda.solo" in asked[0]
 
 
 def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_tool_that_is_absent_or_late_is_told(subject: Subject, tmp_path: Path)
         "compute-sanitizer is not installed here"
     }
     assert NcuProfiler(None).profile(subject, cold=True, timeout_s=1) == Profiled(
-        tool=ncu.TOOL, skipped="ncu is not installed here"
+        tool=profiler.TOOL, skipped="ncu is not installed here"
     )
     slow = CudaSanitizer(pretender(tmp_path, "import time; time.sleep(30)"))
     assert slow.said("memcheck", subject, timeout_s=0.5)[0] is None
@@ -193,7 +193,7 @@ def test_without_a_driver_the_program_says_so(subject: Subject) -> None:
     if status == 0:
         pytest.skip("there is a driver here")
     assert "kernel-evo: " in log
-    assert cuda.read("memcheck", log).skipped is not None
+    assert sanitizer.read("memcheck", log).skipped is not None
 
 
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"

@@ -10,13 +10,14 @@ import pytest
 from evo.client import AccessDenied, Leases, ServiceUnreachable
 from evo.device import Device
 from evo.errors import Conflict, EvoError, NotFound
-from evo.job import EvaluateReport, HeartbeatReply
-from evo.outcome import Cancelled
+from evo.messages.job import HeartbeatReply
+from evo.results import EvaluateReport
+from evo.trial.outcome import Cancelled
 from tests.unit.test_pipeline import lease as any_lease
-from workers import daemon
-from workers.daemon import NoDevice, Settings, Worker, discover
-from workers.devices.cpu import CpuDriver
-from workers.spool import Parcel
+from workers.backends.cpu.device import CpuDriver
+from workers.daemon import daemon
+from workers.daemon.daemon import NoDevice, Settings, Worker, discover
+from workers.delivery.spool import Parcel
 
 DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid="r")
 
@@ -222,6 +223,6 @@ def test_a_failed_heartbeat_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_without_any_device_it_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    monkeypatch.setattr("workers.devices.cpu.DRIVER", CpuDriver())
+    monkeypatch.setattr("workers.backends.cpu.device.DRIVER", CpuDriver())
     with pytest.raises(NoDevice, match=r"cpu needs a C compiler .*`cpu-compiler`.*kernel-evo doctor"):
         discover(["cpu"], tmp_path)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from workers.devices import Buffers
-from workers.devices.cuda_buffers import DeviceBuffers, GuardedBuffer, Span
-from workers.devices.memory import HostBuffers
-from workers.distance import Distance, distance
-from workers.kernel import Argument
+from workers.backends import Buffers
+from workers.backends.cpu.memory import HostBuffers
+from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer, Span
+from workers.backends.distance import Distance, distance
+from workers.build.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(8,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(8,))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.distance import Distance, distance
+from workers.backends.distance import Distance, distance
 
 RIGHT = np.arange(200_000, dtype=np.float64).reshape(2, -1) / 7
 

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from evo.cli.main import app
 from evo.family import Family
-from evo.problem import split_assignments, split_shapes
+from evo.family.problem import split_assignments, split_shapes
 from templates import registry
 from templates.render import used_names
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from evo.document import DEEPEST, LONGEST_KEY, MOST_NAMES, read_json, read_toml
 from evo.errors import InvalidInput
+from evo.text.document import DEEPEST, LONGEST_KEY, MOST_NAMES, read_json, read_toml
 
 MEBIBYTE = 1 << 20
 

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
+from evo.estimate.target import known
 from evo.expression import Expression
-from evo.job import Baseline, BaselineReport, FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.outcome import CompileFailed
-from evo.policy import Policy
+from evo.messages.job import Baseline, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport
 from evo.space import Constraint, Space, Tunable
-from evo.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed
 from templates.registry import find
 from tests.unit.family_document import write_family
-from workers import effects
-from workers.cache import Cache
-from workers.compile import Artefact, Launch, Resources, Unit
-from workers.effects import Effects, Idle, OutOfTime, idle_tunables
-from workers.estimator import Estimator
-from workers.families import Assignment, Families
+from workers.build import Artefact, Launch, Resources, Unit, effects
+from workers.build.cache import Cache
+from workers.build.effects import Effects, Idle, OutOfTime, idle_tunables
+from workers.build.families import Assignment, Families
+from workers.jobs.estimated import Estimator
 
 CPU = Device(kind="cpu", model="Toy CPU", architecture="x86_64", uuid="cpu-0", limits={"cores": 2.0})
 

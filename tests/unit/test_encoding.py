@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evo.encoding import FORMATS, decoded, encoded, is_floating, stored
 from evo.family import DTYPES
-from workers.devices.memory import HostBuffers
-from workers.distance import POISON
-from workers.kernel import Argument
+from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
+from workers.backends.cpu.memory import HostBuffers
+from workers.backends.distance import POISON
+from workers.build.kernel import Argument
 
 KNOWN = [
     ("float8_e4m3", [0x00, 0x01, 0x07, 0x08, 0x38, 0x7E, 0xC0], [0, 2.0**-9, 7 * 2.0**-9, 2.0**-6, 1, 448, -2]),

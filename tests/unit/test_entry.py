@@ -7,7 +7,7 @@ import pytest
 from evo.errors import InvalidInput
 from evo.family import Family
 from tests.unit.family_document import document
-from workers.compile.nvrtc import _absent
+from workers.backends.cuda.nvrtc import _absent
 
 
 def refusal(kind: str, entry: object) -> str:

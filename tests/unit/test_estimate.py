@@ -8,13 +8,13 @@ import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.estimate import LAUNCH_US, Estimate, Footprint, estimate
-from evo.explain import detail_text
+from evo.estimate.estimate import LAUNCH_US, Estimate, Footprint, estimate
+from evo.estimate.target import known
 from evo.family import Work
-from evo.objective import Objective
-from evo.outcome import Estimated
-from evo.target import known
 from evo.trial import Config
+from evo.trial.explain import detail_text
+from evo.trial.objective import Objective
+from evo.trial.outcome import Estimated
 from templates.registry import find
 
 L4 = known("NVIDIA L4")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from evo.device import DeviceKind
-from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
-from evo.outcome import CaseError, Crashed
-from evo.policy import Policy
 from evo.promotion import REQUIRED, Verdict, decide
-from evo.timing import Timing
+from evo.promotion.policy import Policy
+from evo.results import Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.trial.outcome import CaseError, Crashed
+from evo.trial.timing import Timing
 
 FAST = Timing(samples_us=(50.0,) * 20)
 RIGHT = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)

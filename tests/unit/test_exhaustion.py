@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from workers.compile.cc import CCompiler, find_compiler
-from workers.devices.support import load_support
-from workers.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion, refuse_noexec
-from workers.protocol import Open, Trouble, Unfit
-from workers.runner import Runner
-from workers.runners import TroubleError, ask
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cpu.support import load_support
+from workers.runner.pool import TroubleError, ask
+from workers.runner.process import Runner
+from workers.runner.protocol import Open, Trouble, Unfit
+from workers.system.exhaustion import MachineExhausted, is_exhaustion, refuse_exhaustion, refuse_noexec
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])

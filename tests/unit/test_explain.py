@@ -2,9 +2,9 @@
 
 import pytest
 
-from db.mention import SAID
-from evo.explain import detail_text, first_lines, worst_cases
-from evo.outcome import (
+from db.queries.mention import SAID
+from evo.trial.explain import detail_text, first_lines, worst_cases
+from evo.trial.outcome import (
     Abandoned,
     Cancelled,
     CaseError,
@@ -18,7 +18,7 @@ from evo.outcome import (
     TimedOut,
     WrongAnswer,
 )
-from evo.timing import Timing
+from evo.trial.timing import Timing
 
 TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
 

@@ -11,15 +11,15 @@ import pytest
 from evo.errors import InvalidInput
 from evo.export.compiled import Compiled
 from evo.export.headers import MOST_BYTES, flags_at, laid_out, pack_headers, unpack_headers
-from evo.view import SearchView
+from evo.messages.view import SearchView
 from templates.registry import Package, find
 from tests.unit.views import view
-from workers.cache import Cache
-from workers.compile import Artefact
-from workers.compile.cached import compile_cached
-from workers.compile.cc import CCompiler, find_compiler
-from workers.compile.own_headers import contents, own_headers
-from workers.families import Families
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.build import Artefact
+from workers.build.cache import Cache
+from workers.build.cached import compile_cached
+from workers.build.families import Families
+from workers.build.own_headers import contents, own_headers
 
 FAMILY = """
 name = "spread"

@@ -4,7 +4,7 @@ import pytest
 
 from api import failures
 from api.failures import Failures
-from db.session import StoreUnavailable
+from db.engine.session import StoreUnavailable
 
 
 def test_a_failing_item_holds_up_no_other_and_is_given_up_in_the_end() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput
+from evo.estimate.target import known
 from evo.family import LIMITS, Family, Launch, Operand, Work
-from evo.objective import Objective
+from evo.family.tolerance import Tolerance
 from evo.space import EmptySpace
-from evo.target import known
-from evo.tolerance import Tolerance
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.unit.family_document import CPU, CUDA, document, edited
 

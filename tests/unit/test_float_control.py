@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from evo.cflags import c_steps
 from evo.export.loader.float_control import FloatControl, preserved
-from workers.compile import Artefact, Unit
-from workers.compile.cc import CCompiler, find_compiler
-from workers.devices.cpu import CallTimer
+from evo.family.cflags import c_steps
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cpu.device import CallTimer
+from workers.build import Artefact, Unit
 
 SUBNORMAL = 5e-324
 REGISTERS = """

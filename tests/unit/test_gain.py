@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evo.gain import Best, Gain, Tried, coverage, gains
-from evo.leading import Confirmation
-from evo.statistics import CONFIDENCE, Interval, order_interval
-from evo.timing import Timing
+from evo.promotion.leading import Confirmation
+from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
+from evo.search.gain import Best, Gain, Tried, coverage, gains
+from evo.trial.timing import Timing
 
 
 def steady(time_us: float, spread: float = 0.001) -> Timing:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from evo.outcome import OverResources
-from evo.policy import POLICIES, Policy
-from workers.compile import Resources
-from workers.gate import gate
+from evo.promotion.policy import POLICIES, Policy
+from evo.trial.outcome import OverResources
+from workers.build import Resources
+from workers.build.gate import gate
 
 NOTES = POLICIES["l4-notes"]
 

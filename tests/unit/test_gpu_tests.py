@@ -2,9 +2,9 @@
 
 import pytest
 
-from evo.objective import Objective
-from evo.target import known
+from evo.estimate.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.gpu.test_cuda_families import WARPGROUPS
 

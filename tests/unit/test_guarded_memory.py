@@ -5,10 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from workers.devices import LaunchError, Placement
-from workers.devices.memory import GUARD_BYTES, GuardedArray, HostBuffers
-from workers.distance import POISON
-from workers.kernel import Argument
+from workers.backends import LaunchError, Placement
+from workers.backends.cpu.memory import GUARD_BYTES, GuardedArray, HostBuffers
+from workers.backends.distance import POISON
+from workers.build.kernel import Argument
 
 X = Argument(name="x", role="input", dtype="float32", shape=(3, 5))
 Y = Argument(name="y", role="output", dtype="float32", shape=(7,))

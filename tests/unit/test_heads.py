@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evo.heads import EXTREME, draw_heads
+from evo.reference.heads import EXTREME, draw_heads
 
 
 def scores(shapes: dict[str, tuple[int, ...]], seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

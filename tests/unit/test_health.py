@@ -1,7 +1,7 @@
 """What counts as a fault of a device, and when there were too many."""
 
-from workers.ending import Ending
-from workers.health import Health
+from workers.daemon.health import Health
+from workers.daemon.idle_end import Ending
 
 
 def test_three_different_candidates_are_too_many_however_long_between() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from evo.hopeless import ALIKE, same_error
-from evo.outcome import CompileFailed, Measured, Outcome, TimedOut
-from evo.timing import Timing
+from evo.search.hopeless import ALIKE, same_error
 from evo.trial import Proposal, Trial
+from evo.trial.outcome import CompileFailed, Measured, Outcome, TimedOut
+from evo.trial.timing import Timing
 
 MEASURED = Measured(timing=Timing(samples_us=(1.0,)))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.identity import IdentityError, claim_identity
+from workers.daemon.identity import IdentityError, claim_identity
 
 
 def test_the_name_stays_and_living_workers_differ(tmp_path: Path) -> None:

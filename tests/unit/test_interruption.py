@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workers.compile.process import run
-from workers.interruption import Interruption
-from workers.lock import GaveUp
+from workers.system.device_lock import GaveUp
+from workers.system.interruption import Interruption
+from workers.system.program import run
 
 
 def test_a_program_that_runs_is_killed_and_the_next_is_not_started(tmp_path: Path) -> None:

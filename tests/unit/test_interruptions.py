@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.interruptions import LEAST_S, TICK_S, Interruptions
+from api.scheduler.interruptions import LEAST_S, TICK_S, Interruptions
 
 
 class Clocks:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evo.job import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
-from evo.outcome import Crashed, Measured, WrongAnswer
-from evo.timing import Timing
-from workers import killed
-from workers.killed import MOST_ATTEMPTS, KilledError, memory_kills, undisturbed
-from workers.obituary import sent_from_outside
+from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report, Stages
+from evo.trial.outcome import Crashed, Measured, WrongAnswer
+from evo.trial.timing import Timing
+from workers.runner import killed
+from workers.runner.killed import MOST_ATTEMPTS, KilledError, memory_kills, undisturbed
+from workers.system.exit_status import sent_from_outside
 
 RUNNER = Crashed(stage="measure", reason="killed by SIGKILL", killed="runner")
 KERNEL = Crashed(stage="verify", reason="killed by SIGKILL", killed="kernel")

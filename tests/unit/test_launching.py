@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Device
-from evo.outcome import LaunchFailed, OverResources
-from evo.target import known
-from workers.compile import Artefact, Launch, Unit
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.kernel import Argument
-from workers.launching import Declared, Parameter, launch_refusal, read_declared
+from evo.estimate.target import known
+from evo.trial.outcome import LaunchFailed, OverResources
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Launch, Unit
+from workers.build.kernel import Argument
+from workers.build.launch_checks import Declared, Parameter, launch_refusal, read_declared
 
 L4, H100 = known("NVIDIA L4"), known("NVIDIA H100 80GB HBM3")
 X = Argument(name="x", role="input", dtype="float32", shape=(8,))

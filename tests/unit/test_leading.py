@@ -2,10 +2,10 @@
 
 import pytest
 
-from evo.leading import Confirmation, Figure, confirmation_of, leading_speedup, leading_time
 from evo.promotion import Rule, Verdict
-from evo.statistics import Interval
-from evo.timing import Timing
+from evo.promotion.leading import Confirmation, Figure, confirmation_of, leading_speedup, leading_time
+from evo.promotion.statistics import Interval
+from evo.trial.timing import Timing
 
 BASELINES = {"slow": Timing(samples_us=(90.0,) * 5), "fast": Timing(samples_us=(30.0,) * 5)}
 FOUND = Confirmation(

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from evo.library import LARGE_FLOPS, array_library
+from evo.reference.library import LARGE_FLOPS, array_library
 
 
 def cupy(devices: int | Exception) -> ModuleType:

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from evo.errors import Conflict
-from evo.lifecycle import TERMINAL, Command, State, transition
+from evo.search.lifecycle import TERMINAL, Command, State, transition
 
 STATES: tuple[State, ...] = get_args(State)
 COMMANDS: tuple[Command, ...] = get_args(Command)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from evo.limits import accepted, refused
+from evo.text.limits import accepted, refused
 
 
 @pytest.mark.parametrize(

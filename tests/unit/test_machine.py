@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.devices import machine
+from workers.system import machine
 
 
 @pytest.mark.parametrize(

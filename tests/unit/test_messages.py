@@ -4,22 +4,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from evo.device import Ceilings, Device
-from evo.job import (
-    Baseline,
-    Confirm,
-    ConfirmReport,
-    Evaluate,
-    EvaluateReport,
-    FamilyRef,
-    Job,
-    Lease,
-    Report,
-    SearchTerms,
-)
-from evo.objective import Objective
-from evo.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
-from evo.policy import Policy
-from evo.timing import Bars, Timing
+from evo.messages.job import Baseline, Confirm, Evaluate, FamilyRef, Job, Lease, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport, EvaluateReport, Report
+from evo.trial.objective import Objective
+from evo.trial.outcome import Cancelled, CaseError, Crashed, Measured, Outcome, Pruned, WrongAnswer
+from evo.trial.timing import Bars, Timing
 
 TIMING = Timing(samples_us=(3.0, 1.0, 2.0), calls_per_sample=7, anchor_us=5.0, floor_us=0.1)
 CASE = CaseError(case="tail", output="out", rel_l2=None, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-4)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from evo.job import EvaluateReport, Stages
-from evo.outcome import Measured
-from evo.timing import Timing
+from evo.results import EvaluateReport, Stages
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 from tests.unit.test_pipeline import add, pipeline
-from workers.meter import Meter
-from workers.performed import Performed
-from workers.pipeline import Prepared
+from workers.daemon.idle_clock import Meter
+from workers.daemon.performed import Performed
+from workers.daemon.pipeline import Prepared
 
 
 class Clock:
@@ -52,7 +52,7 @@ def test_time_without_work_to_be_had_is_excused_but_never_more_than_there_was() 
 
 def test_what_a_claim_cost_is_shared_by_its_jobs_and_the_rest_is_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim of two took 0.5 s; of the job's 3 s between claim and end, 2.2 s were work or waiting for others."""
-    monkeypatch.setattr("workers.meter.Meter.take", lambda meter: 0.5)
+    monkeypatch.setattr("workers.daemon.idle_clock.Meter.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
         first, second = line.empty()

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Device
+from evo.estimate.target import known
 from evo.family import Work
-from evo.mission import MISSION, REHEARSAL, Result
-from evo.mission.report import mission_report
-from evo.statistics import Interval
-from evo.target import known
-from evo.timing import Timing
-from evo.view import BestView
+from evo.messages.view import BestView
+from evo.promotion.statistics import Interval
+from evo.report.mission import MISSION, REHEARSAL, Result
+from evo.report.mission.report import mission_report
+from evo.trial.timing import Timing
 from tests.unit.views import CHAMPION, CONFIG, VERDICT, finished, trial, view
 
 L4 = Device(**{**vars(known("NVIDIA L4")), "uuid": "GPU-1", "software": {"cuda_driver": "12.2"}})

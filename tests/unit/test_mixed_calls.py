@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.unit.fake_session import FakeBuffers
-from workers.contents import Contents
-from workers.devices import Buffers
-from workers.witness import LEAST_MIXED_CALLS, judge_mixed
+from workers.backends import Buffers
+from workers.measure.contents import Contents
+from workers.measure.overwrite_check import LEAST_MIXED_CALLS, judge_mixed
 
 MIXED_CALLS = 64
 

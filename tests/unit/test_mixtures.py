@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evo.encoding import decoded, encoded
 from evo.family import Operand
-from workers.mixtures import Mixture, mixtures
+from evo.reference.encoding import decoded, encoded
+from workers.measure.mixtures import Mixture, mixtures
 
 ROWS, COLUMNS = 64, 512
 

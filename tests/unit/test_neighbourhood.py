@@ -3,12 +3,12 @@
 import numpy as np
 
 from evo.expression import Expression
-from evo.history import History
 from evo.space import Constraint, Space, Tunable
 from evo.strategy.neighbourhood import CENTRES, Neighbourhood
 from evo.strategy.observations import Observations
 from evo.strategy.relinking import POOL
 from evo.trial import Proposal, Value
+from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell
 
 RNG = np.random.default_rng(0)

@@ -12,13 +12,14 @@ import psutil
 import pytest
 
 import workers
-from evo.cli import doctor
-from evo.target import known
-from workers.compile.nvrtc import NvrtcCompiler
-from workers.devices import LaunchError, cuda, nvml
+from evo.cli.commands import doctor
+from evo.estimate.target import known
+from workers.backends import LaunchError
+from workers.backends.cuda import device, nvml
+from workers.backends.cuda.nvrtc import NvrtcCompiler
 
 NAMES = {41: "/usr/bin/python3", 42: b"/opt/train", 43: None}
-COMMANDS = {44: ["python", "-P", "-m", "workers.guardian", "7"], 41: ["python3", "train.py"]}
+COMMANDS = {44: ["python", "-P", "-m", "workers.runner.guardian", "7"], 41: ["python3", "train.py"]}
 STARTS = re.compile(r'"-m", (?:"(workers[.\w]*)"|(__name__))')
 
 
@@ -80,7 +81,10 @@ def started() -> Iterator[str]:
 
 def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
-    ours = {"workers.guardian", *(f"workers.devices.cuda_{each}" for each in ("survey", "copying", "solo"))}
+    ours = {
+        "workers.runner.guardian",
+        *(f"workers.backends.cuda.{each}" for each in ("survey", "copy_process", "solo")),
+    }
     found = set(started())
     assert ours <= found
     assert all(find_spec(module) for module in found)
@@ -94,7 +98,7 @@ def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ["python", "-m", "workers.train"],
         ["python", "-m", "workers"],
-        ["python", "train.py", "workers.guardian"],
+        ["python", "train.py", "workers.runner.guardian"],
         ["python", "-m"],
         [],
     ],
@@ -126,6 +130,6 @@ def test_a_gpu_that_does_not_open_says_who_holds_it(
 
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     sys.modules["cupy"].__dict__["cuda"] = SimpleNamespace(Device=refuse)
-    monkeypatch.setattr(cuda, "index_of", refuse)
-    with pytest.raises(cuda.CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
-        cuda.CudaSession(known("NVIDIA L4"), tmp_path, NvrtcCompiler.__new__(NvrtcCompiler))
+    monkeypatch.setattr(device, "index_of", refuse)
+    with pytest.raises(device.CudaUnusableError, match=r"NVIDIA L4 .* busy or unavailable; it is in use by process 41"):
+        device.CudaSession(known("NVIDIA L4"), tmp_path, NvrtcCompiler.__new__(NvrtcCompiler))

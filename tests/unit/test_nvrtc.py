@@ -16,18 +16,19 @@ import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput
+from evo.estimate.target import known
 from evo.family import Candidate, Family
-from evo.objective import Objective
-from evo.outcome import CompileFailed
-from evo.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed
 from templates.registry import builtin, find
 from templates.render import render
-from workers.cache import Cache
-from workers.compile import Artefact, Launch, Unit, nvrtc, nvrtc_library
-from workers.compile.cached import compile_cached
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
-from workers.compile.occupancy import blocks_per_sm, occupancy
+from workers.backends.cuda import nvrtc, nvrtc_library
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
+from workers.backends.cuda.occupancy import blocks_per_sm, occupancy
+from workers.build import Artefact, Launch, Unit, toolkit
+from workers.build.cache import Cache
+from workers.build.cached import compile_cached
 
 PROBLEMS = (
     ("sdpa", "B=2,H=8,S=512,D=64", ("sm_80",)),
@@ -100,8 +101,8 @@ def test_the_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: 
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).touch()
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(nvrtc_library, "find_spec", lambda name: spec)
-    found = [path.name for path in nvrtc_library._in_wheels("lib", "libnvrtc.so.*")]
+    monkeypatch.setattr(toolkit, "find_spec", lambda name: spec)
+    found = [path.name for path in toolkit.in_wheels("lib", "libnvrtc.so.*")]
     assert found == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.9"]
 
 
@@ -409,7 +410,7 @@ class Installed:
     ) -> None:
         self.versions, self.builtins, self.loaded = versions, builtins, list[str]()
         paths = [Path(path) for path in versions if "/" in path]
-        monkeypatch.setattr(nvrtc_library, "_in_wheels", lambda folder, pattern: iter(paths))
+        monkeypatch.setattr(nvrtc_library, "in_wheels", lambda folder, pattern: iter(paths))
         monkeypatch.setattr(nvrtc_library.ctypes, "CDLL", self.load)
 
     def load(self, path: str, mode: int = 0) -> SimpleNamespace:

@@ -9,11 +9,12 @@ import pytest
 
 from evo.client import AccessDenied, ForeignService, ServiceAway, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import EvoError, InvalidInput
-from evo.job import Answer, Delivery, EvaluateReport
-from evo.outcome import InvalidConfig
-from workers import outbox as outboxes
-from workers.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
-from workers.spool import Parcel
+from evo.messages.job import Answer, Delivery
+from evo.results import EvaluateReport
+from evo.trial.outcome import InvalidConfig
+from workers.delivery import outbox as outboxes
+from workers.delivery.outbox import MOST_AT_ONCE, MOST_TRIES, Outbox, digest_of
+from workers.delivery.spool import Parcel
 
 AWAY = ServiceUnreachable("away")
 REPORT_BYTES = 100

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from api.access.outside import sign_of_outside
+from api.auth.forwarded import sign_of_outside
 from api.authority import host_name, is_loopback
 
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from evo.device import Device, DeviceKind
-from evo.job import Evaluate, FamilyRef, Job, Lease, Report, SearchTerms
-from evo.objective import Objective
-from evo.policy import Policy
-from workers.families import Assignment
-from workers.ladder import Preparation
-from workers.meter import Meter
-from workers.pipeline import Pipeline
+from evo.messages.job import Evaluate, FamilyRef, Job, Lease, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import Report
+from evo.trial.objective import Objective
+from workers.build.families import Assignment
+from workers.daemon.idle_clock import Meter
+from workers.daemon.pipeline import Pipeline
+from workers.jobs.evaluation import Preparation
 
 
 class Builds:
@@ -55,8 +56,8 @@ def lease(number: int) -> Lease:
 
 @contextmanager
 def pipeline(kind: DeviceKind, cores: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Builds]]:
-    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(cores)))
-    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(cores)))
+    monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     builds = Builds()
     line = Pipeline(kind, builds, Meter())
     yield line, builds

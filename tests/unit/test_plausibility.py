@@ -5,28 +5,16 @@ from typing import Any
 
 import pytest
 
-from api.figures import check_figures
-from api.plausibility import check, check_answer
+from api.scheduler.figure_limits import check_figures
+from api.scheduler.validation import check, check_answer
 from evo.device import Ceilings, Device
 from evo.errors import InvalidInput
-from evo.job import (
-    Answers,
-    Confirm,
-    ConfirmReport,
-    Evaluate,
-    EvaluateReport,
-    FamilyRef,
-    Job,
-    Profiled,
-    Repeat,
-    Report,
-    SearchTerms,
-    Stages,
-)
-from evo.objective import PROTOCOL_VERSION, Objective
-from evo.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
-from evo.policy import Policy
-from evo.timing import Timing
+from evo.messages.job import Confirm, Evaluate, FamilyRef, Job, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import Answers, ConfirmReport, EvaluateReport, Profiled, Repeat, Report, Stages
+from evo.trial.objective import PROTOCOL_VERSION, Objective
+from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, OverResources, Pruned, TimedOut, WrongAnswer
+from evo.trial.timing import Timing
 
 FAIR = Timing(samples_us=(1e-6, 20.0, 1e12), calls_per_sample=100_000, anchor_us=0.0, floor_us=0.0)
 SAID = EvaluateReport(outcome=Measured(timing=FAIR, resources={"registers": 255.0}), stages=Stages(wait_s=-1e-9))

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from evo.errors import InvalidInput
-from evo.policy import POLICIES, Policy, policy_from
+from evo.promotion.policy import POLICIES, Policy, policy_from
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -11,19 +11,19 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from api.claims import queued
-from api.endgame import challenge
-from api.settlement import settle
+from api.scheduler.claims import queued
+from api.scheduler.lifecycle import challenge
+from api.scheduler.results import settle
 from evo import promotion
-from evo.challenge import bar
-from evo.challengers import Challengers
-from evo.comparison import compare
 from evo.errors import InvalidInput
-from evo.policy import Policy, policy_from
+from evo.promotion.challenge import bar
+from evo.promotion.challengers import Challengers
 from evo.promotion.comparison import effect_rule
-from evo.timing import Timing
-from workers.kernel import Argument
-from workers.witness import most_disagreement
+from evo.promotion.policy import Policy, policy_from
+from evo.report.comparison import compare
+from evo.trial.timing import Timing
+from workers.build.kernel import Argument
+from workers.measure.overwrite_check import most_disagreement
 
 OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
 """What decides when work is handed out, and nothing about a champion."""

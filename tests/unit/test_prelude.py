@@ -6,11 +6,11 @@ import sys
 VERDICT = """
 import sys
 import numpy as np
-from api.prelude import learn_to_judge, settle
-from evo.job import ConfirmReport, Repeat
-from evo.policy import Policy
+from api.warm_up import learn_to_judge, settle
+from evo.results import ConfirmReport, Repeat
+from evo.promotion.policy import Policy
 from evo.promotion import judge
-from evo.timing import Timing
+from evo.trial.timing import Timing
 
 learn_to_judge()
 settle()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
-from evo.problem import MAX_FIELDS, Field, parse_problem, problem_key, split_assignments, split_shapes
+from evo.family.problem import MAX_FIELDS, Field, parse_problem, problem_key, split_assignments, split_shapes
 
 FIELDS = (
     Field(name="B", type="int", default=1, min=1, max=64),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.compile.process import MOST_RUNS, run
+from workers.system.program import MOST_RUNS, run
 
 KILLED_CHILD = "echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; exit 1"
 

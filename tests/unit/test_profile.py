@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport, Profiled
-from evo.policy import POLICIES, Policy, policy_from
-from evo.profile import profile_rows
 from evo.promotion import Rule, judge
-from evo.timing import Timing
+from evo.promotion.policy import POLICIES, Policy, policy_from
+from evo.promotion.profile import profile_rows
+from evo.results import ConfirmReport, Profiled
+from evo.trial.timing import Timing
 
 GOOD = {
     "tensor_active": 0.42,

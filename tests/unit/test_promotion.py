@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.job import Answers, ConfirmReport, Repeat, Sanitized, Witness
-from evo.outcome import CaseError, WrongAnswer
-from evo.policy import Policy
 from evo.promotion import Rule, Verdict, judge, promising, undecided
-from evo.timing import Timing
+from evo.promotion.policy import Policy
+from evo.results import Answers, ConfirmReport, Repeat, Sanitized, Witness
+from evo.trial.outcome import CaseError, WrongAnswer
+from evo.trial.timing import Timing
 
 POLICY = Policy()
 CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread"))

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from api.forwarding import KEY, Address, Forwarding
+from api.middleware.forwarding import KEY, Address, Forwarding
 from api.public import Proxies, PublicUrl
 from api.settings import Settings
 from api.web.rendering import HERE, below

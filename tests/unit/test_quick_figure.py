@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evo.job import ConfirmReport
-from evo.policy import Policy
 from evo.promotion import Quick, Rule, judge
-from evo.timing import Timing
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport
+from evo.trial.timing import Timing
 
 
 def steady(time_us: float) -> Timing:

@@ -10,18 +10,6 @@ import pytest
 from evo.errors import InvalidInput, NotFound
 from evo.family import Family
 from evo.family.scope import WORD
-from evo.outcome import (
-    CompileFailed,
-    Crashed,
-    Impossible,
-    InvalidConfig,
-    LaunchFailed,
-    Measured,
-    OverResources,
-    Pruned,
-    TimedOut,
-    WrongAnswer,
-)
 from evo.recording import (
     Costs,
     Entry,
@@ -34,7 +22,19 @@ from evo.recording import (
     results_document,
 )
 from evo.space import Space, Tunable
-from evo.timing import Timing
+from evo.trial.outcome import (
+    CompileFailed,
+    Crashed,
+    Impossible,
+    InvalidConfig,
+    LaunchFailed,
+    Measured,
+    OverResources,
+    Pruned,
+    TimedOut,
+    WrongAnswer,
+)
+from evo.trial.timing import Timing
 from tests.data import synthetic
 
 Document = dict[str, Any]

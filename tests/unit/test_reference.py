@@ -13,11 +13,11 @@ import pytest
 import evo
 from evo.export.loader.float_control import FloatControl, preserved
 from evo.family import Operand
-from evo.tolerance import Tolerance
-from workers.cache import Cache
-from workers.golden import FamilyError
-from workers.protocol import CasePlan
-from workers.reference import NO_LIMIT, Reference
+from evo.family.tolerance import Tolerance
+from workers.build.cache import Cache
+from workers.measure.expected_output import FamilyError
+from workers.measure.reference import NO_LIMIT, Reference
+from workers.runner.protocol import CasePlan
 
 WHOLE = """
 import pathlib
@@ -68,9 +68,9 @@ def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path)
 
 
 def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.reference._KEPT_ANYWAY_BYTES", 0)
+    monkeypatch.setattr("workers.measure.reference._KEPT_ANYWAY_BYTES", 0)
     for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
-        monkeypatch.setattr("workers.reference._READ_BYTES_S", read_bytes_s)
+        monkeypatch.setattr("workers.measure.reference._READ_BYTES_S", read_bytes_s)
         folder = tmp_path / str(times)
         folder.mkdir()
         again = [reference(folder).golden(plan(), (1, 2)).reference["y"].tolist() for _ in range(2)]

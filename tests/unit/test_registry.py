@@ -9,7 +9,7 @@ import pytest
 
 from evo.device import Device
 from evo.errors import InvalidInput, NotFound
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from templates import registry
 from tests.unit.family_document import SPEC, write_family
 

@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from evo.errors import Conflict, EvoError
-from evo.job import Baseline, Confirm, ConfirmReport, Evaluate, EvaluateReport, Job, Report
-from evo.objective import Objective
-from evo.outcome import InvalidConfig, Measured
+from evo.messages.job import Baseline, Confirm, Evaluate, Job
 from evo.recording import Recording
+from evo.results import ConfirmReport, EvaluateReport, Report
+from evo.trial.objective import Objective
+from evo.trial.outcome import InvalidConfig, Measured
 from templates.registry import find
 from tests.unit.test_pipeline import lease
-from workers.devices import driver
-from workers.families import Assignment, Copy
-from workers.replay import Replay
+from workers.backends import driver
+from workers.build.families import Assignment, Copy
+from workers.jobs.replayed import Replay
 
 PACKAGE = find(str(Path(__file__).parent.parent / "data" / "synthetic.json"))
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.ablation import Change, Effect
 from evo.errors import InvalidInput
 from evo.family import Work
-from evo.job import ConfirmReport, Repeat
-from evo.outcome import Estimated
-from evo.policy import Policy
+from evo.messages.view import AblationView, BestView
 from evo.promotion import judge
+from evo.promotion.ablation import Change, Effect
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Interval
 from evo.report import Found, Goal, Material, Terms, parse_goals, search_report, to_markdown
 from evo.report.negatives import comparisons, never_measured
-from evo.statistics import Interval
-from evo.timing import Timing
-from evo.view import AblationView, BestView
+from evo.results import ConfirmReport, Repeat
+from evo.trial.outcome import Estimated
+from evo.trial.timing import Timing
 from tests.unit.views import CHAMPION, CONFIG, NOW, PROMOTED, REFUSED, ROLLED_BACK, estimated, finished, trial
 
 GOALS = parse_goals("conservative=900us,stretch=0.85ms,dream=2x")

@@ -3,8 +3,8 @@
 import pytest
 
 from evo.device import Device
+from evo.device.requirements import GB, Requirements, parse_toolkit
 from evo.errors import InvalidInput
-from evo.requirements import GB, Requirements, parse_toolkit
 
 L4 = Device(
     kind="cuda",

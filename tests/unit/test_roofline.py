@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from evo.device import Ceilings, Device
+from evo.estimate.roofline import Roofline, device_roofline, roofline
 from evo.family import Work
-from evo.objective import Objective
-from evo.roofline import Roofline, device_roofline, roofline
+from evo.trial.objective import Objective
 
 CEILINGS = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=10e9, source="measured")
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows, raise_columns
+from evo.reference.rows import BLOCK_ELEMENTS, Arrays, a_column_each, by_rows, raise_columns
 
 COLUMNS = 1 << 12
 

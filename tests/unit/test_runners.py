@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from evo.outcome import Crashed
-from evo.policy import Policy
-from workers import runners
-from workers.child import ChildDiedError
-from workers.families import Assignment
-from workers.lock import GaveUp
-from workers.protocol import Compare, Ready, Refused, Reply, Trouble, Verify
-from workers.runner import Runner
-from workers.runners import Runners, TroubleError, UnfitError
+from evo.promotion.policy import Policy
+from evo.trial.outcome import Crashed
+from workers.build.families import Assignment
+from workers.runner import pool
+from workers.runner.child import ChildDiedError
+from workers.runner.pool import Runners, TroubleError, UnfitError
+from workers.runner.process import Runner
+from workers.runner.protocol import Compare, Ready, Refused, Reply, Trouble, Verify
+from workers.system.device_lock import GaveUp
 
 WORK = cast(
     Assignment,
@@ -44,9 +44,9 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
             return Ready()
 
         fake: Any = type("Child", (), {"__init__": lambda self, threads: None, "ask": ask, "interrupt": lambda _: None})
-        monkeypatch.setattr(runners, "Child", fake)
-        monkeypatch.setattr(runners, "Prove", lambda **_: "prove")
-        monkeypatch.setattr(runners, "open_request", lambda *_: "open")
+        monkeypatch.setattr(pool, "Child", fake)
+        monkeypatch.setattr(pool, "Prove", lambda **_: "prove")
+        monkeypatch.setattr(pool, "open_request", lambda *_: "open")
         made = Runners(tmp_path)
         return made
 
@@ -96,7 +96,7 @@ def test_a_kill_while_the_device_is_proven_does_not_blame_the_device(
             raise ChildDiedError("killed by SIGKILL", killed=True)
         return Ready()
 
-    fake: Any = runners.Child
+    fake: Any = pool.Child
     fake.ask, fake.kill = prove, lambda _: None
     if kills < 3:
         assert runners_.fresh(WORK)

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from evo.errors import InvalidInput
 from evo.strategy.axis import axis
 from evo.strategy.sampler import KernelEvoSampler
-from evo.strategy.told import GIVEN
+from evo.strategy.study_adapter import GIVEN
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from evo.job import Sanitized
-from workers.kernel import Argument, KernelFile
-from workers.sanitizers.cases import case_order, examine_cases
+from evo.results import Sanitized
+from workers.build.kernel import Argument, KernelFile
+from workers.jobs.sanitized_cases import case_order, examine_cases
 
 
 def kernel(elements: int) -> KernelFile:

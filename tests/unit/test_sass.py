@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evo.objective import Objective
-from evo.target import known
+from evo.estimate.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
-from workers.compile import Artefact, Unit
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Unit
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*)", re.MULTILINE)
 

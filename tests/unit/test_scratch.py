@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from workers.scratch import ScratchError, scratch, sweep_scratch
+from workers.system.scratch import ScratchError, scratch, sweep_scratch
 
 KILLED = """
 import os, signal
-from workers.scratch import scratch
+from workers.system.scratch import scratch
 with scratch() as folder:
     (folder / "file").touch()
     os.kill(os.getpid(), signal.SIGKILL)

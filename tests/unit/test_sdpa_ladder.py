@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from evo.objective import Objective
-from evo.target import known
+from evo.estimate.target import known
+from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
 from tests.bench.steps import Step, steps
-from workers.compile import Artefact, Launch, Unit
-from workers.compile.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.build import Artefact, Launch, Unit
 
 PACKAGE = find("sdpa_ladder")
 STEPS = steps(PACKAGE)

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.challenge import Incumbent, bar, comparable_us
-from evo.challengers import Challenge
 from evo.errors import Conflict, EvoError, InvalidInput
-from evo.history import ELITES
-from evo.outcome import Cancelled, CompileFailed, Measured, Outcome
-from evo.policy import Policy
 from evo.promotion import Verdict
+from evo.promotion.challenge import Incumbent, bar, comparable_us
+from evo.promotion.challengers import Challenge
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Interval
 from evo.recording import Recording, parse_recording
-from evo.search import Budget, Logged, Search
+from evo.search.search import Budget, Logged, Search
 from evo.space import Space, Tunable
-from evo.statistics import Interval
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.opening import FIRST, SHARE
-from evo.timing import Bars, Timing
+from evo.strategy.initial_design import FIRST, SHARE
 from evo.trial import Trial
+from evo.trial.history import ELITES
+from evo.trial.outcome import Cancelled, CompileFailed, Measured, Outcome
+from evo.trial.timing import Bars, Timing
 from tests.data import synthetic
 from tests.unit.landscapes import SPACES
 

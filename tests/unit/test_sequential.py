@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evo.policy import Policy
+from evo.promotion.policy import Policy
 from evo.promotion.sequential import Decision, levels, looks, shrunk, standing
 
 POLICY = Policy()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.place import Where
-from evo.condition import hindrance
-from evo.requirements import Requirements
-from evo.shell import command
-from evo.view import SlotView, WorkerView
+from evo.cli.service.locations import Where
+from evo.device.requirements import Requirements
+from evo.messages.condition import hindrance
+from evo.messages.view import SlotView, WorkerView
+from evo.text.shell import command
 from tests.unit.views import DEVICE, NOW
 
 NAMES = ["plain", "a b", "it's", 'a"b', "$HOME", "a;b", "a&b", "run?1", "100%", "ü", "(x)", "#1", "a*b"]

@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from evo.export.headers import unpack_headers
-from evo.job import BaselineReport, ConfirmReport, EvaluateReport
-from evo.outcome import Measured, WrongAnswer
-from evo.timing import Timing
+from evo.results import BaselineReport, ConfirmReport, EvaluateReport
+from evo.trial.outcome import Measured, WrongAnswer
+from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease
-from workers.build import Built
-from workers.outbox import digest_of
-from workers.shipping import Shipping
+from workers.build.build import Built
+from workers.delivery.outbox import digest_of
+from workers.delivery.shipping import Shipping
 
 BUILT = Built(folder=Path("none"), source="int x;", log="a warning", binary=b"\x7fELF")
 

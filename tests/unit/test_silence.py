@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from evo.cli import local
-from evo.condition import silence, worker_text
+from evo.cli.service import local
 from evo.device import Device
-from evo.view import Page, WorkerView
+from evo.messages.condition import silence, worker_text
+from evo.messages.view import Page, WorkerView
 
 DEVICE = Device(kind="cpu", model="Toy CPU", architecture="x86_64", uuid="cpu-0")
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)

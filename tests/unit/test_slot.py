@@ -11,32 +11,20 @@ import pytest
 
 from evo.client import Leases, ServiceError, ServiceUnreachable, TooLarge
 from evo.errors import Conflict, EvoError, NotFound
-from evo.job import (
-    Answer,
-    Baseline,
-    BaselineReport,
-    Confirm,
-    ConfirmReport,
-    Delivery,
-    Evaluate,
-    EvaluateReport,
-    FamilyRef,
-    Job,
-    Lease,
-    Report,
-)
-from evo.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
-from evo.timing import Timing
+from evo.messages.job import Answer, Baseline, Confirm, Delivery, Evaluate, FamilyRef, Job, Lease
+from evo.results import BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.trial.outcome import CompileFailed, Crashed, LaunchFailed, Measured, Outcome, TimedOut
+from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
-from workers.build import Built
-from workers.claims import Office
-from workers.exhaustion import MachineExhausted
-from workers.families import Assignment, Copy, FamilyMismatch
-from workers.held import Held
-from workers.ladder import Preparation
-from workers.outbox import Outbox
-from workers.runners import UnfitError
-from workers.slot import MAX_BREAKS, Slot
+from workers.build.build import Built
+from workers.build.families import Assignment, Copy, FamilyMismatch
+from workers.daemon.claims import Office
+from workers.daemon.leases import Held
+from workers.daemon.slot import MAX_BREAKS, Slot
+from workers.delivery.outbox import Outbox
+from workers.jobs.evaluation import Preparation
+from workers.runner.pool import UnfitError
+from workers.system.exhaustion import MachineExhausted
 
 GOOD = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(5.0,))), binary_digest="same")
 CRASHED = EvaluateReport(outcome=Crashed(stage="verify", reason="killed by SIGKILL"))
@@ -154,7 +142,7 @@ class Scene:
         families: Known | None = None,
     ) -> None:
         for pause in ("AWAY_S", "MEND_S"):
-            monkeypatch.setattr(f"workers.slot.{pause}", 0.0)
+            monkeypatch.setattr(f"workers.daemon.slot.{pause}", 0.0)
         self.stopping = threading.Event()
         self.service = Service(leases=list(leases), stopping=self.stopping)
         self.performer = Performer(act, digest, folder)
@@ -267,7 +255,7 @@ def test_a_stopping_worker_holds_neither_what_it_killed_nor_what_it_had_not_begu
 def test_what_it_is_stopped_before_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
     monkeypatch.setattr(scene.service, "twin", lambda *_: scene.stopping.set())
-    monkeypatch.setattr("workers.slot.exclusive", lambda *_, **__: nullcontext(0.0))  # free at once
+    monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0))  # free at once
     scene.play()
     assert (scene.performer.performed, scene.service.reports) == (0, {})
 
@@ -469,7 +457,7 @@ def test_what_was_refused_before_it_met_the_device_does_not_wait_for_it(
     refused = EvaluateReport(outcome=CompileFailed(log="no"))
     scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: refused)
     scene.performer.refusal = refused.outcome
-    monkeypatch.setattr("workers.slot.exclusive", lambda *_, **__: pytest.fail("it took the device"))
+    monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: pytest.fail("it took the device"))
     assert list(scene.play().service.reports) == [1]
 
 
@@ -487,15 +475,15 @@ def test_it_says_who_holds_its_device(tmp_path: Path, monkeypatch: pytest.Monkey
         return GOOD
 
     scene = Scene(tmp_path, monkeypatch, evaluation(1), act=working)
-    monkeypatch.setattr("workers.slot.exclusive", held_by_another)
+    monkeypatch.setattr("workers.daemon.slot.exclusive", held_by_another)
     scene.play()
     assert said == ["waiting: process 12 holds the device", "working"]
 
 
 def test_the_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first result is taken only after the last job was performed."""
-    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(8)))
-    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     last = threading.Event()
 
     def perform(job: Job) -> Report:
@@ -521,8 +509,8 @@ def test_with_jobs_at_hand_the_next_ones_are_asked_for_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request is answered only after the first jobs were performed."""
-    monkeypatch.setattr("workers.devices.machine.cores", lambda: list(range(8)))
-    monkeypatch.setattr("workers.devices.machine.leave_last_core", lambda: None)
+    monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
+    monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(6)))
     performed, asked = threading.Event(), []
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
+from evo.estimate.target import known
 from evo.expression import Expression
-from evo.objective import Objective
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.space.bounds import can_hold
 from evo.space.enumeration import Lister
 from evo.space.plan import Plan
-from evo.target import known
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.unit.random_expressions import NUMBERS, PYTHON, by_python, expressions
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evo.target import known
+from evo.estimate.target import known
 from tests.starts import SEARCHED, built_starts
-from workers.compile.nvrtc import NoNvrtcError
+from workers.backends.cuda.nvrtc import NoNvrtcError
 
 
 @pytest.mark.parametrize(("family", "problem"), SEARCHED)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evo.statistics import (
+from evo.promotion.statistics import (
     EFFECT_CAP,
     Interval,
     at_most_one_in,

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from evo.errors import NotFound
-from evo.history import ELITES, History
-from evo.outcome import Measured, Outcome
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
 from evo.strategy.breeding import Breeding, _crossed
+from evo.strategy.initial_design import DESIGN, Opening
 from evo.strategy.observations import HOPELESS, Observations
-from evo.strategy.opening import DESIGN, Opening
 from evo.strategy.parzen import Parzen, RankKernel, good_count
-from evo.timing import Timing
 from evo.trial import Config, Proposal, Trial, Value
+from evo.trial.history import ELITES, History
+from evo.trial.outcome import Measured, Outcome
+from evo.trial.timing import Timing
 from tests.unit.landscapes import KINDS, SPACES, advance, ending, fits, measured, mixed, tell, time_us
 
 

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from evo.history import History
 from evo.space import Space
 from evo.strategy import STRATEGIES, Context, Strategy, build
 from evo.trial import Proposal, Trial
+from evo.trial.history import History
 from tests.unit.landscapes import KINDS, SPACES, advance, copied, ending, measured, tell, troubled
 
 pytestmark = pytest.mark.parametrize("name", STRATEGIES)

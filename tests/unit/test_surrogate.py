@@ -9,20 +9,20 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from threadpoolctl import threadpool_info
 
-from evo.history import History
-from evo.outcome import Measured, Outcome
 from evo.space import Indices, Space, Tunable
 from evo.strategy import Context, build, portfolio, surrogate
 from evo.strategy.coordinates import Coordinates
 from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
+from evo.strategy.initial_design import DESIGN
 from evo.strategy.neighbourhood import MOST, Neighbourhood
 from evo.strategy.observations import HOPELESS, Observations, spread
-from evo.strategy.opening import DESIGN
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.single_thread import single_thread
 from evo.strategy.surrogate import Forecast, Surrogate, last_fit, slowness
-from evo.timing import Timing
 from evo.trial import Proposal
+from evo.trial.history import History
+from evo.trial.outcome import Measured, Outcome
+from evo.trial.timing import Timing
 from tests.unit.landscapes import KINDS, SPACES, advance, measured, mixed, tell
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evo.cli.record import _keep
+from evo.cli.commands.record import _keep
 from evo.client import Client
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.objective import Objective
-from evo.target import aimed_at, compared_with, known, place_text
+from evo.estimate.target import aimed_at, compared_with, known, place_text
+from evo.trial.objective import Objective
 from tests.unit.views import view
 
 L4, H100 = known("sm_89"), known("sm_90")

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from evo.device import Device
-from evo.job import Baseline, BaselineReport, Evaluate, EvaluateReport, FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.outcome import CompileFailed, Estimated, InvalidConfig, OverResources
-from evo.policy import Policy
-from evo.target import known
+from evo.estimate.target import known
+from evo.messages.job import Baseline, Evaluate, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport, EvaluateReport
+from evo.trial.objective import Objective
+from evo.trial.outcome import CompileFailed, Estimated, InvalidConfig, OverResources
 from templates.registry import find
-from workers.build import Builder, Built
-from workers.cache import Cache
-from workers.compile import Artefact, Launch, Resources, Unit
-from workers.compile.nvrtc import NvrtcCompiler
-from workers.estimator import Estimator, aimed
-from workers.families import Assignment, Families
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.build import Artefact, Launch, Resources, Unit
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.families import Assignment, Families
+from workers.jobs.estimated import Estimator, aimed
 
 L4, H100 = known("sm_89"), known("sm_90")
 STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")

@@ -5,7 +5,7 @@ import pytest
 
 from evo.device import Device, DeviceKind
 from evo.family import LIMITS
-from evo.objective import Objective
+from evo.trial.objective import Objective
 from templates.registry import Package, builtin
 from templates.render import check, render, used_names
 

@@ -14,19 +14,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from evo.device import Device
-from evo.encoding import decoded
 from evo.family import Operand, coverage
-from evo.objective import Objective
-from evo.problem import Problem, problem_key
-from evo.tolerance import Tolerance
+from evo.family.problem import Problem, problem_key
+from evo.family.tolerance import Tolerance
+from evo.reference.encoding import decoded
 from evo.trial import Config
+from evo.trial.objective import Objective
 from templates.registry import INCLUDE, Package, find
 from templates.render import render, used_names
-from workers.compile import Artefact, Unit
-from workers.compile.cc import CCompiler, find_compiler
-from workers.devices import machine
-from workers.devices.memory import HostBuffers
-from workers.kernel import Argument
+from workers.backends.cpu.compiler import CCompiler, find_compiler
+from workers.backends.cpu.memory import HostBuffers
+from workers.build import Artefact, Unit
+from workers.build.kernel import Argument
+from workers.system import machine
 
 Array = NDArray[Any]
 Kernel = Callable[[dict[str, Array]], dict[str, Array]]

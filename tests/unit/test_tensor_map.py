@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 from evo.errors import InvalidInput
+from evo.estimate.target import known
 from evo.export.compiled import Compiled
 from evo.export.loader import tensor_map
 from evo.family import Family, TensorMap
-from evo.objective import Objective
-from evo.target import known
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.simt.host import HERE, compiler, described
 from tests.unit.family_document import edited
 from tests.unit.test_cuda_export import Array, loaded
 from tests.unit.views import view
-from workers.compile import Launch
-from workers.devices import LaunchError
-from workers.devices.cuda_launch import BoundKernel
-from workers.kernel import Argument
+from workers.backends import LaunchError
+from workers.backends.cuda.launch import BoundKernel
+from workers.build import Launch
+from workers.build.kernel import Argument
 
 DEVICE = known("sm_90")
 TILED = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N": 64, "BLOCK_M": 64}

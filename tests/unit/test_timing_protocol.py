@@ -8,17 +8,18 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from evo.policy import Policy
 from evo.promotion import straddles
-from evo.timing import Bars
+from evo.promotion.policy import Policy
+from evo.trial.timing import Bars
 from tests.unit.fake_session import FakeBuffers, FakeSession, ScriptedTimer
-from workers.baselines import Baselines
-from workers.devices import Buffers
-from workers.kernel import Argument
-from workers.protocol import Compare
-from workers.rounds import fitting_rounds
-from workers.timing import ROUND_US, WARM_US, Beside, Taken, cold_sets, interleave, repeats, take, undisturbed
-from workers.witness import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
+from workers.backends import Buffers
+from workers.backends.cold_sets import cold_sets
+from workers.build.kernel import Argument
+from workers.measure.baselines import Baselines
+from workers.measure.overwrite_check import MIXED_SETS, MOST_ROUNDS, USUAL_ROUNDS, mixed_sets, ring_sets, witness
+from workers.measure.rounds import fitting_rounds
+from workers.measure.timing import ROUND_US, WARM_US, Beside, Taken, interleave, repeats, take, undisturbed
+from workers.runner.protocol import Compare
 
 RNG = np.random.default_rng
 

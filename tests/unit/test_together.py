@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.together import MOST, Together
+from api.scheduler.batching import MOST, Together
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

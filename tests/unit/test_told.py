@@ -9,11 +9,11 @@ from optuna.distributions import IntDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from evo.history import History
 from evo.strategy.axis import axes_of, space_of
 from evo.strategy.optuna_study import FAILED, OptunaStudy
-from evo.strategy.told import Told
+from evo.strategy.study_adapter import Told
 from evo.trial import Proposal
+from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell
 
 X = {"X": IntDistribution(0, 9)}

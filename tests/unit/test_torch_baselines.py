@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import torch_baselines
 
 
 class Torch:

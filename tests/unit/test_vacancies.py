@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.compile.vacancies import all_vacant, search_list, vacancies
+from workers.build.vacancies import all_vacant, search_list, vacancies
 
 
 @pytest.fixture

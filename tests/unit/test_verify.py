@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.fake_session import FakeSession, Kernel, doubled
-from workers.verify import WrongAnswerError, verify
+from workers.measure.verify import WrongAnswerError, verify
 
 Arrays = dict[str, NDArray[Any]]
 

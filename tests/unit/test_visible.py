@@ -9,11 +9,11 @@ import structlog
 from rich.text import Text as RichText
 
 from api.logs import configure
+from evo.cli.console.output import console, facts, print_json, table
 from evo.cli.main import complain
-from evo.cli.output import console, facts, print_json, table
 from evo.report.document import Code, Document, Listed, Section, Text
 from evo.report.markdown import to_markdown
-from evo.visible import visible, visible_json
+from evo.text.visible import visible, visible_json
 
 ACTIVE = [
     "\x1b]0;title\x07",

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from evo.objective import PROTOCOL_VERSION, Objective
 from evo.promotion import Rule, void_reason
+from evo.trial.objective import PROTOCOL_VERSION, Objective
 from tests.unit.views import VERDICT
 
 

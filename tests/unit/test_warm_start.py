@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from evo.cli.warm_start import read_warm_start
+from evo.cli.session.warm_start import read_warm_start
 from evo.errors import InvalidInput
 
 CACHE: dict[str, Any] = {

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from api.submission import warm_starts
+from api.scheduler.submission import warm_starts
 from evo.family import Family
-from evo.objective import Objective
 from evo.space import Space
 from evo.space.tunable import Tunable
+from evo.trial.objective import Objective
 from tests.unit.family_document import CPU, edited
 
 SPACE = Space([Tunable(name="BLOCK", values=(8, 16, 32, 64), default=8)])

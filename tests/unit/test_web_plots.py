@@ -11,8 +11,8 @@ from api.web.plots.importance import evaluate, importances
 from api.web.plots.lineage import main_line
 from api.web.plots.slices import contour, slices, values_of, varied
 from api.web.plots.timeline import bars, short_names
-from db.landscape import Point, Relative, Work
-from evo.job import Stages
+from db.queries.landscape import Point, Relative, Work
+from evo.results import Stages
 from evo.trial import Value
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from api.web.axis import Axis, round_step
 from api.web.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
-from evo.timing import Timing
+from evo.trial.timing import Timing
 
 TIMES = st.floats(0.1, 1e6) | st.floats(5e-324, 8e307)
 """Also such as no report may say any more, and the database may hold."""

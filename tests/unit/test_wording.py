@@ -2,15 +2,7 @@ import math
 
 import pytest
 
-from evo.wording import (
-    count_text,
-    duration_text,
-    factor_text,
-    percent_text,
-    settings_text,
-    significant,
-    time_text,
-)
+from evo.text.wording import count_text, duration_text, factor_text, percent_text, settings_text, significant, time_text
 
 
 @pytest.mark.parametrize(

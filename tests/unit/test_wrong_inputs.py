@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from api.outbound import target_of
-from evo.cli.config import parse_config
+from api.webhooks.outbound import target_of
+from evo.cli.arguments.config import parse_config
+from evo.device.requirements import Requirements, parse_toolkit
 from evo.errors import InvalidInput
 from evo.family import Family
-from evo.policy import policy_from
-from evo.problem import parse_problem, split_shapes
+from evo.family.problem import parse_problem, split_shapes
+from evo.promotion.policy import policy_from
 from evo.recording import parse_recording
-from evo.requirements import Requirements, parse_toolkit
 from evo.space import Space, Tunable
 from tests.unit.family_document import document, edited
 

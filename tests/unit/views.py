@@ -5,14 +5,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evo.device import Device
-from evo.objective import Objective
-from evo.outcome import Measured
-from evo.policy import Policy
+from evo.messages.view import (
+    BestView,
+    ChallengeView,
+    ChampionView,
+    RetiredView,
+    RooflineView,
+    SearchView,
+    SpaceView,
+    TrialView,
+)
 from evo.promotion import Rule, Verdict
-from evo.search import Budget
-from evo.statistics import Interval
-from evo.timing import Timing
-from evo.view import BestView, ChallengeView, ChampionView, RetiredView, RooflineView, SearchView, SpaceView, TrialView
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Interval
+from evo.search.search import Budget
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 CONFIG = {"BLOCK": 8, "FAST": True}

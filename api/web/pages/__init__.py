@@ -6,8 +6,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
 
-from api.access.csrf import FIELD
-from api.access.typed import typed_of
+from api.auth.csrf import FIELD
+from api.auth.form_values import typed_of
 from api.web.apology import apology
 from api.web.pages import (
     champions,

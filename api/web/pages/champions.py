@@ -6,20 +6,20 @@ from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BeforeValidator
 
-from api.access.caller import caller
-from api.access.rule import allow
-from api.deps import ServiceDep
-from api.paging import SORTED, page_of, place_of
-from api.routing import page_router
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.paging import SORTED, page_of, place_of
+from api.http.routing import page_router
 from api.schemas import Id
 from api.views import champion_view
 from api.web.pages.contest import Contest
 from api.web.rendering import render
-from db import listing
-from db.archive import Archive
-from db.champions import Champions
-from db.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
-from evo.problem import split_assignments
+from db.queries import listing
+from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from evo.family.problem import split_assignments
 
 router = page_router()
 

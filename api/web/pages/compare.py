@@ -6,15 +6,15 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from api.access.rule import allow
-from api.deps import ServiceDep
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.routing import page_router
 from api.schemas import Id
 from api.web.comparison_sheet import compared
 from api.web.place import Place, place_of
 from api.web.rendering import render
 from evo.errors import InvalidInput
-from evo.wording import count_text
+from evo.text.wording import count_text
 
 router = page_router()
 

@@ -7,21 +7,21 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from sqlalchemy.orm import Session
 
-from api.access.rule import allow
-from api.deps import Service, ServiceDep
-from api.download import download
-from api.routing import page_router
-from api.selection import selection_of, tunables_of
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.routing import page_router
+from api.rest.download import download
+from api.rest.selection import selection_of, tunables_of
 from api.views import champion_view, search_view
 from api.web.address import Address, AddressDep
 from api.web.leaderboard import listing_of
 from api.web.rendering import render
-from db.archive import Archive
-from db.champions import Champions
-from db.leaderboard import Leaderboard
+from db.queries.leaderboard import Leaderboard
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
 from evo.errors import NotFound
-from evo.lifecycle import TERMINAL
-from evo.view import ChampionView
+from evo.messages.view import ChampionView
+from evo.search.lifecycle import TERMINAL
 
 router = page_router("/leaderboard")
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
-from api.access.rule import allow
-from api.deps import Service, ServiceDep
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.routing import page_router
 from api.schemas import Id
 from api.web.champion_report import champion_report
 from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet

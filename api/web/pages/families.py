@@ -3,13 +3,13 @@
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from api.access.rule import allow
-from api.deps import ServiceDep
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.routing import page_router
 from api.web.rendering import render
 from api.web.start.candidate import candidates
 from evo.errors import InvalidInput, NotFound
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 from templates import registry
 
 router = page_router("/families")

@@ -5,19 +5,19 @@ from typing import Annotated
 from fastapi import Header, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from api.access.rule import allow, public
-from api.deps import ServiceDep
-from api.routing import page_router
+from api.auth.permission import allow, public
+from api.dependencies import ServiceDep
+from api.http.routing import page_router
+from api.rest.selection import selection_of, tunables_of
 from api.schemas import Id
-from api.selection import selection_of, tunables_of
 from api.views import search_view
 from api.web import plotly
 from api.web.plots.figure import Plot
 from api.web.plots.gallery import EXHIBITS, Gallery
 from api.web.rendering import render
 from evo.errors import NotFound
-from evo.lifecycle import TERMINAL
-from evo.suggestion import unknown
+from evo.search.lifecycle import TERMINAL
+from evo.text.suggestion import unknown
 
 router = page_router()
 

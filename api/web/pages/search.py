@@ -6,18 +6,18 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy.orm import Session
 
-from api.access.rule import allow
-from api.deps import Service, ServiceDep
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.routing import page_router
+from api.rest.selection import tunables_of
 from api.schemas import Id
-from api.selection import tunables_of
 from api.views import search_view
 from api.web.address import Address, AddressDep
 from api.web.board import Board, board_of
 from api.web.leaderboard import listing_of
 from api.web.rendering import render
-from evo.lifecycle import TERMINAL, Command
-from evo.view import SearchView
+from evo.messages.view import SearchView
+from evo.search.lifecycle import TERMINAL, Command
 
 router = page_router("/searches")
 

@@ -8,16 +8,16 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BeforeValidator
 
-from api.access.rule import allow
-from api.deps import Service, ServiceDep
-from api.paging import SORTED, page_of, place_of
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.paging import SORTED, page_of, place_of
+from api.http.routing import page_router
 from api.web.board import boards_of
 from api.web.rendering import render
-from db import listing
-from db.archive import Archive
-from db.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
-from evo.lifecycle import State
+from db.queries import listing
+from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
+from db.repositories.archive import Archive
+from evo.search.lifecycle import State
 
 router = page_router()
 

@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from api.access.caller import caller
-from api.access.door import SIGN_IN, WRONG
-from api.access.rule import allow, public
-from api.deps import Service, ServiceDep
-from api.forwarding import address_of
-from api.routing import page_router
+from api.auth.admission import SIGN_IN, WRONG
+from api.auth.caller import caller
+from api.auth.permission import allow, public
+from api.dependencies import Service, ServiceDep
+from api.http.routing import page_router
+from api.middleware.forwarding import address_of
 from api.web.rendering import render
 from api.web.start.kept import LONGEST_ADDRESS
-from db.tokens import Tokens
+from db.repositories.tokens import Tokens
 
 router = page_router()
 
@@ -51,7 +51,7 @@ def sign_in(
 ) -> Response:
     """Begin a session; a join token or a worker's cannot: there is nothing for them to see.
 
-    What is refused leads to an address of its own, which can be gone back to; `api.access.door` counts these.
+    What is refused leads to an address of its own, which can be gone back to; `api.auth.admission` counts these.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):

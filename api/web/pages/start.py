@@ -10,15 +10,15 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from api.access.csrf import FIELD
-from api.access.rule import allow
-from api.access.typed import MOST_FIELDS
-from api.deps import Service, ServiceDep
-from api.query import refuse_unknown
-from api.routing import page_router
+from api.auth.csrf import FIELD
+from api.auth.form_values import MOST_FIELDS
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.parameters import PAGES, knows_its_parameters
+from api.http.query import refuse_unknown
+from api.http.routing import page_router
+from api.scheduler.submission import Unavailable
 from api.schemas import SearchRequest
-from api.submission import Unavailable
-from api.web.parameters import PAGES, knows_its_parameters
 from api.web.rendering import render
 from api.web.start.candidate import Candidate, candidate
 from api.web.start.entry import ENTRIES
@@ -26,7 +26,7 @@ from api.web.start.form import form_of
 from api.web.start.kept import CHOSEN, LONGEST_ADDRESS, address_of, cut_address_of
 from api.web.start.terms import PROBLEM, judged
 from evo.errors import InvalidInput
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
 
 router = page_router("/start")
 

@@ -5,17 +5,17 @@ from typing import Annotated, Literal, TypeAlias
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from api.access.rule import allow
-from api.deps import ServiceDep
-from api.paging import Place as Ordinal
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.paging import Place as Ordinal
+from api.http.routing import page_router
 from api.schemas import Digest, Id
 from api.web.place import Place
 from api.web.rendering import render
 from api.web.shelf import text_of
 from api.web.trial_sheet import sheet_of
-from db.archive import Archive
-from evo.explain import detail_text
+from db.repositories.archive import Archive
+from evo.trial.explain import detail_text
 
 router = page_router()
 

@@ -5,18 +5,18 @@ from typing import Annotated, Any, Literal
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from api.access.rule import allow
-from api.deps import Service, ServiceDep
-from api.paging import SORTED, page_of, place_of
-from api.routes import workers as rest
-from api.routing import page_router
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.paging import SORTED, page_of, place_of
+from api.http.routing import page_router
+from api.rest import workers as rest
 from api.schemas import DeviceId, Reason, WorkerId
 from api.views import worker_view
 from api.web.crew import MINUTES, crew_of
 from api.web.rendering import render
-from db import listing
-from db.fleet import Fleet
-from db.listing import WORKER_ORDERS
+from db.queries import listing
+from db.queries.listing import WORKER_ORDERS
+from db.repositories.fleet import Fleet
 
 router = page_router("/workers")
 

@@ -1,9 +1,9 @@
 """Best so far: every measured trial, the best up to each, and the lines to beat."""
 
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
-from db.landscape import Landscape
-from evo.view import SearchView
-from evo.wording import bound_text, count_text, time_text
+from db.queries.landscape import Landscape
+from evo.messages.view import SearchView
+from evo.text.wording import bound_text, count_text, time_text
 
 DOTS = 2000
 ROOFLINE_SHOWN = 0.02

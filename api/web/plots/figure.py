@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
+from evo.text.wording import time_text, value_text
 from evo.trial import Config
-from evo.wording import time_text, value_text
 
 Trace: TypeAlias = Mapping[str, Any]
 """A Plotly trace. A colour ``@accent`` is the page's own of that name, in light and in dark."""

@@ -20,11 +20,11 @@ from api.web.plots.parallel import Parallel, parallel_coordinates
 from api.web.plots.resources import resources_against_time
 from api.web.plots.slices import contour, slices
 from api.web.plots.timeline import timeline
-from db.archive import Archive
-from db.landscape import Landscape
+from db.queries.landscape import Landscape
+from db.repositories.archive import Archive
 from evo.errors import NotFound
-from evo.suggestion import unknown
-from evo.view import SearchView
+from evo.messages.view import SearchView
+from evo.text.suggestion import unknown
 
 REMEMBERED = 64
 ESTIMATES = "Estimates, of trials that were never run."

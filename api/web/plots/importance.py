@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from api.web.plots.figure import Figure, Plot, Table, label, nothing
 from api.web.plots.slices import varied
-from db.landscape import Landscape, Point
+from db.queries.landscape import Landscape, Point
 
 TRIALS = 1000
 FEWEST = 12

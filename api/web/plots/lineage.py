@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from api.web.plots.figure import Figure, Plot, Table, config_label, label, nothing, time_axis
-from db.landscape import Landscape, Relative
+from db.queries.landscape import Landscape, Relative
+from evo.messages.view import SearchView
+from evo.text.wording import count_text, outcome_text, time_text, value_text
 from evo.trial import Config
-from evo.view import SearchView
-from evo.wording import count_text, outcome_text, time_text, value_text
 
 MOST, LONGEST = 120, 60
 """Ancestors drawn at most, and how many of them in the line of first parents."""

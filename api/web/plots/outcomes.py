@@ -4,10 +4,10 @@ import math
 
 from api.web.plots.figure import Figure, Plot, Table, nothing
 from api.web.words import tone
-from db.landscape import Counted, Landscape
-from db.selection import RANKED
-from evo.view import SearchView
-from evo.wording import outcome_text
+from db.queries.landscape import Counted, Landscape
+from db.queries.selection import RANKED
+from evo.messages.view import SearchView
+from evo.text.wording import outcome_text
 
 PARTS = 40
 FEW = 6

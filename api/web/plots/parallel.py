@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from api.web.plots.slices import values_of, varied
-from db.landscape import Landscape
-from evo.wording import time_text, value_text
+from db.queries.landscape import Landscape
+from evo.text.wording import time_text, value_text
 
 EVEN, FASTEST = 500, 200
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from api.web.plots.figure import Figure, Plot, Table, config_label, label, nothing, time_axis
 from api.web.plots.slices import EVEN, FASTEST, drawn_note
-from db.landscape import Landscape, Point
-from evo.wording import outcome_text, percent_text, significant, time_text
+from db.queries.landscape import Landscape, Point
+from evo.text.wording import outcome_text, percent_text, significant, time_text
 
 FIRST = ("registers", "occupancy", "shared_memory_bytes", "spill_bytes", "stack_bytes")
 

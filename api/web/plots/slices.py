@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from api.web.plots.figure import Figure, Plot, Table, label, nothing, time_axis
-from db.landscape import Landscape, Point
+from db.queries.landscape import Landscape, Point
 from evo.errors import InvalidInput
-from evo.suggestion import unknown
+from evo.text.suggestion import unknown
+from evo.text.wording import time_text, value_text
 from evo.trial import Value
-from evo.wording import time_text, value_text
 
 EVEN, FASTEST = 1200, 300
 PER_SLICE = 700

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing
-from db.landscape import Landscape, Work
-from evo.limits import LONGEST_S
-from evo.wording import duration_text
+from db.queries.landscape import Landscape, Work
+from evo.text.limits import LONGEST_S
+from evo.text.wording import duration_text
 
 JOBS = 300
 """The latest that are drawn; what lies before them is past helping."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.catalogue import parsed
-from api.deps import Service
-from db.archive import Archive
+from api.dependencies import Service
+from api.families.catalogue import parsed
+from db.repositories.archive import Archive
 from evo.family import Family
 from templates import registry
 

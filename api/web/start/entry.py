@@ -6,10 +6,10 @@ from typing import Literal
 
 from api.schemas import MAX_INTEGER
 from api.web.start.reading import Reading, above_zero, one_of, toolkit, whole, words
-from evo.limits import MOST
-from evo.policy import POLICIES
+from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
+from evo.promotion.policy import POLICIES
 from evo.strategy import STRATEGIES
-from evo.target import ATTRIBUTES_BY_MODEL, known
+from evo.text.limits import MOST
 
 Options = Mapping[str, str]
 """Value → words."""

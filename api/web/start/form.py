@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.orm import Session
 
-from api.deps import Service
+from api.dependencies import Service
 from api.web.start.candidate import Candidate, candidates
 from api.web.start.entry import ENTRIES, GROUPS, Entry, Options
 from api.web.start.terms import PROBLEM
-from db.fleet import Fleet
 from db.models import DeviceRow
+from db.repositories.fleet import Fleet
 from evo.family import Family
-from evo.problem import BOOLS, Field
+from evo.family.problem import BOOLS, Field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from evo.device.requirements import Requirements, parse_toolkit
 from evo.errors import InvalidInput
-from evo.problem import HUGE, WHOLE
-from evo.requirements import Requirements, parse_toolkit
+from evo.family.problem import HUGE, WHOLE
 
 Reading: TypeAlias = Callable[[str], object]
 """What a text that is not blank stands for; raises `ValueError`, which says what would be accepted."""

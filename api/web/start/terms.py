@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.deps import Service
-from api.errors import wrong_fields
+from api.dependencies import Service
+from api.http.errors import wrong_fields
+from api.scheduler.submission import Unavailable
 from api.schemas import SearchRequest
-from api.submission import Unavailable
 from api.web.start.candidate import Candidate
 from api.web.start.entry import ENTRIES
 from evo.errors import InvalidInput, NotFound

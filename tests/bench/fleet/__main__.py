@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from db.location import Location
-from db.session import Database
+from db.engine.location import Location
+from db.engine.session import Database
 from tests import postgresql
 from tests.bench.fleet.ledger import wrong
 from tests.bench.fleet.searches import begin

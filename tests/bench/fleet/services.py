@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from api.server import address, listen
-from db.location import Location
+from db.engine.location import Location
 
 START_S = 120.0
 

@@ -6,9 +6,9 @@ import time
 from sqlalchemy import text
 
 from api.schemas import SearchRequest
-from db.location import Location
-from db.session import Database
-from evo.job import Delivery
+from db.engine.location import Location
+from db.engine.session import Database
+from evo.messages.job import Delivery
 from tests.bench.fleet.searches import DIGEST, FAMILY
 from tests.integration.stage import Stage, answer, policy
 from tests.postgresql import Server

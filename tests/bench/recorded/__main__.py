@@ -13,11 +13,11 @@ from pathlib import Path
 from evo.device import DeviceKind
 from tests.bench.recorded.recorder import Record, record
 from tests.bench.recorded.reduced import DEFINITIONS, definitions
-from workers.build import Builder
-from workers.cache import Cache
-from workers.devices import driver
-from workers.lock import exclusive
-from workers.scratch import scratch
+from workers.backends import driver
+from workers.build.build import Builder
+from workers.build.cache import Cache
+from workers.system.device_lock import exclusive
+from workers.system.scratch import scratch
 
 
 def main(arguments: Sequence[str]) -> int:

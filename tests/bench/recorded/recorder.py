@@ -14,19 +14,19 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from evo.device import Device
-from evo.job import FamilyRef, SearchTerms
-from evo.objective import PROTOCOL_VERSION, Objective
-from evo.outcome import CompileFailed, Measured, Outcome
-from evo.policy import Policy
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
 from evo.space import Space
 from evo.trial import Config
+from evo.trial.objective import PROTOCOL_VERSION, Objective
+from evo.trial.outcome import CompileFailed, Measured, Outcome
 from templates.registry import find
 from tests.bench.recorded.reduced import Reduced
-from workers.build import Builder, Built
-from workers.families import Assignment, Families
-from workers.protocol import Compare, Compared, Verified, Verify
-from workers.runners import CandidateFault, Runners, UnfitError, ask
-from workers.scrutiny import refusal
+from workers.build.build import Builder, Built
+from workers.build.families import Assignment, Families
+from workers.measure.output_check import refusal
+from workers.runner.pool import CandidateFault, Runners, UnfitError, ask
+from workers.runner.protocol import Compare, Compared, Verified, Verify
 
 ROUNDS = 3
 """Samples of a config; each is the lower quartile of several taken within 5 ms, after 10 ms of warming up."""

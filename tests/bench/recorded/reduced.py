@@ -8,9 +8,9 @@ from typing import Any
 
 from evo.device import Device
 from evo.family import Family
-from evo.objective import Objective
 from evo.space import Space
 from evo.trial import Value
+from evo.trial.objective import Objective
 
 DEFINITIONS = Path(__file__).with_name("spaces.toml")
 

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 
 from evo.expression import Expression
-from evo.history import History
-from evo.outcome import CompileFailed, Measured, Outcome
 from evo.space import Constraint, Space, Tunable
 from evo.strategy import Context, build
-from evo.timing import Timing
 from evo.trial import Proposal, Trial
+from evo.trial.history import History
+from evo.trial.outcome import CompileFailed, Measured, Outcome
+from evo.trial.timing import Timing
 
 LENGTHS = (100, 300, 1_000, 3_000, 10_000)
 ASKS = 200

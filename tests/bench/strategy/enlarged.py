@@ -18,15 +18,15 @@ from statistics import median
 
 import numpy as np
 
-from evo.objective import Objective
-from evo.outcome import LaunchFailed, Measured, Outcome
-from evo.policy import Policy
-from evo.search import Budget, Search
+from evo.estimate.target import known
+from evo.promotion.policy import Policy
+from evo.search.search import Budget, Search
 from evo.space import Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.target import known
-from evo.timing import Timing
 from evo.trial import Config, Trial
+from evo.trial.objective import Objective
+from evo.trial.outcome import LaunchFailed, Measured, Outcome
+from evo.trial.timing import Timing
 from templates.registry import RECORDINGS, find
 from tests.bench.recorded.reduced import definitions
 from tests.bench.strategy.ground import Floats, Ground, load

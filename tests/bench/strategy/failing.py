@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evo.outcome import CompileFailed
 from evo.strategy import STRATEGIES
+from evo.trial.outcome import CompileFailed
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.ours import OurPlayer
 from tests.bench.strategy.run import Course

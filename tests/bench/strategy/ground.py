@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from evo.outcome import Measured
 from evo.recording import Entry, Recording, config_key
 from evo.space import Space, Tunable
 from evo.trial import Config
+from evo.trial.outcome import Measured
 from templates.registry import find
 
 FIGURES = "figures.json"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evo.outcome import Measured
 from evo.strategy import STRATEGIES
-from evo.timing import Timing
 from evo.trial import Trial
+from evo.trial.outcome import Measured
+from evo.trial.timing import Timing
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.ours import OurPlayer
 from tests.bench.strategy.run import Course

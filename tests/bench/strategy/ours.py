@@ -6,8 +6,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from evo.policy import Policy
-from evo.search import Budget, Search
+from evo.promotion.policy import Policy
+from evo.search.search import Budget, Search
 from evo.strategy import STRATEGIES, Context, Strategy
 from evo.trial import Trial
 from tests.bench.strategy.ground import Ground
@@ -17,7 +17,7 @@ from tests.bench.strategy.simulate import PROTOCOL, Simulation
 from tests.bench.strategy.sources import sources
 from tests.bench.strategy.variants import CROWDED, STEPS, VARIANTS
 
-DECIDES = ("evo.search", "evo.strategy")
+DECIDES = ("evo.search.search", "evo.strategy")
 """What a proposal rests on, with all that they import …"""
 
 LIBRARIES = ("numpy", "scipy", "optuna")

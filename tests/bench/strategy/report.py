@@ -26,7 +26,7 @@ from tests.bench.strategy import (
 from tests.bench.strategy.field import Effort
 from tests.bench.strategy.player import Contestant
 from tests.bench.strategy.variants import STEPS
-from workers.devices.machine import processor_model
+from workers.system.machine import processor_model
 
 DEFAULT = next(iter(STRATEGIES))
 NOTHING = "The archive holds no runs of the default strategy as it is now."

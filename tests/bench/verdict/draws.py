@@ -7,12 +7,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.job import ConfirmReport, Repeat, Witness
-from evo.policy import Policy
 from evo.promotion import looks
-from evo.timing import Timing
+from evo.promotion.policy import Policy
+from evo.results import ConfirmReport, Repeat, Witness
+from evo.trial.timing import Timing
 from tests.bench.verdict.noise import Noise
-from workers.witness import USUAL_ROUNDS
+from workers.measure.overwrite_check import USUAL_ROUNDS
 
 BLOCK = 10
 """Rounds are drawn in runs of so many, so that what lasts longer than one round (drift, a neighbour) stays together."""
@@ -37,7 +37,7 @@ class Draw:
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
-        """Of each process, as `evo.prediction` finds it."""
+        """Of each process, as `evo.promotion.prediction` finds it."""
         rounds = min(policy.process_samples, policy.confirm_samples)
         ratios: list[float] = np.median((self.incumbent / self.challenger)[:, :rounds], axis=1).tolist()
         return ratios

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evo.device import Device
-from evo.outcome import CompileFailed, OverResources
-from workers.compile import Artefact, Compiler, Launch, Resources, Unit
+from evo.trial.outcome import CompileFailed, OverResources
+from workers.build import Artefact, Compiler, Launch, Resources, Unit
 
 MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
 """More than a page of each: lines, sets of the cache and pages all differ."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evo.policy import Policy
 from evo.promotion import Verdict, judge, standing
+from evo.promotion.policy import Policy
 from tests.bench.verdict.draws import Draw, Source
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 
 from evo.device import Device, DeviceKind
-from evo.job import FamilyRef, SearchTerms
-from evo.objective import Objective
-from evo.policy import Policy
+from evo.messages.job import FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.text.wording import settings_text
 from evo.trial import Config
-from evo.wording import settings_text
+from evo.trial.objective import Objective
 from templates.registry import find
 from tests.bench.verdict.layout import Shifted, stack
 from tests.bench.verdict.noise import SERIES, Noise
-from workers.build import Builder, Built
-from workers.cache import Cache
-from workers.devices import driver
-from workers.families import Assignment, Families
-from workers.lock import exclusive
-from workers.protocol import Compare, Compared, Verified, Verify
-from workers.runners import CandidateFault, Runners, ask
-from workers.scratch import scratch
+from workers.backends import driver
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.families import Assignment, Families
+from workers.runner.pool import CandidateFault, Runners, ask
+from workers.runner.protocol import Compare, Compared, Verified, Verify
+from workers.system.device_lock import exclusive
+from workers.system.scratch import scratch
 
 NEAR = 1.6
 """The second kernel is the first one drawn that takes at most so many times as long as the default."""

@@ -6,16 +6,16 @@ from itertools import permutations
 
 import numpy as np
 
-from evo.job import ConfirmReport, Repeat, Witness
-from evo.policy import Policy
-from evo.prediction import predict, times_as_fast
 from evo.promotion import Rule, judge, straddles, undecided
+from evo.promotion.policy import Policy
+from evo.promotion.prediction import predict, times_as_fast
 from evo.promotion.work import work_rule
-from evo.timing import Timing
+from evo.results import ConfirmReport, Repeat, Witness
+from evo.trial.timing import Timing
 from tests.bench.verdict.draws import ALIKE, blocks
 from tests.bench.verdict.noise import Noise
 from tests.bench.verdict.rates import Rate
-from workers.witness import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
+from workers.measure.overwrite_check import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 Roles = tuple[str, ...]
 """The series that play challenger, challenger again and incumbent."""
@@ -44,7 +44,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """More rounds while it is undecided, as `workers.witness` takes them."""
+    """More rounds while it is undecided, as `workers.measure.overwrite_check` takes them."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]

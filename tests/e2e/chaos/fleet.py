@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, text
 
-from db.location import Location
-from db.session import Database, StoreUnavailable
-from evo.cli.request import Request
+from db.engine.location import Location
+from db.engine.session import Database, StoreUnavailable
+from evo.cli.session.request import Request
 from evo.client import Client, ServiceError, ServiceUnreachable
 from evo.errors import Conflict, NotFound
 from tests import postgresql
@@ -22,7 +22,7 @@ from tests.bench.fleet.services import Service
 from tests.bench.fleet.wire import Wire
 from tests.e2e.chaos.network import Network
 from tests.e2e.chaos.worker import Machine, RealWorker, built_shim
-from workers.devices.machine import processor_model
+from workers.system.machine import processor_model
 
 T = TypeVar("T")
 LEASE_S = 3.0

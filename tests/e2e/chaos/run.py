@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from evo.policy import Policy
+from evo.promotion.policy import Policy
 from evo.recording import config_key
 from templates import registry
 from tests import postgresql

@@ -84,7 +84,7 @@ class RealWorker:
         """Its disposable children, which touch the device."""
         try:
             below = psutil.Process(self.process.pid).children(recursive=True)
-            return [each for each in below if "workers.guardian" in each.cmdline()]
+            return [each for each in below if "workers.runner.guardian" in each.cmdline()]
         except psutil.Error:
             return []
 

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from evo.client import Client
-from evo.job import Evaluate, EvaluateReport, Lease
-from evo.outcome import Measured, Outcome
+from evo.messages.job import Evaluate, Lease
+from evo.results import EvaluateReport
 from evo.trial import Config
+from evo.trial.outcome import Measured, Outcome
 from tests.integration.stage import DEVICE, QUICK, TOY, answer, timing
 
 FAMILY = {**TOY, "name": "puppet"}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from evo.client import Client
-from evo.lifecycle import TERMINAL
-from evo.view import SearchView
+from evo.messages.view import SearchView
+from evo.search.lifecycle import TERMINAL
 from templates.registry import find
 from tests.integration.serving import served, wait_until
-from workers.daemon import Settings, serve
+from workers.daemon.daemon import Settings, serve
 
 ROOT = Path(__file__).resolve().parents[3]
 SAXPY = ROOT / "docs" / "guides" / "examples" / "saxpy"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from evo.access import Role
 from evo.client import Client
+from evo.messages.access import Role
 from tests.e2e.web.browser import assert_accessible, reading
 from tests.integration.serving import served
 from tests.integration.stage import Stage

@@ -1,0 +1,176 @@
+"""Lets requests in: finds out who sends them, before their body is read, and how many they may send.
+
+Of a stranger's body only a short form is read, to be given back to them once they have signed in.
+"""
+
+import ipaddress
+import math
+from urllib.parse import quote
+
+import structlog
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.authentication import Gate
+from api.auth.caller import ANYBODY, STRANGER, Caller, enter
+from api.auth.form_values import keep_typed
+from api.auth.permission import PUBLIC, rules
+from api.auth.throttle import Rate, Throttle
+from api.http.errors import answer, wants_page
+from api.logs import LONGEST_PATH
+from api.middleware.forwarding import address_of
+from evo.text.shell import command
+
+log = structlog.get_logger("access")
+
+SIGN_IN = "/sign-in"
+WRONG = f"{SIGN_IN}?wrong=token"
+"""Where a token leads that is not valid."""
+STATIC = "/static/"
+METRICS = "/metrics"
+"""What programs ask for: whoever looks at it in a browser is told the same, and sent nowhere."""
+BEARER = "bearer "
+
+LONGEST_ADDRESS = 64
+"""Characters of an address that a proxy gives, which may be any text."""
+
+ANONYMOUS = Rate(per_s=20, burst=100)
+FAILURES = Rate(per_s=0.1, burst=10)
+"""Wrong tokens from one address, also typed to sign in: ten at once, and then one each ten seconds."""
+
+
+class Door:
+    """Puts the caller where routes and templates find it, or answers instead of them.
+
+    Args:
+        per_caller: how many requests the holder of one token may send.
+    """
+
+    def __init__(self, app: ASGIApp, per_caller: Rate) -> None:
+        self.app = app
+        self._public: frozenset[tuple[str, str]] | None = None
+        self._throttle = Throttle({"caller": per_caller, "address": ANONYMOUS, "failure": FAILURES})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        refused = await self._refused(request)
+        if refused is None and (request.method, request.url.path) == ("POST", SIGN_IN):
+            await self._signing_in(request, receive, send)
+        else:
+            await (refused or self.app)(scope, receive, send)
+
+    async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
+        """A valid token is let in however many wrong ones came from the same address; a wrong one may have to wait."""
+        refused: Response | None = None
+
+        async def watched(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and _is_wrong(message):
+                wait_s = self._throttle.wait_s("failure", _address(request))
+                refused = _too_many(request, wait_s) if wait_s > 0 else None
+            if refused is None:
+                await send(message)
+
+        await self.app(request.scope, receive, watched)
+        if refused is not None:
+            await refused(request.scope, receive, send)
+
+    async def _refused(self, request: Request) -> Response | None:
+        """Why this request is not let in, or None, once its caller is known."""
+        address = _address(request)
+        gate: Gate = request.app.state.service.gate
+        is_open = await _is_open(gate)
+        sign = address_of(request).outside if is_open else None
+        who = ANYBODY if is_open and sign is None else await _identified(request, gate)
+        if (wait_s := self._wait_s(request, who, address)) > 0:
+            return _too_many(request, wait_s)
+        if who is None:
+            log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH])
+            return _unknown(request, "this token is not valid: it may be mistyped, expired, revoked or rotated")
+        if who is STRANGER and not self._is_public(request):
+            if sign is not None:
+                log.warning("refused", address=address, path=request.url.path[:LONGEST_PATH], sign=sign[:LONGEST_PATH])
+                return _no_token_yet(request, sign)
+            if wants_page(request) and request.url.path != METRICS:
+                await keep_typed(request)
+            return _unknown(request, "this service wants a token")
+        enter(who)
+        return None
+
+    def _wait_s(self, request: Request, who: Caller | None, address: str) -> float:
+        if who is None:
+            return self._throttle.wait_s("failure", address)
+        if who is STRANGER:
+            return self._throttle.wait_s("address", address)
+        return 0.0 if who.key is None else self._throttle.wait_s("caller", who.key)
+
+    def _is_public(self, request: Request) -> bool:
+        if self._public is None:
+            self._public = frozenset((method, path) for method, path, rule in rules(request.app) if rule == PUBLIC)
+        return request.url.path.startswith(STATIC) or (request.method, request.url.path) in self._public
+
+
+def _is_wrong(start: Message) -> bool:
+    """Whether somebody who wanted to sign in is told that the token is not valid."""
+    return Headers(raw=start["headers"]).get("location", "").startswith(WRONG)
+
+
+def _address(request: Request) -> str:
+    """Whom limits count: an IPv4 address, or the /64 network that one IPv6 customer has to choose addresses from."""
+    host = request.client.host if request.client else "?"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:LONGEST_ADDRESS]
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
+
+
+async def _is_open(gate: Gate) -> bool:
+    """Return True while callers on this machine need no token."""
+    return gate.open_lately or await run_in_threadpool(gate.is_open)
+
+
+async def _identified(request: Request, gate: Gate) -> Caller | None:
+    """Who it is, STRANGER without a token or a session; None with a token that is not valid."""
+    authorization = request.headers.get("authorization", "")
+    if authorization:
+        secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
+        return gate.lately("token", secret) or await run_in_threadpool(gate.by_token, secret)
+    if session := request.cookies.get(gate.cookie):
+        return gate.lately("session", session) or await run_in_threadpool(gate.by_session, session) or STRANGER
+    return STRANGER
+
+
+def _unknown(request: Request, reason: str) -> Response:
+    """A person is shown where to sign in, anything else told what is missing."""
+    page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
+    if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{SIGN_IN}?next={quote(wanted)}", 303)
+    ways = "give one with `Authorization: Bearer …` (--token or KERNEL_EVO_TOKEN)"
+    response = answer(request, 401, f"{reason}: {ways}, or sign in at {SIGN_IN}")
+    response.headers["WWW-Authenticate"] = 'Bearer realm="kernel-evo"'
+    return response
+
+
+def _no_token_yet(request: Request, sign: str) -> Response:
+    """Refuse a caller from another machine whom a proxy on this machine lets in before the first token exists."""
+    host, port = request.scope["server"]
+    there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    create = command("token", "create", "NAME", "--role", "admin", "--url", there)
+    shown = sign[:LONGEST_PATH]
+    reason = f"no token exists yet, so this service serves its own machine alone, and {shown!r} names another"
+    return answer(request, 403, f"{reason}: create a token there (`{create}`), and use it here")
+
+
+def _too_many(request: Request, wait_s: float) -> Response:
+    seconds = math.ceil(wait_s)
+    response = answer(request, 429, f"too many requests: wait {seconds} s")
+    response.headers["Retry-After"] = str(seconds)
+    return response

@@ -1,0 +1,58 @@
+"""A page of another site can make a browser send its cookie here; what it cannot know is the session's CSRF token."""
+
+import hashlib
+import hmac
+import re
+import secrets
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from api.auth.caller import caller
+from api.auth.form_values import is_form, keep
+
+FIELD = "csrf"
+HEADER = "X-CSRF-Token"
+MASK = 32
+"""Bytes of a token, and of what masks it."""
+MASKED = re.compile(rf"[0-9a-f]{{{4 * MASK}}}")
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def csrf_of(session: str) -> str:
+    """The CSRF token of a session: from its secret, which no script and no other site can read."""
+    return hashlib.sha256(b"csrf " + session.encode()).hexdigest()
+
+
+def masked(token: str) -> str:
+    """The same token in other characters each time: pages are compressed, and what repeats beside a text that somebody
+    else chose could be guessed from their length."""
+    pad = secrets.token_bytes(MASK)
+    return pad.hex() + _xor(pad, bytes.fromhex(token)).hex()
+
+
+def _unmasked(given: str) -> str:
+    """The token; whatever was not masked as it came."""
+    if not MASKED.fullmatch(given):
+        return given
+    both = bytes.fromhex(given)
+    return _xor(both[:MASK], both[MASK:]).hex()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(left ^ right for left, right in zip(one, other, strict=True))
+
+
+async def check_csrf(request: Request) -> None:
+    """Refuse a write that came with a cookie but without the session's token, in a header or a form's field."""
+    expected = caller().csrf
+    if expected is None or request.method in SAFE:
+        return
+    given = request.headers.get(HEADER)
+    if given is None and is_form(request):
+        form = await request.form()
+        keep(request, form)
+        field = form.get(FIELD)
+        given = field if isinstance(field, str) else None
+    if not hmac.compare_digest(_unmasked(given or "").encode(), expected.encode()):
+        raise HTTPException(403, "this page was loaded before you signed in, or is not ours: load it again and retry")

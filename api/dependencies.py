@@ -1,0 +1,50 @@
+"""What a route may ask for."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.auth.authentication import Gate
+from api.events.feed import Feed
+from api.events.listeners import Listeners
+from api.families.builtin import BuiltinFamilies
+from api.metrics import Metrics
+from api.periodic import Collector
+from api.scheduler.conductor import Conductor
+from api.scheduler.wakeup import Wakeup
+from api.settings import Settings
+from api.webhooks.delivery import Courier
+from db.engine.session import Database
+from db.repositories.artefacts import Artefacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """One running service: everything its routes need."""
+
+    settings: Settings
+    database: Database
+    conductor: Conductor
+    artefacts: Artefacts
+    wakeup: Wakeup
+    feed: Feed
+    courier: Courier
+    collector: Collector
+    metrics: Metrics
+    gate: Gate
+    builtin: BuiltinFamilies
+    listeners: Listeners = field(default_factory=Listeners)
+
+    def end_waits(self) -> None:
+        """Let nobody wait any longer, for work or for news: the service is about to end. From the event loop only."""
+        self.wakeup.close()
+        self.feed.close()
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(_service)]

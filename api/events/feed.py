@@ -1,0 +1,116 @@
+"""Lets any number of listeners follow what happens: one of them all reads the log, the others take what it read."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import dropwhile
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+
+from api.events.stream import BATCH, Happening, read_batch
+from api.scheduler.active import Clock
+from api.scheduler.wakeup import Wakeup, set_within
+from db.engine.events import Events, Place
+from db.engine.session import Database
+
+log = structlog.get_logger("feed")
+
+POLL_S = 0.25
+"""Between two looks into the log while somebody listens; what happened meanwhile is sent at once."""
+
+LONGEST_WAIT_S = 60.0
+
+KEPT_BATCHES = 64
+"""Batches remembered for the listeners; one that is further behind reads the log itself."""
+
+
+class Feed:
+    """Every process follows the log by itself, so it does not matter which one serves a listener or a worker.
+
+    What `_recent` holds is complete from `_since` to `_head`. To be used from one event loop.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._news = Wakeup()
+        self._recent: deque[tuple[Place, Sequence[Happening]]] = deque()
+        self._since: Place | None = None
+        self._head = Place()
+        self._listeners = 0
+        self._reader: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Every stream ends: the service is about to."""
+        self._news.close()
+
+    async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[Happening]]:
+        """What happens behind a place, of one search or all, batch by batch, until the feed is closed.
+
+        An empty batch comes at least once a minute, so that whoever listens may look at the clock.
+        """
+        with self._listening():
+            while not self._news.closed:
+                with self._news.expected() as news:
+                    head = self._head
+                    batch = self._remembered(after)
+                    if batch is None:
+                        batch = await run_in_threadpool(self._read, after, search_id)
+                    if batch:
+                        after = batch[-1].place
+                    else:
+                        after = max(after, head)
+                        await set_within(news, POLL_S if self._since is None else LONGEST_WAIT_S)
+                yield [one for one in batch if search_id is None or one.search_id == search_id]
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        self._listeners += 1
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._keep_reading())
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+
+    async def _keep_reading(self) -> None:
+        """Read the log as long as somebody listens."""
+        try:
+            self._head = self._since = await run_in_threadpool(self._last)
+            while self._listeners and not self._news.closed:
+                batch = await run_in_threadpool(self._read, self._head, None)
+                if batch:
+                    self._remember(batch)
+                if len(batch) < BATCH:
+                    await asyncio.sleep(POLL_S)
+        except Exception:
+            log.exception("the log of events cannot be read, listeners look for themselves")
+        finally:
+            self._reader = self._since = None
+            self._recent.clear()
+            self._news.wake()
+
+    def _remember(self, batch: Sequence[Happening]) -> None:
+        self._recent.append((self._head, batch))
+        self._head = batch[-1].place
+        if len(self._recent) > KEPT_BATCHES:
+            self._recent.popleft()
+            self._since = self._recent[0][0]
+        self._news.wake()
+
+    def _remembered(self, after: Place) -> list[Happening] | None:
+        """What is known to lie behind a place; None where the memory does not reach."""
+        if self._since is None or after < self._since:
+            return None
+        heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)
+        return [one for _, batch in heard for one in batch if one.place > after]
+
+    def _read(self, after: Place, search_id: int | None) -> list[Happening]:
+        with self._database.read() as session:
+            return read_batch(session, after, self._clock(), search_id=search_id)
+
+    def _last(self) -> Place:
+        with self._database.read() as session:
+            return Events(session).last()

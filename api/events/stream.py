@@ -1,0 +1,147 @@
+"""From the log of events to what is sent of them: each trial by itself, searches and workers as they stand by then."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar, cast
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.views import source_of
+from api.views.summaries import search_summaries
+from db.engine.events import Events, Place, place_of
+from db.engine.session import StoreUnavailable
+from db.models import EventRow, TrialRow, WorkerRow
+from db.models.columns import adapter
+from db.repositories.archive import Archive
+from db.repositories.fleet import Fleet
+from evo.messages.event import SearchEvent, TrialEvent, WorkerEvent
+from evo.trial.explain import detail_text, first_lines
+from evo.trial.outcome import Measured
+
+log = structlog.get_logger("feed")
+
+Id = TypeVar("Id", int, str)
+Found = TypeVar("Found")
+
+BATCH = 500
+"""Events read at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """One server-sent event, ready to be sent to anyone.
+
+    Attributes:
+        place: where a listener who has heard this one goes on.
+        name: ``trial``, ``search``, ``worker``, or ``deleted`` for a search that is no more.
+        search_id: what it concerns; None: no search.
+    """
+
+    place: Place
+    name: str
+    data: str
+    search_id: int | None = None
+
+
+def read_batch(
+    session: Session, after: Place, now: datetime, *, search_id: int | None = None, limit: int = BATCH
+) -> list[Happening]:
+    """What happened behind a place, at most `limit` events at once.
+
+    A search that was concerned by any of them comes once, behind the trials, as does a worker.
+    """
+    rows = Events(session).after(after, search_id=search_id, limit=limit)
+    if not rows:
+        return []
+    end = place_of(rows[-1])
+    workers = dict.fromkeys(row.worker_id for row in rows if row.worker_id is not None)
+    return [
+        *_trials(session, rows),
+        *search_happenings(session, list(dict.fromkeys(row.search_id for row in rows if row.search_id)), now, end),
+        *_readable(list(workers), lambda ids: [_worker(worker, end) for worker in Fleet(session).some(ids)])[0],
+    ]
+
+
+def search_happenings(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[Happening]:
+    """How these searches stand now."""
+    read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
+    standing = {event.id: event for event in read}
+    return [
+        Happening(place=place, name="search", data=_json(SearchEvent, standing[search_id]), search_id=search_id)
+        if search_id in standing
+        else Happening(place=place, name="deleted", data=f'{{"id":{search_id}}}', search_id=search_id)
+        for search_id in search_ids
+        if search_id not in unreadable
+    ]
+
+
+def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]) -> tuple[list[Found], set[Id]]:
+    """Read these together, or each alone where one cannot be read; return what was found, and the ids of the others.
+
+    A row that cannot be read must not end every stream for ever.
+    """
+    try:
+        return list(read(ids)), set()
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        if len(ids) == 1:
+            log.exception("an event cannot be told", id=ids[0], reason=str(error))
+            return [], set(ids)
+    parts = [_readable([each], read) for each in ids]
+    return [one for found, _ in parts for one in found], {each for _, failed in parts for each in failed}
+
+
+def _trials(session: Session, rows: Sequence[EventRow]) -> list[Happening]:
+    ended = [row for row in rows if row.trial_id is not None]
+    archive = Archive(session)
+    told, _ = _readable(
+        [cast(int, row.trial_id) for row in ended],
+        lambda ids: [(trial_id, _trial(row)) for trial_id, row in archive.trials_of(ids).items()],
+    )
+    trials = dict(told)
+    return [
+        Happening(place=place_of(row), name="trial", data=trials[row.trial_id], search_id=row.search_id)
+        for row in ended
+        if row.trial_id in trials
+    ]
+
+
+def _trial(row: TrialRow) -> str:
+    outcome = row.outcome
+    event = TrialEvent(
+        id=row.id,
+        search_id=row.search_id,
+        number=row.number,
+        place=row.finished_seq or 0,
+        config=row.proposal.config,
+        origin=row.proposal.origin,
+        parents=row.proposal.parents,
+        outcome=row.outcome_kind or "",
+        reason="" if outcome is None else first_lines(detail_text(outcome), 1).partition("\n")[0],
+        time_us=row.time_us,
+        iqr_us=outcome.timing.iqr_us if isinstance(outcome, Measured) else None,
+        suspect=row.suspect,
+        asked_at=row.asked_at,
+        finished_at=row.finished_at,
+        source=source_of(row),
+    )
+    return _json(TrialEvent, event)
+
+
+def _worker(row: WorkerRow, place: Place) -> Happening:
+    event = WorkerEvent(
+        id=row.id,
+        name=row.name,
+        host=row.host,
+        devices=tuple(device.model for device in row.devices),
+        drain=row.drain,
+        seen_at=row.seen_at,
+    )
+    return Happening(place=place, name="worker", data=_json(WorkerEvent, event))
+
+
+def _json(kind: type, event: object) -> str:
+    return str(adapter(kind).dump_json(event), "utf-8")

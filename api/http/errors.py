@@ -1,0 +1,219 @@
+"""Every error leaves as RFC 9457 ``application/problem+json``, with the field named and the way out said."""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.caller import caller
+from api.http.etag import Outdated
+from api.http.strict_json import Malformed
+from api.middleware.forwarding import address_of
+from db.engine.session import StoreUnavailable
+from evo.errors import Conflict, EvoError, InvalidInput, NotFound
+from evo.text.limits import refused
+
+log = structlog.get_logger("http")
+
+MEDIA_TYPE = "application/problem+json"
+
+CONTENT: dict[str, Any] = {
+    MEDIA_TYPE: {
+        "schema": {
+            "type": "object",
+            "title": "Problem",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": {"type": "string"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string", "description": "what is wrong, and the way out"},
+                "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
+                "errors": {"type": "array", "items": {"type": "object"}},
+                "roles": {"type": "array", "items": {"type": "string"}, "description": "any one of them is needed"},
+            },
+        }
+    }
+}
+"""What every route may answer instead of its result."""
+
+
+class RoleMissing(HTTPException):
+    """Whoever calls has none of the `roles` of which any one would do."""
+
+    def __init__(self, request: Request, roles: Iterable[str]) -> None:
+        self.roles = sorted(roles)
+        what = f"{request.method} {request.url.path}"
+        super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
+
+
+TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""As RFC 9110 has them, where Python names them differently from version to version."""
+
+STATUS: Mapping[type[EvoError], int] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    Outdated: 412,
+    Conflict: 409,
+    StoreUnavailable: 503,
+}
+"""The first base of an error found here gives its status; any other `EvoError` is a 500."""
+
+
+MOST_NAMED = 20
+"""Wrong fields that one answer names. The sender chooses how many there are."""
+
+LONGEST_NAME, LONGEST_REASON = 200, 500
+"""Characters of a field's name and of a reason in an answer."""
+
+MOST_DETAIL = 4_000
+"""Characters of an answer's `detail`: some list what there is."""
+
+
+def install(app: FastAPI) -> None:
+    """Answer every kind of failure with a problem document."""
+    app.add_exception_handler(EvoError, _on_evo_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def problem(status: int, detail: str, **extra: Any) -> Response:
+    """A problem document; `extra` are its further members, e.g. ``field``."""
+    title = TITLES.get(status, HTTPStatus(status).phrase)
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **extra}
+    return JSONResponse(body, status, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person asks: browsers name HTML as what they accept, programs take anything."""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
+    """A problem document for programs, a page for people.
+
+    What `detail` repeats of the request may be as long as the sender likes; the answer is not.
+    """
+    detail = shortened(detail, MOST_DETAIL)
+    page = getattr(request.app.state, "error_page", None)
+    if page is None or not wants_page(request):
+        return problem(status, detail, **extra)
+    return cast(Response, page(request, status, detail, extra.get("roles", ())))
+
+
+class Explained:
+    """Answers for errors of middleware, which the application's handlers never see."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except EvoError as error:
+            if begun:
+                raise
+            await refusal(Request(scope, receive), error)(scope, receive, send)
+
+
+async def _on_evo_error(request: Request, error: Exception) -> Response:
+    return refusal(request, cast(EvoError, error))
+
+
+def refusal(request: Request, error: EvoError) -> Response:
+    """What an expected error is to whoever sent the request."""
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    if status >= 500:
+        log.error("request failed", path=shortened(request.url.path, LONGEST_NAME), status=status, reason=str(error))
+    extra = {"field": shortened(error.field, LONGEST_NAME)} if isinstance(error, InvalidInput) else {}
+    if isinstance(error, StoreUnavailable) and not may_see_places(request):
+        return answer(request, status, error.public)
+    return answer(request, status, str(error), **extra)
+
+
+def may_see_places(request: Request) -> bool:
+    """True for callers who may know hosts, paths and users of the installation: administrators, and anybody on this
+    machine while no token is needed there."""
+    if caller().can("admin"):
+        return True
+    return bool(request.app.state.service.gate.was_open) and address_of(request).outside is None
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    found = cast(RequestValidationError, error).errors()
+    if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
+        return answer(request, 404, f"nothing is at {request.url.path}")
+    wrong = wrong_fields(found)
+    first = wrong[0]
+    return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    error = cast(HTTPException, error)
+    if isinstance(error, Malformed):
+        return answer(request, 422, str(error.detail), field=shortened(error.field, LONGEST_NAME))
+    if error.status_code == 400:  # a form that Starlette cannot read; our own refusals are never 400
+        reason = f"cannot be read: {error.detail}"
+        return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
+    details = {
+        404: f"nothing is at {request.url.path}: see /api/v1/openapi.json for what there is",
+        405: f"{request.method} is not possible on {request.url.path}: see /api/v1/openapi.json for what is",
+    }
+    extra = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
+    response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("bug", path=shortened(request.url.path, LONGEST_NAME), exc_info=error)
+    return answer(request, 500, "this is a bug of kernel-evo, not yours; the service's log has the details")
+
+
+def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The first `MOST_NAMED` fields that validation refuses, each with the reason."""
+    return [_wrong_field(each) for each in _relevant(errors)[:MOST_NAMED]]
+
+
+def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of a union of messages only what is wrong with the one whose `kind` was sent."""
+    found = list(errors)
+    others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
+    return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found
+
+
+def _wrong_field(error: Mapping[str, Any]) -> dict[str, str]:
+    cause = error.get("ctx", {}).get("error")
+    given = error["loc"][:-1] if error["loc"][:1] == ("query",) and isinstance(error["loc"][-1], int) else error["loc"]
+    path = [f"{part!s:.100}" for part in given if part not in {"body", "query", "path"}]
+    if isinstance(cause, InvalidInput):
+        inner = [] if path[-1:] == [cause.field] else [cause.field]
+        own = cause.field if "." in cause.field else ".".join([*path, *inner])
+        return _named(own, cause.reason)
+    return _named(".".join(path) or "body", refused(error) or str(error["msg"]))
+
+
+def _named(field: str, reason: str) -> dict[str, str]:
+    return {"field": shortened(field, LONGEST_NAME), "reason": shortened(reason, LONGEST_REASON)}
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its first characters with an ellipsis."""
+    return text if len(text) <= most else f"{text[:most]}…"

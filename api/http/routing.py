@@ -1,0 +1,68 @@
+"""What all routes have in common, told to each router where it is made: a route of an included router is made twice."""
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from fastapi import APIRouter, Depends, Request, params
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+
+from api.auth.permission import authorise
+from api.http import errors
+from api.http.parameters import known_parameters
+from api.http.query import known_to_route, refuse_repeated
+from api.http.strict_json import StrictRoute
+from api.logs import bind_ids
+from api.metrics import note_route
+
+PREFIX = "/api/v1"
+BEARER = HTTPBearer(
+    auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
+)
+"""Only tells the OpenAPI document; `api.auth.admission` has looked at it long before."""
+
+
+class _Common(TypedDict):
+    dependencies: list[params.Depends]
+    responses: dict[int | str, dict[str, Any]]
+    generate_unique_id_function: Callable[[APIRoute], str]
+
+
+async def enter(request: Request) -> None:
+    """What every request goes through once its route is known; one step, since each costs as much as what it does."""
+    bind_ids(request)
+    note_route(request)
+    await authorise(request)
+    refuse_repeated(request)
+
+
+def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
+    """A router of the REST interface: its routes refuse parameters they do not know."""
+    common = _common()
+    common["dependencies"].append(Depends(known_to_route))
+    return APIRouter(prefix=PREFIX + prefix, tags=[tag], route_class=StrictRoute, **common)
+
+
+def bare_router() -> APIRouter:
+    """A router at the root, which the OpenAPI document does not tell of."""
+    return APIRouter(include_in_schema=False, **_common())
+
+
+def page_router(prefix: str = "") -> APIRouter:
+    """A router of pages: they refuse parameters they do not know."""
+    common = _common()
+    common["dependencies"].append(Depends(known_parameters))
+    return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)
+
+
+def _common() -> _Common:
+    return {
+        "dependencies": [Depends(enter), Depends(BEARER)],
+        "responses": {"default": {"description": "A problem document", "content": errors.CONTENT}},
+        "generate_unique_id_function": _operation_id,
+    }
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

@@ -1,0 +1,58 @@
+"""Reads JSON bodies strictly: no repeated names, bounded depth and size."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from evo.errors import InvalidInput
+from evo.text.document import read_json
+
+MOST_VALUES = 500_000
+"""Values in one body: a few bytes each on the wire, up to a hundred times as many in memory."""
+
+LARGE_BYTES = 64 << 10
+"""Larger bodies are parsed in a thread, so that other requests go on."""
+
+
+class Malformed(HTTPException):
+    """A body that cannot be read; `field` names the place."""
+
+    def __init__(self, error: InvalidInput) -> None:
+        self.field = error.field
+        super().__init__(422, str(error))
+
+
+class StrictRequest(Request):
+    """A request whose `json` refuses what `read_json` refuses."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            try:
+                self._json = _parsed(body) if len(body) < LARGE_BYTES else await run_in_threadpool(_parsed, body)
+            except InvalidInput as error:
+                raise Malformed(error) from None
+        return self._json
+
+
+class StrictRoute(APIRoute):
+    """A route that reads its body with `StrictRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+def _parsed(body: bytes) -> Any:
+    if body.count(b",") > MOST_VALUES:
+        raise InvalidInput("body", f"holds more than {MOST_VALUES:,} values: send it in parts")
+    return read_json(body)

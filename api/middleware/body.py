@@ -1,0 +1,105 @@
+"""Refuses bodies that are too large, packed, or of two lengths; before they are read where that is possible."""
+
+from anyio import move_on_after
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.caller import STRANGER, caller
+from api.auth.form_values import FORMS
+from api.http.errors import answer
+
+MOST_BYTES = 64 << 20
+
+STRANGERS_BYTES = 64 << 10
+"""What somebody may send who has not signed in."""
+
+JSON_BYTES, FORM_BYTES = 16 << 20, 1 << 20
+"""What is parsed as a whole takes many times its size in memory, so less of it is taken than of a file."""
+
+DRAINED, DRAINED_S = 4, 30.0
+"""So many times what is allowed, and for so long, is read and dropped before the refusal: most clients look for an
+answer only once they have sent all. Who sends more is cut off."""
+
+
+class TooLarge(HTTPException):
+    """Raised where the body is read."""
+
+
+class BodyLimit:
+    """Stands behind the door: how much is taken depends on who sends it."""
+
+    def __init__(self, app: ASGIApp, most_bytes: int | None = None) -> None:
+        self.app = app
+        self.most_bytes = most_bytes or MOST_BYTES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if (refusal := _refusal(Request(scope))) is not None:
+            await refusal(scope, receive, send)
+            return
+        most = min(self.most_bytes, _most_bytes(scope))
+        told = Headers(scope=scope).get("content-length", "")
+        if told.isdecimal() and int(told) > most:
+            if "expect" not in Headers(scope=scope):  # who asks first need not send it
+                await _drain(receive, DRAINED * most)
+            await answer(Request(scope), 413, too_large(most))(scope, receive, send)
+            return
+        taken = 0
+
+        async def receive_within() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > most:
+                if message.get("more_body", False):
+                    await _drain(receive, DRAINED * most - taken)
+                raise TooLarge(413, too_large(most))
+            return message
+
+        try:
+            await self.app(scope, receive_within, send)
+        except TooLarge as error:  # whoever read it stands before those who answer errors
+            await answer(Request(scope), 413, error.detail)(scope, receive, send)
+
+
+def _refusal(request: Request) -> Response | None:
+    """The answer to a body that is not read at all."""
+    if {"content-length", "transfer-encoding"} <= set(request.headers):
+        # a proxy in front may believe the other one and take the rest for somebody else's request (RFC 9112, 6.3)
+        refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
+        refused.headers["connection"] = "close"
+        return refused
+    packing = request.headers.get("content-encoding", "").strip().lower()
+    if packing not in ("", "identity"):
+        return answer(request, 415, f"Content-Encoding: {packing!r:.40} is not taken: send the body as it is")
+    return None
+
+
+def _most_bytes(scope: Scope) -> int:
+    """What this sender may send of this kind of content."""
+    if caller() is STRANGER:
+        return STRANGERS_BYTES
+    kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return JSON_BYTES
+    return FORM_BYTES if kind in FORMS else MOST_BYTES
+
+
+async def _drain(receive: Receive, most_bytes: int) -> None:
+    """Drop what is still sent."""
+    with move_on_after(DRAINED_S):
+        while most_bytes > 0:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body", False):
+                return
+            most_bytes -= len(message.get("body", b""))
+
+
+def too_large(most_bytes: int) -> str:
+    size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
+    return f"the body is larger than the {size} this service takes: send less, or in parts"

@@ -1,0 +1,183 @@
+"""Translates between the public address of the service and the paths it serves.
+
+The outermost middleware. Requests arrive through proxies under another host, scheme and path than clients wrote. Behind
+this middleware every request looks direct: the path has no prefix, and client, scheme and host are those ahead of the
+proxies. Redirects get the prefix on their way out; pages, scripts and documents ask `address_of` for it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.forwarded import sign_of_outside
+from api.authority import host_name, is_loopback
+from api.public import PORTS, PREFIX, Proxies, PublicUrl
+
+KEY = "kernel_evo.address"
+
+LONGEST_HOST = 300
+ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
+"""An address with brackets or a port; bare addresses need no reading."""
+PORT = re.compile(r"[1-9][0-9]{0,4}")
+PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """How the client of one request addressed the service.
+
+    Attributes:
+        public: scheme, host and prefix that the client used, or that the operator configured.
+        hosts: names of the service for this client: with the port of `X-Forwarded-Port`, which may be one that only
+            the proxies use, and without it.
+        trusted: whether a trusted proxy sent the request, and so knows which names are the service's.
+        outside: the header that shows a caller on another machine; None if no header does.
+    """
+
+    public: PublicUrl
+    hosts: frozenset[str]
+    trusted: bool
+    outside: str | None
+
+
+def address_of(connection: HTTPConnection) -> Address:
+    """Return how the client addressed the service."""
+    address: Address = connection.scope[KEY]
+    return address
+
+
+class Forwarding:
+    """Reads what proxies say, from trusted addresses alone.
+
+    Args:
+        public: the configured public URL; it has precedence over the headers of proxies.
+        own: first segments of the service's own paths, which a proxy's prefix cannot be told from.
+    """
+
+    def __init__(self, app: ASGIApp, *, public: PublicUrl | None, proxies: Proxies, own: frozenset[str]) -> None:
+        self.app = app
+        self._public = public
+        self._proxies = proxies
+        self._own = own
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        scope.update(self._direct(scope))  # in place, since the application answers for bugs outside of all middleware
+        here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
+
+        async def send_prefixed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if "location" in headers:
+                    headers["location"] = _prefixed(headers["location"], here, prefix)
+            await send(message)
+
+        await self.app(scope, receive, send_prefixed)
+
+    def _direct(self, scope: Scope) -> dict[str, Any]:
+        """Return what the scope would have if the client had asked directly."""
+        headers = Headers(scope=scope)
+        peer = scope["client"][0] if scope.get("client") else ""
+        trusted = self._proxies.trusts(peer)
+        said = _said(headers) if trusted else _Said()
+        named = said.host or headers.get("host", "")
+        host = _with_port(named, said.port)
+        seen = PublicUrl(
+            scheme=said.scheme or scope["scheme"],
+            authority=host,
+            prefix=_prefix(headers) if trusted or is_loopback(peer) else "",
+        )
+        public = seen if self._public is None else replace(self._public, prefix=self._public.prefix or seen.prefix)
+        hosts = frozenset({host.lower(), named.lower()})
+        address = Address(public=public, hosts=hosts, trusted=trusted, outside=sign_of_outside(headers))
+        changed: dict[str, Any] = {"scheme": public.scheme, KEY: address, **self._path(scope, public.prefix)}
+        if host != headers.get("host", ""):
+            kept = [(name, value) for name, value in scope["headers"] if name != b"host"]
+            changed["headers"] = [(b"host", host.encode("latin-1")), *kept]
+        if (client := self._client(peer, said.clients)) != peer:
+            changed["client"] = (client, 0)
+        return changed
+
+    def _client(self, peer: str, clients: tuple[str, ...]) -> str:
+        """The last address in the chain that no trusted proxy has; the first one if all are trusted."""
+        for address in reversed(clients):
+            peer = address
+            if not self._proxies.trusts(address):
+                break
+        return peer
+
+    def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
+        """The path without the prefix, which some proxies remove and others pass on."""
+        path: str = scope["path"]
+        if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
+            return {}
+        raw: bytes = scope.get("raw_path") or path.encode()
+        return {"path": path[len(prefix) :] or "/", "raw_path": raw[len(prefix) :] or b"/"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What proxies say of a request."""
+
+    clients: tuple[str, ...] = ()
+    host: str | None = None
+    scheme: str | None = None
+    port: str = ""
+
+
+def _said(headers: Headers) -> _Said:
+    """Read `X-Forwarded-*`, and `Forwarded` (RFC 7239) where those are missing; what cannot be read is not used."""
+    pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
+    clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]
+    hosts = list(_each(headers, "x-forwarded-host")) or [value.strip('"') for name, value in pairs if name == "host"]
+    schemes = list(_each(headers, "x-forwarded-proto")) or [
+        value.strip('"') for name, value in pairs if name == "proto"
+    ]
+    host = hosts[0] if hosts and len(hosts[0]) <= LONGEST_HOST and host_name(hosts[0]) else None
+    scheme = schemes[0].lower() if schemes and schemes[0].lower() in PORTS else None
+    return _Said(clients=tuple(map(_bare, clients)), host=host, scheme=scheme, port=_port(headers))
+
+
+def _port(headers: Headers) -> str:
+    """The port of `X-Forwarded-Port`; empty without one of its own, since 80 and 443 go without saying."""
+    named = next(_each(headers, "x-forwarded-port"), "")
+    own = PORT.fullmatch(named) and int(named) < 65_536 and int(named) not in PORTS.values()
+    return named if own else ""
+
+
+def _with_port(host: str, port: str) -> str:
+    """The host with a port where it names none."""
+    bare = host.endswith("]") or (host and ":" not in host)
+    return f"{host}:{port}" if port and bare else host
+
+
+def _each(headers: Headers, name: str) -> Iterator[str]:
+    for value in headers.getlist(name):
+        yield from (each.strip() for each in value.split(",") if each.strip())
+
+
+def _bare(address: str) -> str:
+    """An address without quotes, brackets and port."""
+    unquoted = address.strip('"')
+    match = ADDRESS.fullmatch(unquoted)
+    return unquoted if match is None else match[1] or match[2]
+
+
+def _prefix(headers: Headers) -> str:
+    """The path prefix that a proxy removed; empty if none of plain segments is named."""
+    named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
+    given = named.rstrip("/")
+    return given if PREFIX.fullmatch(given) else ""
+
+
+def _prefixed(location: str, here: str, prefix: str) -> str:
+    """A redirect within the service as a path below the prefix; redirects to other places stay."""
+    path = location.removeprefix(here)
+    return f"{prefix}{path}" if path.startswith("/") and not path.startswith("//") else location

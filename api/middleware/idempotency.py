@@ -1,0 +1,172 @@
+"""``Idempotency-Key``: a POST that is sent again, because its answer got lost, is carried out once.
+
+The answer to a request that did something is kept for 24 hours, and given again. One that was refused (4xx), or failed
+before it committed anything (a locked database), may be sent again. Where the service was killed, or failed after a
+commit, nobody knows what it did: the same key is refused from then on.
+"""
+
+import hashlib
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth.caller import caller
+from api.dependencies import Service
+from api.http.errors import problem
+from db.engine.session import StoreUnavailable, committing
+from db.repositories.answers import Answer, Answers
+from evo.errors import EvoError
+
+log = structlog.get_logger("http")
+
+API = "/api/v1/"
+SECRETS = ("/api/v1/tokens", "/api/v1/join")
+"""What these answer holds a secret, which is shown once and kept nowhere: such a request cannot be answered again."""
+
+HEADER = "idempotency-key"
+LONGEST_KEY = 255
+MOST_BYTES = 8 << 20
+"""Bodies are read as a whole to be compared; a larger one has no need of a key (artefacts are PUT)."""
+
+KEPT_HEADERS = {"content-type", "location", "etag"}
+
+
+class Idempotency:
+    """Stands behind whatever checks who is asking: keys are told apart by caller."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if (given := headers.get(HEADER)) is None:
+            await self.app(scope, receive, send)
+            return
+        if not 0 < len(given) <= LONGEST_KEY:
+            reason = f"must have 1 to {LONGEST_KEY} characters"
+            await problem(422, f"{HEADER}: {reason}", field=HEADER)(scope, receive, send)
+            return
+        body = await _whole_body(receive)
+        if body is None:
+            await problem(413, "a body this large cannot have an Idempotency-Key: leave it out")(scope, receive, send)
+            return
+        await self._once(scope, _once_more(body, receive), send, given, body)
+
+    async def _once(self, scope: Scope, receive: Receive, send: Send, given: str, body: bytes) -> None:
+        service: Service = scope["app"].state.service
+        answers, now = Answers(service.database), service.conductor.clock()
+        who = caller()
+        key = _digest(who.token_id or who.name, given)
+        fingerprint = _digest(scope["path"], scope["query_string"], body)
+        known = await run_in_threadpool(answers.begin, key, fingerprint, now)
+        if known is None:
+            await self._carry_out(scope, receive, send, answers, key)
+        elif not known.same:
+            way_out = "use a new key for each new request"
+            await problem(422, f"{HEADER}: was used with another request: {way_out}", field=HEADER)(
+                scope, receive, send
+            )
+        elif known.answer is None:
+            way_out = "wait, and repeat it with the same key; should it stay so, it was interrupted: see what is there"
+            busy = problem(409, f"a request with this {HEADER} is under way: {way_out} before you use a new key")
+            busy.headers["retry-after"] = "1"
+            await busy(scope, receive, send)
+        else:
+            await _repeat(known.answer, send)
+
+    async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: Answers, key: str) -> None:
+        """Store the answer, then send it: a caller who has it may rely on its being given again.
+
+        Where it cannot be stored it is sent all the same, since the request was carried out.
+        """
+        held: list[Message] = []
+        failed: EvoError | None = None
+
+        async def hold(message: Message) -> None:
+            held.append(message)
+
+        with committing() as commits:
+            try:
+                await self.app(scope, receive, hold)
+            except EvoError as error:
+                failed = error
+            finally:
+                answer = _answer(held) if held else None
+                try:
+                    await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
+                except StoreUnavailable as error:
+                    log.warning("an answer cannot be kept for a repeated request", reason=str(error))
+                for message in held:
+                    await send(message)
+        if failed is not None:
+            raise failed
+
+
+def _note(answers: Answers, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
+    """Keep an answer, or forget a request that did nothing: it may be sent again."""
+    refused = answer is not None and 400 <= answer.status < 500
+    failed = answer is None or answer.status >= 500
+    if refused or (failed and undone):
+        answers.forget(key)
+    elif answer is not None and answer.status < 400 and not path.startswith(SECRETS):
+        answers.end(key, answer)
+
+
+async def _whole_body(receive: Receive) -> bytes | None:
+    """The body, or None when it is too large to be kept; it is read to its end in any case, for an answer to arrive."""
+    parts: list[bytes] = []
+    more, taken = True, 0
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+        taken += len(parts[-1])
+        if taken > MOST_BYTES:
+            parts.clear()
+    return b"".join(parts) if taken <= MOST_BYTES else None
+
+
+def _once_more(body: bytes, receive: Receive) -> Receive:
+    """Give the body that was read already, then whatever follows."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _answer(messages: list[Message]) -> Answer:
+    start, *rest = messages
+    pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]]
+    return Answer(
+        status=start["status"],
+        headers=tuple(pair for pair in pairs if pair[0] in KEPT_HEADERS),
+        body=b"".join(message.get("body", b"") for message in rest),
+    )
+
+
+async def _repeat(answer: Answer, send: Send) -> None:
+    headers = [*answer.headers, ("idempotency-replayed", "true"), ("content-length", str(len(answer.body)))]
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _digest(*parts: str | bytes) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        whole.update(len(raw).to_bytes(8, "big") + raw)
+    return whole.hexdigest()

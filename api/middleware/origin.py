@@ -1,0 +1,57 @@
+"""Keeps other web sites out of a service that trusts everybody on its machine.
+
+A page from elsewhere can make a browser on this machine send requests here. What it cannot choose are two headers:
+``Host``, which is its own name even where that name resolves to this machine, and ``Origin``.
+"""
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.authority import host_name, is_loopback
+from api.http.errors import problem
+from api.middleware.forwarding import KEY
+from api.public import PORTS, PublicUrl
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+READS = frozenset({"GET", "HEAD"})
+
+
+class OwnOrigin:
+    """Refuses requests under another name than the machine's own, and writes on behalf of another site.
+
+    Args:
+        host: what the service listens on. Names are checked on a loopback address alone, and of requests that no
+            trusted proxy sent: from outside, a machine may be reached under names it does not know.
+        public: the configured public URL, whose host and origin are the service's own.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, public: PublicUrl | None) -> None:
+        self.app = app
+        self.public = public
+        known = LOOPBACK | {host.lower()} | ({host_name(public.authority)} if public else set())
+        self.names = known if is_loopback(host) else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        answer = self.app
+        if self.names is not None and not scope[KEY].trusted and host_name(host) not in self.names:
+            ways = "use http://127.0.0.1 or http://localhost with the port, or serve it with --public-url"
+            answer = problem(
+                421, f"Host {host!r} is not a name of this service, which serves this machine alone: {ways}"
+            )
+        elif scope["method"] not in READS and origin is not None and not self._is_own(origin, scope[KEY].hosts):
+            ways = "send the request from the service's own pages or without an Origin header, or, behind a proxy"
+            ways += ", serve with --public-url"
+            answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
+        await answer(scope, receive, send)
+
+    def _is_own(self, origin: str, hosts: frozenset[str]) -> bool:
+        """Return True for the origin of the service's own pages, whichever scheme a proxy adds."""
+        if self.public is not None and origin.lower() == self.public.origin:
+            return True
+        scheme, _, authority = origin.lower().partition("://")
+        return authority in {host.removesuffix(f":{PORTS.get(scheme)}") for host in hosts}

@@ -1,0 +1,168 @@
+"""What a service does by itself, again and again: sweeping leases, delivering messages, collecting what is old."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import structlog
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from api.scheduler.active import Clock
+from db.engine.session import Database, StoreUnavailable
+from db.repositories.artefacts import Artefacts
+from db.repositories.retention import (
+    YOUNG,
+    collect_artefacts,
+    collect_families,
+    collect_log,
+    collect_searches,
+    collect_workers,
+)
+from evo.messages.view import Collected
+
+log = structlog.get_logger("chores")
+
+SEARCHES_AT_ONCE = 20
+
+WORKERS_KEPT = timedelta(days=30)
+"""How long a worker that nobody hears of is listed, and a refused token, whatever else is kept."""
+
+STRAYS_EVERY_S = 86_400.0
+
+Done: TypeAlias = Callable[[str, float, bool], None]
+"""Is told the name of a chore, the seconds it took, and whether it failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chore:
+    """Done every so many seconds, in a thread; one that fails is logged, and done again the next time."""
+
+    name: str
+    every_s: float
+    work: Callable[[], object]
+
+
+@contextlib.asynccontextmanager
+async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
+    """Do chores as long as the block lasts; `done` counts them."""
+    tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _repeat(chore: Chore, done: Done) -> None:
+    while True:
+        await asyncio.sleep(chore.every_s)
+        began, failed = time.perf_counter(), True
+        try:
+            await run_in_threadpool(chore.work)
+            failed = False
+        except StoreUnavailable as error:
+            log.warning("a chore waits for the database", chore=chore.name, reason=str(error))
+        except Exception:
+            log.exception("a chore failed, it is tried again", chore=chore.name)
+        done(chore.name, time.perf_counter() - began, failed)
+
+
+def _sum(*parts: Collected) -> Collected:
+    """All of them together."""
+    counted = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Collected)}
+    known = {name: [value for value in values if value is not None] for name, values in counted.items()}
+    return Collected(**{name: sum(values) for name, values in known.items() if values})
+
+
+class _Undone(Exception):
+    """Ends a transaction without a trace."""
+
+
+class Collector:
+    """Keeps database and artefact store within what they may take.
+
+    Args:
+        keep_days, artefact_limit_gb: as in the settings; None: no limit.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: Artefacts,
+        *,
+        clock: Clock,
+        keep_days: float | None = None,
+        artefact_limit_gb: float | None = None,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._clock = clock
+        self._keep_days = keep_days
+        self._artefact_limit_gb = artefact_limit_gb
+        self._looked_s: float | None = None
+
+    def run(self) -> None:
+        """What the settings ask for; and what nobody may ask for any more."""
+        now = self._clock()
+        with self._database.write() as session:
+            collect_log(session, now)
+            gone = collect_workers(session, now - WORKERS_KEPT)
+        collected = self.collect(keep_days=self._keep_days, artefact_limit_gb=self._artefact_limit_gb)
+        collected = _sum(collected, gone, Collected(files_deleted=self._strays(now)))
+        if collected != Collected(bytes_kept=collected.bytes_kept):
+            log.info("collected", **vars(collected))
+
+    def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
+        """Take out what is beyond these limits; `dry_run` only says what that would be."""
+        now, artefacts, doomed = self._clock(), Collected(), list[str]()
+        old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
+        if artefact_limit_gb is not None:
+            with self._transaction(dry_run) as session:
+                artefacts, doomed = collect_artefacts(session, int(artefact_limit_gb * 1e9), now)
+        for digest in () if dry_run else doomed:
+            try:
+                self._store.remove(digest)
+            except OSError as error:  # it is a stray now, and tried again as one
+                log.warning("an artefact cannot be removed", digest=digest, reason=str(error))
+        return _sum(old, artefacts)
+
+    def _old(self, before: datetime, dry_run: bool) -> Collected:
+        """Take out what is older than this, whatever it is; families after the searches that used them."""
+        searches = self._searches(before, dry_run)
+        with self._transaction(dry_run) as session:
+            workers = collect_workers(session, before)
+        with self._transaction(dry_run) as session:
+            families = collect_families(session, before)
+        return _sum(searches, workers, families)
+
+    def _strays(self, now: datetime) -> int:
+        """Remove files without rows, once a day: it lists the whole store."""
+        if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
+            return 0
+        self._looked_s = time.monotonic()
+        with self._database.look() as session:
+            return self._store.remove_strays(session, (now - YOUNG).timestamp())
+
+    def _searches(self, before: datetime, dry_run: bool) -> Collected:
+        """A few in each transaction, so that nobody waits long for theirs."""
+        collected, failed = Collected(), set[int]()
+        while True:
+            known = len(failed)
+            with self._transaction(dry_run) as session:
+                some = collect_searches(session, before, None if dry_run else SEARCHES_AT_ONCE, failed)
+            collected = _sum(collected, some)
+            if dry_run or some.searches_deleted + len(failed) - known < SEARCHES_AT_ONCE:
+                return collected
+
+    @contextlib.contextmanager
+    def _transaction(self, dry_run: bool) -> Iterator[Session]:
+        with contextlib.suppress(_Undone), self._database.write() as session:
+            yield session
+            if dry_run:
+                raise _Undone

@@ -1,0 +1,82 @@
+"""Champions and the way back from one."""
+
+from typing import Annotated
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.etag import IfMatch, champion_tag, require
+from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.routing import rest_router
+from api.schemas import Id, Restore, Rollback
+from api.views import champion_view
+from db.queries import listing
+from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
+from db.repositories.champions import Champions
+from evo.family.problem import split_assignments
+from evo.messages.view import ChampionView, Page
+
+router = rest_router("/champions", tag="champions")
+
+
+class ChampionQuery(PageQuery):
+    """Which champions; by default the current ones."""
+
+    family: str | None = None
+    problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
+    device: str | None = Field(default=None, description="a device model")
+    history: bool = Field(default=False, description="also those that were replaced or rolled back")
+    sort: ChampionOrder = "newest"
+
+
+@router.get("")
+@allow("viewer")
+def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep) -> Page[ChampionView]:
+    """Champions, newest first unless sorted otherwise."""
+    wanted = ChampionFilter(
+        family=query.family,
+        problem=split_assignments(query.problem, "problem"),
+        device=query.device,
+        current_only=not query.history,
+    )
+    with service.database.read() as session:
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_champions(session, wanted, query.sort, after=after, limit=query.limit + 1)
+    rows, following = page_of(found, query.limit, CHAMPION_ORDERS[query.sort].place)
+    return Page(items=tuple(map(champion_view, rows)), next=following)
+
+
+@router.get("/{champion_id}")
+@allow("viewer")
+def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> ChampionView:
+    """One champion with its evidence. Its `ETag` says whether it is the current one."""
+    with service.database.read() as session:
+        row = Champions(session).champion(champion_id)
+    response.headers["etag"] = champion_tag(row)
+    return champion_view(row)
+
+
+@router.post("/{champion_id}/rollback")
+@allow("submitter")
+def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
+    """Retire the current champion; the one it replaced is current again. Returns the retired one."""
+    with service.database.write() as session:
+        champions = Champions(session)
+        require(if_match, champion_tag(champions.champion(champion_id)))
+        champions.roll_back(champion_id, reason=body.reason, by=caller().name, now=service.conductor.clock())
+        return champion_view(champions.champion(champion_id))
+
+
+@router.post("/{champion_id}/promote")
+@allow("submitter")
+def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
+    """Make an earlier champion the current one again, on the evidence it has, in place of the one named `over`."""
+    with service.database.write() as session:
+        champions = Champions(session)
+        require(if_match, champion_tag(champions.champion(champion_id)))
+        why, now = body.reason, service.conductor.clock()
+        row = champions.restore(champion_id, over=body.over, reason=why, by=caller().name, now=now)
+        return champion_view(row)

@@ -1,0 +1,117 @@
+"""What happens, as it happens: server-sent events."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+import structlog
+from fastapi import Depends, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.events.stream import Happening, search_happenings
+from api.http.routing import rest_router
+from api.schemas import Id
+from db.engine.events import Events, Place
+from db.engine.session import StoreUnavailable
+from db.repositories.archive import Archive
+
+log = structlog.get_logger("http")
+
+router = rest_router(tag="events")
+
+RETRY_MS = 1000
+LONGEST_S = 900.0
+"""A stream then ends and its reader comes again, past whatever looks at who may come in."""
+
+
+async def _place(
+    service: ServiceDep,
+    last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
+    after: Annotated[str | None, Query(description="the same, for a first connection")] = None,
+) -> Place | None:
+    """Where the listener goes on; None: with what is yet to come."""
+    if last_event_id:
+        return Place.parse(last_event_id, "last-event-id")
+    return Place.parse(after, "after") if after else None
+
+
+PlaceDep = Annotated[Place | None, Depends(_place)]
+
+
+async def _counted(service: ServiceDep) -> AsyncIterator[None]:
+    """As long as the stream is open; 429 where its caller has too many."""
+    with service.listeners.one_more(caller().key):
+        yield
+
+
+Counted = Depends(_counted)
+
+
+async def _known(search_id: Id, service: ServiceDep) -> int:
+    await run_in_threadpool(_look_up, service, search_id)
+    return search_id
+
+
+@router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
+@allow("viewer")
+async def stream_events(service: ServiceDep, place: PlaceDep) -> AsyncIterator[ServerSentEvent]:
+    """All that happens: `trial`, `search`, `worker`, `deleted`; first how the unfinished searches stand."""
+    async for event in _stream(service, place, None):
+        yield event
+
+
+@router.get("/searches/{search_id}/events", response_class=EventSourceResponse, dependencies=[Counted])
+@allow("viewer")
+async def stream_search_events(
+    search_id: Annotated[int, Depends(_known)], service: ServiceDep, place: PlaceDep
+) -> AsyncIterator[ServerSentEvent]:
+    """What happens in one search: `trial`, `search`, `deleted`; first how it stands."""
+    async for event in _stream(service, place, search_id):
+        yield event
+
+
+async def _stream(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+    """Events until the stream is old or the database is away; its reader then comes again and loses none."""
+    try:
+        async for event in _events(service, place, search_id):
+            yield event
+    except StoreUnavailable as error:
+        log.warning("a stream of events ends: its reader comes again", reason=str(error))
+
+
+async def _events(service: Service, place: Place | None, search_id: int | None) -> AsyncIterator[ServerSentEvent]:
+    start, lost, standing = await run_in_threadpool(_begin, service, place, search_id)
+    yield ServerSentEvent(comment="here is what happens", id=str(start), retry=RETRY_MS)
+    if lost:
+        yield ServerSentEvent(event="reset", raw_data="{}", id=str(start))
+    for event in standing:
+        yield _sent(event)
+    deadline = time.monotonic() + LONGEST_S
+    async for batch in service.feed.follow(start, search_id=search_id):
+        for event in batch:
+            yield _sent(event)
+        if time.monotonic() > deadline:
+            return
+
+
+def _begin(service: Service, place: Place | None, search_id: int | None) -> tuple[Place, bool, Sequence[Happening]]:
+    """Where to begin, whether events before it are lost to this listener, and how things stand there."""
+    with service.database.read() as session:
+        events = Events(session)
+        lost = place is not None and not events.keeps(place)
+        start = events.last() if place is None or lost else place
+        ids = list(Archive(session).unfinished()) if search_id is None else [search_id]
+        return start, lost, search_happenings(session, ids, service.conductor.clock(), start)
+
+
+def _look_up(service: Service, search_id: int) -> None:
+    with service.database.read() as session:
+        Archive(session).search(search_id)
+
+
+def _sent(happening: Happening) -> ServerSentEvent:
+    return ServerSentEvent(event=happening.name, raw_data=happening.data, id=str(happening.place))

@@ -1,0 +1,158 @@
+"""Kernel families as registered by those who submit searches."""
+
+import hashlib
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from fastapi import HTTPException, Query, Request, Response
+from pydantic import Field
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.families.builtin import own_digests
+from api.families.catalogue import parsed
+from api.http.paging import TEXT, PageQuery, page_of, place_of
+from api.http.routing import rest_router
+from api.schemas import Digest, FamilyBody
+from api.views import family_view
+from db.queries import listing
+from db.repositories.archive import BUNDLE, Archive
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.family import Family
+from evo.messages.view import FamilyView, Page
+from templates import bundle, registry
+
+router = rest_router("/families", tag="families")
+
+
+class FamilyQuery(PageQuery):
+    text: str | None = Field(default=None, max_length=200, description="occurs in the name")
+
+
+ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
+
+
+@router.put("/{digest}")
+@allow("submitter")
+def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
+    """Register a family under the digest of its files; registering it again changes nothing but its location.
+
+    Who is no author names no location, takes none away, and registers nothing under the name of an author's family.
+    """
+    family = parsed(body.document)
+    if family.name != body.name:
+        raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
+    _check_place(body.location)
+    _check_builtin(digest, family)
+    with service.database.write() as session:
+        row = Archive(session).register_family(
+            digest=digest,
+            name=body.name,
+            document=body.document,
+            location=_place(session, digest, body),
+            now=service.conductor.clock(),
+        )
+        return family_view(row)
+
+
+@router.put("/{digest}/bundle", openapi_extra={"requestBody": {"required": True, "content": ZIP}})
+@allow("author")
+async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
+    """Take a family's files as a ZIP. Its workers run them, so the service must be set to allow it."""
+    if not service.settings.allow_family_upload:
+        ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true there, or put the family where the workers find it"
+        raise HTTPException(403, f"this service takes no uploaded families: {ways}")
+    return await run_in_threadpool(_upload, service, digest, await request.body())
+
+
+def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
+    files = bundle.unpack(content)
+    family = bundle.family_of(files)
+    bundle.check_sources(family, files)
+    if (actual := bundle.digest_of(files)) != digest:
+        reason = f"these files have digest {actual} here: send them there, from the same version of kernel-evo"
+        raise InvalidInput("digest", reason)
+    artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
+    with service.database.write() as session:
+        service.artefacts.put(session, artefact, content, media_type="application/zip", now=now)
+        row = Archive(session).upload_family(
+            digest=digest, name=family.name, document=dict(family.document), artefact=artefact, now=now
+        )
+        return family_view(row)
+
+
+@router.get("/{digest}/bundle", response_class=Response, responses={200: {"content": ZIP}})
+@allow("worker", "viewer")
+def get_bundle(digest: Digest, service: ServiceDep) -> Response:
+    """The ZIP that was uploaded, always as a download."""
+    with service.database.read() as session:
+        location = Archive(session).family(digest).location or ""
+        if not location.startswith(BUNDLE):
+            raise NotFound(f"family {digest} was not uploaded: it comes with kernel-evo, or lies where the workers are")
+        _, content = service.artefacts.get(session, location.removeprefix(BUNDLE))
+    return Response(content, media_type="application/zip", headers={"Content-Disposition": "attachment"})
+
+
+def _check_place(location: str | None) -> None:
+    """Code at a path of the workers is code that they run: not everybody may name one."""
+    if location is None:
+        return
+    if not PurePath(location).is_absolute() or not location.isprintable():
+        raise InvalidInput("location", f"{location!r:.100} is not an absolute path: leave it out for a built-in family")
+    if not caller().can("author"):
+        raise HTTPException(403, "naming a path on the workers needs a token with the role author")
+
+
+def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
+    """Where the family lies from now on: who is no author leaves it where it is.
+
+    Raises:
+        Conflict: the digest has another document, or the name is an author's.
+    """
+    archive = Archive(session)
+    row = archive.version(digest)
+    if row is not None and row.document != body.document:
+        raise Conflict(f"family {digest[:12]} is registered with another document: an edited family has a new digest")
+    if caller().can("author"):
+        return body.location
+    known = digest in own_digests().values() or (row is not None and row.location is not None)
+    if not known and archive.placed(body.name):
+        raise Conflict(
+            f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
+        )
+    return None if row is None else row.location
+
+
+def _check_builtin(digest: str, family: Family) -> None:
+    """Of a family that comes with kernel-evo, nobody may tell another story."""
+    for package in registry.builtin():
+        if package.digest == digest and package.family.document != family.document:
+            raise InvalidInput("document", f"{digest[:12]} is the built-in family {package.family.name}, not this one")
+
+
+@router.get("")
+@allow("viewer")
+def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
+    """The latest version of each family, by name; of those that come with kernel-evo, this service's version."""
+    service.builtin.try_to_ensure()
+    with service.database.read() as session:
+        after = place_of(query.cursor, TEXT)
+        name = None if after is None else after[0]
+        found = listing.list_families(session, own=own_digests(), text=query.text, after=name, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, lambda row: (row.name,))
+        return Page(items=tuple(map(family_view, rows)), next=following)
+
+
+@router.get("/{name}")
+@allow("viewer", "worker")
+def get_family(name: str, service: ServiceDep) -> FamilyView:
+    """The latest version of one family, or the very version that a digest names.
+
+    The name of a family that comes with kernel-evo stands for this service's version of it, whatever is registered.
+    """
+    service.builtin.try_to_ensure()
+    with service.database.read() as session:
+        return family_view(Archive(session).family_named(name, own_digests()))

@@ -1,0 +1,31 @@
+"""Is it there, and can it work."""
+
+from importlib.metadata import version
+
+from api.auth.permission import public
+from api.dependencies import ServiceDep
+from api.http.routing import rest_router
+from api.schemas import Health
+from db.engine.schema import check_schema
+from db.engine.session import StoreUnavailable
+
+router = rest_router(tag="service")
+
+
+@router.get("/health")
+@public
+def get_health() -> Health:
+    """The process answers."""
+    return Health(status="ok", version=version("kernel-evo"))
+
+
+@router.get("/ready")
+@public
+def get_ready(service: ServiceDep) -> Health:
+    """It takes requests: it is not about to end, and the database answers and has the schema that it knows."""
+    if service.wakeup.closed:
+        ending = "this process is about to end: ask another one"
+        raise StoreUnavailable(ending, public=ending)
+    with service.database.read() as session:
+        check_schema(session.connection())
+    return Health(status="ready", version=version("kernel-evo"))

@@ -1,0 +1,84 @@
+"""The workers' side: ask for work, hand in results, give work back."""
+
+import time
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.routing import rest_router
+from api.rest.artefacts import BINARY
+from api.scheduler.wakeup import set_within
+from api.schemas import Id, LeaseReply, LeaseRequest, Receipt, Release, Result, Results, ResultsReply
+from evo.messages.job import Answer, Delivery
+
+LOOK_S = 10.0
+"""Who waits for work looks by itself that often: another process may have found no way to wake it."""
+
+router = rest_router(tag="leases")
+
+
+@router.post("/leases")
+@allow("worker")
+async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
+    """Up to `count` jobs for one device; waits up to `wait_s` seconds while there is none."""
+    caller().speak_for(body.worker_id)
+    begun_s, waited_s = time.monotonic(), 0.0
+    while True:
+        with service.wakeup.expected() as woken:
+            reply = await run_in_threadpool(
+                service.conductor.claim,
+                body.worker_id,
+                body.device_uuid,
+                body.count,
+                body.holding,
+                body.unable,
+                incarnation=body.incarnation,
+            )
+            left_s = begun_s + body.wait_s - time.monotonic()
+            service.metrics.claimed(len(reply.leases))
+            if reply.leases or reply.drain or left_s <= 0 or service.wakeup.closed:
+                return reply.model_copy(update={"waited_s": waited_s})
+            await set_within(woken, min(left_s, LOOK_S))
+            waited_s = time.monotonic() - begun_s
+        if await request.is_disconnected():
+            return LeaseReply(leases=[], drain=False)
+
+
+@router.post("/attempts/{attempt_id}/result")
+@allow("worker")
+async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
+    """Hand in a result: taken once; the same answer when repeated; 409 when the lease had ended before."""
+    receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
+    service.metrics.reported("repeated" if receipt.repeated else "accepted")
+    return receipt
+
+
+@router.post("/results")
+@allow("worker")
+async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
+    """Hand in several results at once: one answer for each, and one that is stale or refused holds up no other."""
+    answers = await run_in_threadpool(_take, body, service)
+    for answer in answers:
+        service.metrics.reported(answer.status)
+    return ResultsReply(answers=answers)
+
+
+def _take(body: Results, service: Service) -> list[Answer]:
+    """Keep what the reports refer to, then take them."""
+    if body.contents:
+        with service.database.write() as session:
+            now = service.conductor.clock()
+            for digest, content in body.contents.items():
+                service.artefacts.put(session, digest, content, media_type=BINARY, now=now)
+    deliveries = [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in body.results]
+    return service.conductor.report_many(deliveries)
+
+
+@router.post("/attempts/{attempt_id}/release", status_code=204)
+@allow("worker")
+def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
+    """Give a lease back without blaming anyone."""
+    service.conductor.release(attempt_id, body.token, body.reason, unfit=body.unfit)

@@ -1,0 +1,96 @@
+"""The trials of a search: in pages, or all of them as a file. The words are those of the leaderboard's address."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.paging import TRIAL, PageQuery, place_of, to_cursor
+from api.http.paging import Place as Ordinal
+from api.http.routing import rest_router
+from api.rest.download import FORMATS, download
+from api.rest.selection import fitting, selection_of, tunables_of
+from api.schemas import Id, TrialState
+from api.views import trial_view, trial_views
+from db.queries.genealogy import Genealogy
+from db.queries.leaderboard import Leaderboard
+from db.queries.selection import KEYS, Selection
+from evo.messages.view import Page, TrialView
+from evo.space import Tunable
+
+router = rest_router("/searches/{search_id}", tag="searches")
+
+ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front turns it round"
+
+
+class TrialWords(BaseModel):
+    """Which trials, in which order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sort: str = Field(default="number", max_length=80, description=ORDERS)
+    outcome: list[TrialState] = Field(default=[], max_length=20, description="kinds of outcome, or `pending`; any")
+    where: str = Field(default="", max_length=1000, description="conditions, e.g. `WIDTH=8,BLOCK_M>=32,LAYOUT=row|col`")
+    q: str = Field(default="", max_length=200, description="text in the config, the origin or an outcome's words")
+
+
+class TrialQuery(PageQuery, TrialWords):
+    """The same, in pages."""
+
+
+def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
+    with service.database.read() as session:
+        tunables = tunables_of(session, service.conductor.catalogue, search_id)
+    given = {"sort": words.sort, "outcomes": words.outcome, "where": words.where, "text": words.q}
+    return tunables, selection_of((search_id,), tunables, **given)  # type: ignore[arg-type]
+
+
+@router.get("/trials")
+@allow("viewer")
+def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
+    """Trials in the order asked for; those without what it sorts by come last, by number."""
+    _, selection = _selected(service, search_id, query)
+    place = fitting(selection.order, place_of(query.cursor, TRIAL))
+    with service.database.read() as session:
+        board = Leaderboard(session)
+        rows = board.after(selection, place, limit=query.limit + 1)
+        items = trial_views(session, rows[: query.limit])
+        if len(rows) <= query.limit:
+            return Page(items=items)
+        last = board.place(selection, rows[query.limit - 1])
+    return Page(items=items, next=to_cursor((last.key, last.number, last.id)))
+
+
+@router.get("/trials/{number}")
+@allow("viewer")
+def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
+    """One trial in full, by the number that people know it by."""
+    with service.database.read() as session:
+        return trial_view(session, Genealogy(session, search_id).numbered(number).id)
+
+
+_TRIALS = {"type": "array", "items": {"$ref": "#/components/schemas/TrialView"}}
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            media_type: {"schema": _TRIALS if form == "json" else {"type": "string"}}
+            for form, (_, media_type) in FORMATS.items()
+        }
+    }
+}
+
+
+@router.get("/trials.{form}", response_class=StreamingResponse, responses=_CONTENT)
+@allow("viewer")
+def export_trials(
+    search_id: Id,
+    form: Literal["csv", "json", "ndjson"],
+    words: Annotated[TrialWords, Query()],
+    service: ServiceDep,
+) -> StreamingResponse:
+    """All trials that match, streamed: a table, one document, or a line for each."""
+    tunables, selection = _selected(service, search_id, words)
+    return download(service.database, tunables, selection, form=form, name=f"search-{search_id}-trials")

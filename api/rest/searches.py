@@ -1,0 +1,127 @@
+"""Searches: start, look, command."""
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Response
+from pydantic import Field
+
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.etag import IfMatch, require, search_tag, shown_tag
+from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.routing import rest_router
+from api.schemas import Id, SearchRequest
+from api.views import search_view, search_views
+from db.queries import listing
+from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
+from db.repositories.archive import Archive
+from db.repositories.leases import Leases
+from evo.errors import NotFound
+from evo.family.problem import split_assignments
+from evo.messages.view import Page, SearchView
+from evo.results import EvaluateReport
+from evo.search.lifecycle import Command, State
+
+router = rest_router("/searches", tag="searches")
+
+
+class SearchQuery(PageQuery):
+    state: State | None = None
+    family: str | None = None
+    problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
+    device: str | None = Field(default=None, description="a device model")
+    archived: Literal["false", "true", "any"] = "false"
+    text: str | None = Field(default=None, max_length=200, description="occurs in notes, family or problem")
+    sort: SearchOrder = "newest"
+
+
+@router.post("", status_code=201)
+@allow("submitter")
+def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
+    """Start a search of a family that comes with kernel-evo or is registered; a worker must offer the device."""
+    if body.family is not None:
+        service.builtin.ensure()
+    webhook = None if body.webhook is None else service.courier.accepted(body.webhook)
+    return _view(service, service.conductor.orders.submit(body, webhook))
+
+
+@router.get("")
+@allow("viewer")
+def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
+    """Searches, newest first unless sorted otherwise; those in the archive only when asked for."""
+    wanted = SearchFilter(
+        state=query.state,
+        family=query.family,
+        problem=split_assignments(query.problem, "problem"),
+        device=query.device,
+        archived=None if query.archived == "any" else query.archived == "true",
+        text=query.text,
+    )
+    with service.database.read() as session:
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_searches(session, wanted, query.sort, after=after, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, SEARCH_ORDERS[query.sort].place)
+        return Page(items=search_views(session, rows, service.conductor.clock()), next=following)
+
+
+@router.get("/{search_id}")
+@allow("viewer")
+def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
+    """One search. For `If-Match` its `ETag` stands for its state and what people decided, not for its trials."""
+    with service.database.read() as session:
+        view = search_view(session, search_id, service.conductor.clock())
+        response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)
+        return view
+
+
+@router.post("/{search_id}/pause")
+@allow("submitter")
+def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
+    """Hand out no more work until it is resumed; what runs may end."""
+    return _commanded(service, search_id, "pause", if_match)
+
+
+@router.post("/{search_id}/resume")
+@allow("submitter")
+def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
+    """Go on after a pause."""
+    return _commanded(service, search_id, "resume", if_match)
+
+
+@router.post("/{search_id}/stop")
+@allow("submitter")
+def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
+    """Ask for no more trials; let what runs end, confirm the best, and finish."""
+    return _commanded(service, search_id, "stop", if_match)
+
+
+@router.post("/{search_id}/cancel")
+@allow("submitter")
+def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
+    """End it now: leases are void, pending trials are cancelled, nothing is promoted."""
+    return _commanded(service, search_id, "cancel", if_match)
+
+
+@router.get("/{search_id}/binaries/{digest}")
+@allow("viewer", "worker")
+def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
+    """The report on an earlier trial of this search that compiled to the very same binary."""
+    with service.database.read() as session:
+        trial = Archive(session).trial_of_binary(search_id, digest)
+        report = Leases(session).evaluations([trial.id]).get(trial.id)
+    if report is None:
+        raise NotFound(f"search {search_id} has no report on a binary {digest}")
+    return report
+
+
+def _commanded(service: ServiceDep, search_id: int, command: Command, if_match: str | None) -> SearchView:
+    if if_match is not None:
+        with service.database.read() as session:
+            require(if_match, search_tag(Archive(session).search(search_id)))
+    service.conductor.orders.command(search_id, command)
+    return _view(service, search_id)
+
+
+def _view(service: ServiceDep, search_id: int) -> SearchView:
+    with service.database.read() as session:
+        return search_view(session, search_id, service.conductor.clock())

@@ -1,0 +1,122 @@
+"""From the words of a URL to a selection of trials: the same words for REST, the exports and the leaderboard page."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from api.families.catalogue import Catalogue
+from db.queries.leaderboard import Place
+from db.queries.selection import KEYS, Condition, Operator, Order, Selection
+from db.repositories.archive import Archive
+from evo.errors import InvalidInput
+from evo.estimate.target import aimed_at
+from evo.space import Tunable
+from evo.text.suggestion import unknown
+from evo.text.wording import value_text
+from evo.trial import Value
+
+FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
+"""One condition, e.g. ``BLOCK_M>=32``."""
+
+
+def tunables_of(session: Session, catalogue: Catalogue, search_id: int) -> tuple[Tunable, ...]:
+    """What the configs of a search consist of."""
+    row = Archive(session).search(search_id)
+    kind = aimed_at(row.device, row.objective).kind
+    return tuple(catalogue.family(row.family).implementation(kind).tunables)
+
+
+def selection_of(
+    searches: Sequence[int],
+    tunables: Sequence[Tunable],
+    *,
+    sort: str = "number",
+    outcomes: Sequence[str] = (),
+    where: str = "",
+    text: str = "",
+) -> Selection:
+    """The selection that these words ask for.
+
+    Args:
+        sort: a key of `db.queries.selection.KEYS` or a tunable, with ``-`` in front for the other way round.
+        where: conditions joined by commas: ``WIDTH=8``, ``BLOCK_M>=32``, ``LAYOUT=row|swizzled``, ``STAGES!=1``.
+
+    Raises:
+        InvalidInput: names ``sort`` or ``where``, and what would be accepted.
+    """
+    known = {tunable.name: tunable for tunable in tunables}
+    conditions = tuple(_condition(piece, known) for piece in where.split(",") if piece.strip())
+    order = _order(sort, known)
+    return Selection(
+        searches=tuple(searches), outcomes=tuple(outcomes), conditions=conditions, text=text.strip(), order=order
+    )
+
+
+def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> Place | None:
+    """The place of a cursor that came from outside.
+
+    Raises:
+        InvalidInput: it comes from a list in another order.
+    """
+    if cursor is None:
+        return None
+    key, number, trial_id = cursor
+    sample: Value = "" if order.key in ("outcome", "origin") else 0.0
+    sample = sample if order.sample is None else order.sample
+    kind = next(kind for kind in (bool, str, (int, float)) if isinstance(sample, kind))
+    if key is not None and (not isinstance(key, kind) or isinstance(key, bool) is not isinstance(sample, bool)):
+        raise InvalidInput("cursor", "belongs to a list in another order: give `next` of the page before, unchanged")
+    return Place(key=key, number=number, id=trial_id)
+
+
+def _order(sort: str, known: dict[str, Tunable]) -> Order:
+    key, descending = sort.removeprefix("-"), sort.startswith("-")
+    if key in KEYS:
+        return Order(key=key, descending=descending)
+    if key not in known:
+        raise InvalidInput("sort", unknown(key, [*KEYS, *known], "orders"))
+    return Order(key=key, descending=descending, values=tuple(known[key].values))
+
+
+def _condition(piece: str, known: dict[str, Tunable]) -> Condition:
+    match = FORM.fullmatch(piece)
+    if match is None:
+        raise InvalidInput("where", f"`{piece.strip()}` is not of the form NAME=VALUE; write e.g. `{_example(known)}`")
+    name, operator, given = match.groups()
+    if name not in known:
+        raise InvalidInput("where", unknown(name, known, "tunables"))
+    tunable, sign = known[name], cast(Operator, "=" if operator == "==" else operator)
+    if sign in ("=", "!="):
+        values = tuple(_value(tunable, text) for text in given.split("|"))
+        return Condition(tunable=name, operator=sign, values=values)
+    return Condition(tunable=name, operator=sign, values=(_number(tunable, given),))
+
+
+def _example(known: dict[str, Tunable]) -> str:
+    """A condition that would be understood."""
+    for name, tunable in known.items():
+        if not isinstance(value := tunable.values[len(tunable.values) // 4], bool | str):
+            return f"{name}>={value_text(value)}"
+    return next((f"{name}={value_text(tunable.values[0])}" for name, tunable in known.items()), "NAME=VALUE")
+
+
+def _value(tunable: Tunable, given: str) -> Value:
+    try:
+        return tunable.values[tunable.parse(given, "where")]
+    except InvalidInput as error:
+        raise InvalidInput("where", f"{tunable.name}: {error.reason}") from error
+
+
+def _number(tunable: Tunable, given: str) -> Value:
+    if isinstance(tunable.values[0], bool | str):
+        raise InvalidInput("where", f"{tunable.name} is no number: compare it with = or !=, among {tunable.listed}")
+    try:
+        number = float(given)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInput("where", f"{given!r} is not a number; {tunable.name} is one of {tunable.listed}")
+    return number

@@ -1,0 +1,40 @@
+"""Looking after a service: its figures, and what it may forget."""
+
+from fastapi import Response
+from pydantic import Field
+
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.routing import bare_router, rest_router
+from api.schemas import Body
+from api.settings import LARGEST_GB, LONGEST_DAYS
+from evo.messages.view import Collected
+
+router = rest_router(tag="service")
+metrics_router = bare_router()
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Collection(Body):
+    """Limits for this once; null is none. `dry_run` only says what would go."""
+
+    keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
+    artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)
+    dry_run: bool = False
+
+
+@router.post("/collect")
+@allow("admin")
+def collect(body: Collection, service: ServiceDep) -> Collected:
+    """Take out searches that ended longer ago, and artefacts beyond a size; never what a champion rests on."""
+    return service.collector.collect(
+        keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
+    )
+
+
+@metrics_router.get("/metrics")
+@allow("viewer")
+def get_metrics(service: ServiceDep) -> Response:
+    """Figures for Prometheus."""
+    return Response(service.metrics.text(), media_type=PROMETHEUS)

@@ -1,0 +1,187 @@
+"""Access tokens: made, listed, rotated and revoked by admins; a join token is exchanged by the worker it is for."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from api.auth.caller import JOINER, Caller, caller
+from api.auth.permission import allow
+from api.dependencies import Service, ServiceDep
+from api.http.routing import rest_router
+from api.schemas import Body, Name, WorkerId
+from db.models import TokenRow
+from db.repositories.fleet import Fleet
+from db.repositories.tokens import Terms, Tokens
+from evo.errors import Conflict, InvalidInput
+from evo.messages.access import IssuedToken, Role, TokenView
+from evo.messages.view import Page
+from evo.text.shell import command
+
+router = rest_router(tag="access")
+
+YEAR_S = 366 * 86_400.0
+HOUR_S = 3600.0
+Seconds = Annotated[float, Field(gt=0, le=100 * YEAR_S)]
+
+
+def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    if "worker" in roles and len(roles) > 1:
+        raise InvalidInput("roles", "a worker's token is for nothing else: leave the other roles out")
+    return tuple(dict.fromkeys(roles))
+
+
+class TokenBody(Body):
+    """`worker_id` binds a worker's token beforehand; without `expires_in_s` a token is valid until it is revoked."""
+
+    name: Name
+    roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=5), AfterValidator(_some)]
+    worker_id: WorkerId | None = None
+    expires_in_s: Seconds | None = None
+
+
+class JoinTokenBody(Body):
+    """`worker_id`: only this worker may use it."""
+
+    name: Name
+    worker_id: WorkerId | None = None
+    expires_in_s: Seconds = HOUR_S
+
+
+class RotationBody(Body):
+    """The old token is refused after `grace_s`."""
+
+    grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
+
+
+class JoinBody(Body):
+    """`name` is what people read; by default what the join token was made for."""
+
+    worker_id: WorkerId
+    name: Name | None = None
+
+
+@router.get("/tokens")
+@allow("admin")
+def list_tokens(service: ServiceDep) -> Page[TokenView]:
+    """Every token, the newest first, also those that are refused by now. Secrets are never shown again."""
+    with service.database.read() as session:
+        return Page(items=tuple(token_view(row, service.gate.used_at(row)) for row in Tokens(session).all()))
+
+
+@router.post("/tokens", status_code=201)
+@allow("admin")
+def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
+    """A new token, whose secret is in this answer and nowhere else."""
+    if body.worker_id is not None and "worker" not in body.roles:
+        raise InvalidInput("worker_id", "only a token with the role worker belongs to one")
+    return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
+
+
+@router.post("/tokens/join", status_code=201)
+@allow("admin")
+def create_join_token(body: JoinTokenBody, service: ServiceDep) -> IssuedToken:
+    """A token that a new worker exchanges, once, for its own."""
+    return _issued(service, body.expires_in_s, name=body.name, worker_id=body.worker_id, join=True)
+
+
+@router.post("/tokens/{token_id}/rotate", status_code=201)
+@allow("admin")
+def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> IssuedToken:
+    """A new token on the same terms; the old one is refused after `grace_s`."""
+    with service.database.write() as session:
+        secret, row = Tokens(session).rotate(
+            token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=service.conductor.clock()
+        )
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+@router.delete("/tokens/{token_id}")
+@allow("admin")
+def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
+    """Refuse a token from now on, and end the sessions begun with it; an administrator's last one is kept."""
+    now = service.conductor.clock()
+    with service.database.write() as session:
+        tokens = Tokens(session)
+        if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
+            raise Conflict("this is the last token of an administrator, and nobody could make another: make one first")
+        view = token_view(tokens.revoke(token_id, now))
+    service.gate.forget()
+    return view
+
+
+@router.post("/join", status_code=201)
+@allow(JOINER)
+async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
+    """Exchange a join token for this worker's own; earlier ones of the same worker are refused from now on.
+
+    A worker that is connected is replaced only with a join token that was made for it.
+    """
+    return await run_in_threadpool(_admit, service, body, caller())
+
+
+def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
+    with service.database.write() as session:
+        tokens = Tokens(session)
+        given = tokens.token(who.token_id or "")
+        _spare_connected(service, session, given, body.worker_id)
+        secret, row = tokens.admit(given, worker_id=body.worker_id, name=body.name, now=service.conductor.clock())
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+def _spare_connected(service: Service, session: Session, given: TokenRow, worker_id: str) -> None:
+    """A join token for anybody is no weapon against a worker that lives.
+
+    Raises:
+        Conflict: there is such a worker.
+    """
+    since = service.conductor.connected_since()
+    if given.worker_id is None and Fleet(session).is_connected(worker_id, since):
+        join = command("token", "join", "NAME", "--worker", worker_id)
+        raise Conflict(
+            f"worker {worker_id!r} is connected, and this join token was not made for it: start under another --id, "
+            f"or, where it lost its token, with one made for it (`{join}`)"
+        )
+
+
+def _issued(
+    service: Service,
+    expires_in_s: float | None,
+    *,
+    name: str,
+    roles: tuple[Role, ...] = (),
+    worker_id: str | None = None,
+    join: bool = False,
+) -> IssuedToken:
+    now = service.conductor.clock()
+    terms = Terms(name=name, roles=roles, worker_id=worker_id, join=join, expires_at=_expiry(now, expires_in_s))
+    with service.database.write() as session:
+        secret, row = Tokens(session).issue(terms, by=caller().name, now=now)
+        issued = IssuedToken(secret=secret, token=token_view(row))
+    service.gate.forget()
+    return issued
+
+
+def _expiry(now: datetime, in_s: float | None) -> datetime | None:
+    return None if in_s is None else now + timedelta(seconds=in_s)
+
+
+def token_view(row: TokenRow, last_used_at: datetime | None = None) -> TokenView:
+    return TokenView(
+        id=row.id,
+        name=row.name,
+        roles=tuple(row.roles),
+        join=row.join,
+        worker_id=row.worker_id,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        expires_at=row.expires_at,
+        last_used_at=last_used_at or row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

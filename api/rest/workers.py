@@ -1,0 +1,136 @@
+"""Workers: who they are, what they offer, that they still live, and what a person decides about them."""
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+
+from api.auth.caller import caller
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.paging import SORTED, PageQuery, page_of, place_of
+from api.http.routing import rest_router
+from api.scheduler.figure_limits import check_figures
+from api.schemas import DeviceId, Heartbeat, Incarnation, Reason, WorkerBody, WorkerId
+from api.views import worker_view
+from db.engine.events import Events
+from db.queries import listing
+from db.queries.listing import WORKER_ORDERS, WorkerOrder
+from db.repositories.fleet import Fleet, clear, quarantine
+from evo.messages.job import HeartbeatReply
+from evo.messages.view import Page, WorkerView
+from evo.text.limits import refuse_unaddressable
+
+router = rest_router("/workers", tag="workers")
+
+
+class WorkerQuery(PageQuery):
+    """Which workers; `seen` moves those heard of to the front, so read many pages sorted by `id`."""
+
+    device: str | None = Field(default=None, description="a kind, or a device model")
+    sort: WorkerOrder = "seen"
+
+
+@router.put("/{worker_id}")
+@allow("worker")
+def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
+    """Register a worker that starts: leases that an earlier process of it held are lost, and queued again at once."""
+    who = caller()
+    check_figures("devices", body.devices)
+    for number, device in enumerate(body.devices):
+        refuse_unaddressable(f"devices.{number}.uuid", device.uuid)
+    service.conductor.register_worker(
+        worker_id,
+        name=body.name or _usual_name(body),
+        host=body.host,
+        devices=body.devices,
+        token_id=who.token_id if who.unbound else None,
+        incarnation=body.incarnation,
+    )
+    return _view(service, worker_id)
+
+
+def _usual_name(body: WorkerBody) -> str:
+    """A joined worker is called what its token was made for; one that came without a token, as its host."""
+    who = caller()
+    return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
+
+
+@router.get("")
+@allow("viewer")
+def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) -> Page[WorkerView]:
+    """Every worker, the one heard of last first unless sorted otherwise."""
+    with service.database.read() as session:
+        after = place_of(query.cursor, SORTED[query.sort])
+        found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
+        rows, following = page_of(found, query.limit, WORKER_ORDERS[query.sort].place)
+        now = service.conductor.clock()
+        return Page(items=tuple(worker_view(row, row.devices, now) for row in rows), next=following)
+
+
+@router.delete("/{worker_id}", status_code=204)
+@allow("worker", "admin")
+def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
+    """A worker ends in order: what it holds is given back without a fault, and its devices are no longer offered."""
+    service.conductor.leave(worker_id, incarnation=incarnation)
+
+
+@router.post("/{worker_id}/heartbeat")
+@allow("worker")
+def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
+    """Renew leases and tell what the slots do; the answer names the leases to drop and the devices set aside."""
+    return service.conductor.heartbeat(
+        worker_id, body.attempts, slots=body.slots, note=body.note, incarnation=body.incarnation
+    )
+
+
+@router.post("/{worker_id}/drain")
+@allow("admin")
+def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
+    """Give it no more work; it finishes what it has. Starting it again, or `resume`, undoes this."""
+    return _drained(service, worker_id, drain=True)
+
+
+@router.post("/{worker_id}/resume")
+@allow("admin")
+def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
+    """Give a drained worker work again."""
+    view = _drained(service, worker_id, drain=False)
+    service.wakeup.notify()
+    return view
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/quarantine")
+@allow("worker", "admin")
+def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, service: ServiceDep) -> WorkerView:
+    """Set a device aside: it gets no work until it is cleared."""
+    with service.database.write() as session:
+        row = Fleet(session).device(worker_id, device_uuid)
+        if row.quarantined_at is None:
+            quarantine(row, body.reason, service.conductor.clock())
+            Events(session).worker_changed(worker_id)
+    return _view(service, worker_id)
+
+
+@router.post("/{worker_id}/devices/{device_uuid}/clear")
+@allow("admin")
+def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> WorkerView:
+    """Trust a device again that was set aside, because it was looked at or mended."""
+    with service.database.write() as session:
+        clear(Fleet(session).device(worker_id, device_uuid))
+        Events(session).worker_changed(worker_id)
+    service.wakeup.notify()
+    return _view(service, worker_id)
+
+
+def _drained(service: ServiceDep, worker_id: str, *, drain: bool) -> WorkerView:
+    with service.database.write() as session:
+        Fleet(session).worker(worker_id).drain = drain
+        Events(session).worker_changed(worker_id)
+    return _view(service, worker_id)
+
+
+def _view(service: ServiceDep, worker_id: str) -> WorkerView:
+    with service.database.read() as session:
+        fleet = Fleet(session)
+        return worker_view(fleet.worker(worker_id), fleet.devices_of(worker_id), service.conductor.clock())

@@ -1,0 +1,117 @@
+"""An ablation: every switch of a search's champion turned by itself. It promotes nothing."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from api.families.catalogue import Catalogue
+from db.engine.events import Events
+from db.engine.session import Database
+from db.engine.signals import WORK, announce
+from db.models import AttemptRow, ChampionRow, SearchRow
+from db.repositories.ablations import Ablations
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.leases import Leases
+from db.repositories.turns import Turns
+from evo.errors import Conflict, InvalidInput
+from evo.messages.job import Ablate
+from evo.promotion.ablation import Change, Effect, changes, weigh
+from evo.results import AblateReport
+from evo.search.lifecycle import transition
+
+CHANGES_AT_ONCE = 4
+"""Of one job: each takes as many rounds as a confirmation, and opening a process takes longer than a few of them."""
+
+
+def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
+    """Queue the ablation of a finished search's champion; one that is under way is left alone.
+
+    Raises:
+        NotFound: no such search.
+        Conflict: it has not finished, or the champion is not its own.
+    """
+    Turns(session).lock(search_id)
+    search = Archive(session).search(search_id)
+    state = transition(search.state, "ablate")
+    if search.state == state:
+        return
+    champion = _champion(session, search)
+    found = changes(catalogue.space(search), champion.config, values=values)
+    if not found:
+        way_out = "" if values else ": ask for the neighbouring values of its other tunables, too (--values)"
+        raise Conflict(f"champion {champion.id} has no switch to turn{way_out}")
+    _queue(session, search, champion, found, now)
+    search.state = state
+    Turns(session).mark(search_id)
+    Events(session).search_changed(search_id)
+    announce(session, WORK)
+
+
+def _champion(session: Session, search: SearchRow) -> ChampionRow:
+    champions = Champions(session)
+    champion = champions.incumbent(search)
+    if champion is None:
+        rolled_back = (
+            f"champion {each.id} was {each.reason}" for each in champions.retired_of(search.id) if each.rolled_back
+        )
+        why = next(rolled_back, "nothing was promoted")
+        raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to take apart")
+    if champion.search_id != search.id:
+        raise Conflict(
+            f"champion {champion.id} was found by search {champion.search_id}: ablate that one, on the terms it ran on"
+        )
+    return champion
+
+
+def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Sequence[Change], now: datetime) -> None:
+    possible = [change for change in found if change.config is not None]
+    ablations = Ablations(session)
+    ablations.refuse(search.id, champion.id, [change for change in found if change.config is None], now)
+    for first in range(0, len(possible), CHANGES_AT_ONCE):
+        some = possible[first : first + CHANGES_AT_ONCE]
+        payload = Ablate(
+            champion=champion.config,
+            changed=tuple(change.config for change in some if change.config is not None),
+            seed=_seed(search.seed, champion.id, first),
+        )
+        job = Leases(session).queue(search.id, payload, now=now)
+        ablations.ask(search.id, champion.id, job.id, some, now)
+
+
+def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
+    """What each change of a report came to, the same whenever its samples are weighed again."""
+    with database.read() as session:
+        policy = Archive(session).search(search_id).policy
+    return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)
+
+
+def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:
+    """Keep what was found.
+
+    Raises:
+        InvalidInput: the report does not answer the job.
+    """
+    job, now = attempt.job, attempt.ended_at
+    assert isinstance(job.payload, Ablate) and now is not None, "an ended attempt at an ablation"
+    if report.failure is None:
+        Ablations(session).end(job.id, list(zip(report.changes, effects, strict=True)), report.environment, now)
+    job.state, job.ended_at = "done", now
+    Events(session).search_changed(job.search_id)
+
+
+def check_answers(job: Ablate, report: AblateReport) -> None:
+    """Nothing, for a report with an entry for each change.
+
+    Raises:
+        InvalidInput: it has more or fewer.
+    """
+    if report.failure is None and len(report.changes) != len(job.changed):
+        raise InvalidInput("report.changes", f"{len(job.changed)} are needed, one for each change of the job")
+
+
+def _seed(seed: int, champion_id: int, place: int) -> int:
+    """Fresh inputs for each job."""
+    return int(np.random.SeedSequence((seed, champion_id, place), spawn_key=(2,)).generate_state(1)[0])

@@ -1,0 +1,83 @@
+"""Handing out work: which searches a slot is served from."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from api.failures import Failures
+from api.scheduler import claims
+from api.scheduler.active import Clock
+from api.scheduler.claims import Slot
+from api.scheduler.queue import Desk, Want
+from api.scheduler.registry import Roster
+from api.schemas import LeaseReply
+from db.engine.session import Database
+from db.repositories.archive import Archive
+from db.repositories.fleet import Fleet
+from db.repositories.leases import Leases
+from evo.messages.job import Lease
+
+
+class Dispatch:
+    """Safe to share between threads.
+
+    Args:
+        connected_since: workers heard of since then count as there.
+        failures: counts those of each search.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        roster: Roster,
+        desk: Desk,
+        clock: Clock,
+        *,
+        lease_s: float,
+        connected_since: Callable[[], datetime],
+        failures: Failures,
+    ) -> None:
+        self._failures = failures
+        self._database = database
+        self._roster = roster
+        self._desk = desk
+        self._clock = clock
+        self._lease_s = lease_s
+        self._connected_since = connected_since
+
+    def claim(
+        self,
+        worker_id: str,
+        device_uuid: str,
+        count: int,
+        holding: Collection[int] | None,
+        unable: Collection[int],
+        *,
+        incarnation: str | None,
+    ) -> LeaseReply:
+        """See `api.scheduler.conductor.Conductor.claim`."""
+        with self._database.look() as session:
+            standing = Fleet(session).slot(worker_id, device_uuid, incarnation)
+            if standing.drain or standing.quarantined:
+                return LeaseReply(leases=[], drain=standing.drain)
+            same = standing.incarnation in (None, incarnation)  # else another process may hold them
+            unheard = Leases(session).unheard(worker_id, device_uuid, holding) if same and holding is not None else []
+            searches = Archive(session).at_work()
+        slot = Slot(
+            worker_id=worker_id, device=standing.device, lease_s=self._lease_s, connected_since=self._connected_since()
+        )
+        leases: list[Lease] = []
+        self._failures.each(
+            unheard[:count], lambda each: leases.extend(self._again(each[1], slot, each[0])), key=lambda each: each[1]
+        )
+
+        def add(search_id: int) -> None:
+            if len(leases) < count and search_id not in unable and self._roster.fits(search_id, slot.device):
+                leases.extend(self._desk.claim(search_id, Want(slot=slot, count=count - len(leases))))
+
+        self._failures.each(searches, add, key=lambda search_id: search_id)
+        return LeaseReply(leases=leases, drain=False)
+
+    def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
+        """A lease that was granted by an answer which never arrived: the same one."""
+        with self._roster.turn(search_id) as turn:
+            return [] if turn is None else claims.again(turn, slot, attempt_id, self._clock())

@@ -1,0 +1,108 @@
+"""What people ask of searches: begin one, pause, stop or cancel it, ablate its champion."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from api.families.catalogue import Catalogue
+from api.families.provenance import refuse_edited
+from api.scheduler import ablation, lifecycle
+from api.scheduler.active import Clock
+from api.scheduler.registry import Roster
+from api.scheduler.submission import terms_of
+from api.scheduler.transaction import Turn
+from api.schemas import SearchRequest
+from db.engine.events import Events
+from db.engine.session import Database
+from db.engine.signals import WORK, announce
+from db.models import Webhook
+from db.repositories.archive import Archive
+from db.repositories.leases import Leases
+from evo.messages.job import Baseline
+from evo.search.lifecycle import Command, transition
+
+log = structlog.get_logger("conductor")
+
+
+class Orders:
+    """All methods may be called from any thread.
+
+    Args:
+        connected_since: workers heard of since then offer their devices and families.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        catalogue: Catalogue,
+        roster: Roster,
+        clock: Clock,
+        *,
+        connected_since: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._catalogue = catalogue
+        self._roster = roster
+        self._clock = clock
+        self._connected_since = connected_since
+
+    def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
+        """Store a new search with its first job, and begin; returns its id.
+
+        Raises:
+            NotFound, InvalidInput, Conflict: unknown family, wrong terms, an empty space, or no such device here.
+        """
+        now = self._clock()
+        with self._database.read() as session:
+            row = terms_of(session, request, self._catalogue, self._connected_since())
+        with self._database.write() as session:
+            row.created_at, row.webhook = now, webhook
+            session.add(row)
+            session.flush()
+            Leases(session).queue(row.id, Baseline(), now=now)
+            Events(session).search_changed(row.id)
+            announce(session, WORK)
+        log.info("search submitted", search=row.id, family=row.family.name, problem=row.problem_key)
+        return row.id
+
+    def check(self, request: SearchRequest) -> None:
+        """Refuse what `submit` would refuse; stores nothing."""
+        with self._database.read() as session:
+            terms_of(session, request, self._catalogue, self._connected_since())
+
+    def command(self, search_id: int, command: Command) -> None:
+        """Pause, resume, stop or cancel a search; asking for the present state again changes nothing.
+
+        Raises:
+            NotFound, Conflict: no such search, or the command does not fit its state.
+        """
+        with self._roster.turn(search_id) as turn:
+            if turn is not None:
+                if transition(turn.active.state, command) != turn.active.state:
+                    self._obey(turn, command)
+                return
+        with self._database.read() as session:
+            transition(Archive(session).search(search_id).state, command)
+
+    def ablate(self, search_id: int, *, values: bool = False) -> None:
+        """Measure what each switch of a finished search's champion is worth.
+
+        Raises:
+            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has its
+                family as it was.
+        """
+        with self._database.read() as session:
+            search = Archive(session).search(search_id)
+            if search.state == "finished":
+                refuse_edited(session, search, self._connected_since())
+        with self._database.write() as session:
+            ablation.begin(session, self._catalogue, search_id, values=values, now=self._clock())
+        log.info("ablation asked", search=search_id, values=values)
+
+    def _obey(self, turn: Turn, command: Command) -> None:
+        reason = {"stop": lifecycle.STOPPED, "cancel": "cancelled"}.get(command)
+        lifecycle.change_state(turn, command, self._clock(), reason=reason)
+        announce(turn.session, WORK)
+        log.info("search commanded", search=turn.active.id, command=command)
+        lifecycle.follow(turn, self._clock())

@@ -1,0 +1,332 @@
+"""Runs the searches: hands out work, takes in reports, notices lost workers, and moves every search to its end.
+
+A conductor remembers each search it works on and writes every step to the database before anyone hears of it, so a
+killed service continues where it stopped. Conductors of several processes take turns at each search
+(`api.scheduler.transaction`).
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.failures import Failures
+from api.families.catalogue import Catalogue
+from api.scheduler import lifecycle
+from api.scheduler.active import Clock, Lost, nothing_lost, utc_now
+from api.scheduler.assignment import Dispatch
+from api.scheduler.commands import Orders
+from api.scheduler.expiry import Losses
+from api.scheduler.queue import Desk, Taken
+from api.scheduler.registry import Roster, stuck
+from api.scheduler.reports import Intake, answer
+from api.schemas import LeaseReply, Receipt
+from db.engine.session import Database
+from db.engine.signals import WORK
+from db.models import AttemptState
+from db.repositories.archive import Archive
+from db.repositories.deliveries import Deliveries
+from db.repositories.fleet import Fleet, Superseded, check_incarnation
+from db.repositories.leases import Leases
+from db.repositories.tokens import Tokens
+from db.repositories.turns import Turns
+from evo.device import Device
+from evo.errors import EvoError
+from evo.messages.condition import SILENT_S
+from evo.messages.job import Answer, Delivery, HeartbeatReply, SlotReport
+from evo.results import Report
+
+log = structlog.get_logger("conductor")
+
+
+SLACK = timedelta(seconds=5)
+"""How far the clocks of service processes may be apart."""
+
+
+class Conductor:
+    """All methods may be called from any thread.
+
+    Args:
+        lease_s: seconds a worker may be silent before its work is given to another.
+        on_work: called when work may have become available to waiting workers.
+        lost_s: seconds that the clock went further than this process ran, so far.
+
+    Attributes:
+        orders: what people ask of searches.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        lease_s: float = 60.0,
+        clock: Clock = utc_now,
+        on_work: Callable[[], None] = lambda: None,
+        lost_s: Lost = nothing_lost,
+    ) -> None:
+        self.database = database
+        self.catalogue = Catalogue()
+        self.lease_s = lease_s
+        self.clock = clock
+        self.roster = Roster(database, self.catalogue, clock, lost_s)
+        self._lost_s = lost_s
+        self._settled_s = lost_s()
+        desk = Desk(self.roster, clock)
+        self.orders = Orders(database, self.catalogue, self.roster, clock, connected_since=self.connected_since)
+        self._losses = Losses(self.roster, clock)
+        self._intake = Intake(database, desk)
+        self._failures = Failures("search", lambda search_id, reason: self.roster.fail(search_id, stuck(reason)))
+        self._dispatch = Dispatch(
+            database,
+            self.roster,
+            desk,
+            clock,
+            lease_s=lease_s,
+            connected_since=self.connected_since,
+            failures=self._failures,
+        )
+        database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
+
+    def start(self) -> None:
+        """Take up every unfinished search where it was left; the time nobody ran them does not count.
+
+        Nor does it against workers, which could not say that they live: each lease gets another term.
+        """
+        now = self.clock()
+        with self.database.write() as session:
+            if self.database.alone(session):
+                Leases(session).restart(now + timedelta(seconds=self.lease_s))
+                Turns(session).restart_clocks(now)
+        self.database.listen()
+        self._advance_all()
+
+    # Workers
+
+    def register_worker(
+        self,
+        worker_id: str,
+        *,
+        name: str,
+        host: str,
+        devices: Sequence[Device],
+        token_id: str | None = None,
+        incarnation: str | None = None,
+    ) -> None:
+        """Register a worker and its devices. What an earlier process of it held is lost, and queued at once.
+
+        Args:
+            token_id: of a token that speaks for this worker alone from now on.
+            incarnation: names the process that registers; None where a client has no such name.
+
+        Raises:
+            Conflict: the worker has another token; nothing was done.
+        """
+        now = self.clock()
+        with self.database.write() as session:
+            if token_id is not None:
+                Tokens(session).bind(token_id, worker_id, now)
+            fleet = Fleet(session)
+            earlier = fleet.find(worker_id)
+            same = earlier is not None and incarnation is not None and earlier.incarnation == incarnation
+            alive = fleet.is_connected(worker_id, self.connected_since()) and not same
+            # Of nameless processes that may both be alive nobody is given what the other one may hold.
+            speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
+            fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
+            leases = [] if same else Leases(session).held_by(worker_id)
+            held = [(attempt.id, attempt.job.search_id) for attempt in leases]
+        if alive:
+            log.warning("worker registered while it was alive: a restart, or two of one identity", worker=worker_id)
+        self._lose_all(held, "abandoned")
+        log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
+
+    def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
+        """End a worker in order: its devices are gone, and what it still holds waits for the next one.
+
+        Raises:
+            NotFound: it is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
+        """
+        with self._noting_contest(worker_id), self.database.write() as session:
+            Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
+            held = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
+        self._failures.each(
+            held, lambda each: self._losses.release(*each, reason="the worker left"), key=lambda each: each[1]
+        )
+        log.info("worker left", worker=worker_id, released=len(held))
+
+    def heartbeat(
+        self,
+        worker_id: str,
+        attempts: Sequence[int],
+        *,
+        slots: Sequence[SlotReport] = (),
+        note: str | None = None,
+        incarnation: str | None = None,
+    ) -> HeartbeatReply:
+        """Renew a worker's leases, note what it says of itself, and tell it what the service wants it to know.
+
+        Raises:
+            NotFound: it is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
+        """
+        now = self.clock()
+        with self._noting_contest(worker_id), self.database.write() as session:
+            fleet = Fleet(session)
+            worker = fleet.worker(worker_id)
+            check_incarnation(worker_id, worker.host, worker.incarnation, incarnation)
+            worker.seen_at, worker.note = now, note
+            standing = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
+            return HeartbeatReply(
+                cancel=tuple(sorted(set(attempts) - standing)),
+                drain=worker.drain,
+                quarantined=fleet.hear(worker_id, slots, now),
+            )
+
+    # Leases
+
+    def claim(
+        self,
+        worker_id: str,
+        device_uuid: str,
+        count: int = 1,
+        holding: Collection[int] | None = None,
+        unable: Collection[int] = (),
+        *,
+        incarnation: str | None = None,
+    ) -> LeaseReply:
+        """Up to `count` jobs for one device of a worker, of the oldest search it can work for.
+
+        Args:
+            holding: the attempts this worker knows of; those it was granted and never heard of come first.
+            unable: searches it cannot work for.
+
+        Raises:
+            NotFound: the worker, or this device of it, is not registered.
+            Superseded: another process registered as this worker after `incarnation`.
+        """
+        with self._noting_contest(worker_id):
+            return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
+
+    def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
+        """Take in the result of an attempt: once, the same answer when it is repeated.
+
+        Raises:
+            NotFound: no such attempt.
+            StaleLease: the lease ended before; nothing is counted.
+            InvalidInput: the report does not answer the job.
+        """
+        (taken,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
+        if isinstance(taken, EvoError):
+            raise taken
+        return taken
+
+    def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
+        """Take in several results, each as `report` does; answers in their order."""
+        return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
+
+    def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
+        """Take a lease back; its job waits for the next worker.
+
+        Args:
+            unfit: the worker can do no work of the search, which shows the reason until some is done.
+        """
+        with self.database.read() as session:
+            search_id = Leases(session).attempt(attempt_id, token).job.search_id
+        self._losses.release(attempt_id, search_id, reason, unfit=unfit)
+
+    def sweep(self) -> None:
+        """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""
+        self._settle_interruption()
+        with self.database.read() as session:
+            expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
+            patient = Leases(session).patient_confirmations(self.clock())
+        self._lose_all(expired, "expired")
+        if patient:
+            self.database.signals.tell(WORK)
+        self._advance_all()
+        with self.database.write() as session:
+            Turns(session).note_alive(self.clock())
+
+    def connected_since(self) -> datetime:
+        """Workers heard of since then are connected; the others are silent, and offer nothing to anybody."""
+        return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
+
+    # Inside
+
+    def _settle_interruption(self) -> None:
+        """Leave out, of every duration that is kept as a moment, the time in which this service did not run.
+
+        Workers were not silent while nobody could hear them, and searches did not run. A clock that was set back must
+        not keep what is over: whatever ends later than it ever could ends as if it had begun now.
+        """
+        now, lost_s = self.clock(), self._lost_s()
+        missed_s, self._settled_s = lost_s - self._settled_s, lost_s
+        latest = now + timedelta(seconds=self.lease_s)
+        with self.database.read() as session:
+            ahead = Leases(session).any_after(latest + SLACK) or Fleet(session).any_after(now + SLACK)
+            others = missed_s != 0.0 and self.database.others(session)
+            ran_on = others and self._ran_meanwhile(session, missed_s)
+        if missed_s == 0.0 and not ahead:
+            return
+        later = timedelta(seconds=max(0.0, missed_s))
+        with self.database.write() as session:
+            Leases(session).put_off(later, latest=latest)
+            Fleet(session).put_off(later, now=now, since=self.connected_since())
+            if missed_s < 0.0 and not others:
+                Deliveries(session).bring_forward(timedelta(seconds=-missed_s))
+        if missed_s != 0.0 and not ran_on:
+            self._failures.each(self.roster.revisions(), self._settle_clock, key=lambda search_id: search_id)
+
+    def _ran_meanwhile(self, session: Session, missed_s: float) -> bool:
+        """Return whether another process looked after the searches while this one did not run.
+
+        Where all stood still, as on a machine that slept, the first to wake settles the clocks; the others then follow.
+        """
+        alive_at = Turns(session).alive_at()
+        return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
+
+    def _settle_clock(self, search_id: int) -> None:
+        with self.roster.turn(search_id) as turn:
+            if turn is not None:
+                turn.active.settle_clock(Archive(turn.session).search(search_id), self.clock())
+
+    @contextmanager
+    def _noting_contest(self, worker_id: str) -> Iterator[None]:
+        """Record, where people look, that two living processes speak as one worker."""
+        try:
+            yield
+        except Superseded as error:
+            log.warning("two workers of one identity", worker=worker_id, reason=str(error))
+            with self.database.write() as session:
+                Fleet(session).contest(worker_id, self.clock())
+            raise
+
+    def _take(self, deliveries: Sequence[Delivery]) -> list[Taken]:
+        taken, told = self._intake.take(deliveries)
+        self._failures.each(told, self._advance_one, key=lambda search_id: search_id)
+        return taken
+
+    def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
+        """Give up on leases, each named by its attempt and its search."""
+
+        def lose(lease: tuple[int, int]) -> None:
+            attempt_id, search_id = lease
+            self._losses.lose(attempt_id, search_id, how)
+            self._advance_one(search_id)
+
+        self._failures.each(leases, lose, key=lambda lease: lease[1])
+
+    def _advance_all(self) -> None:
+        def advance(search: tuple[int, int]) -> None:
+            if self.roster.is_due(*search):
+                self._advance_one(search[0])
+
+        self._failures.each(self.roster.revisions().items(), advance, key=lambda search: search[0])
+
+    def _advance_one(self, search_id: int) -> None:
+        with self.roster.turn(search_id) as turn:
+            if turn is not None:
+                lifecycle.follow(turn, self.clock())

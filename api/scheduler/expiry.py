@@ -1,0 +1,72 @@
+"""Leases that came to nothing: their jobs wait for the next worker, or are given up when that happened too often."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from api.scheduler.active import Clock
+from api.scheduler.registry import Roster
+from api.scheduler.results import confirmed, end_trial
+from api.scheduler.transaction import Turn
+from db.engine.events import Events
+from db.models import AttemptState, JobRow
+from db.repositories.archive import Archive
+from db.repositories.leases import Leases
+from evo.messages.job import Evaluate
+from evo.trial.outcome import Abandoned
+
+log = structlog.get_logger("conductor")
+
+
+class Losses:
+    """Ends leases without a result. All methods may be called from any thread."""
+
+    def __init__(self, roster: Roster, clock: Clock) -> None:
+        self._roster = roster
+        self._clock = clock
+
+    def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
+        """The job waits for the next worker; why this one cannot do any of the search's, the search shows."""
+        with self._roster.turn(search_id) as turn:
+            attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
+            if turn is None or attempt is None:
+                return
+            Leases(turn.session).end(attempt, "released", now=self._clock())
+            attempt.job.state = "queued"
+            turn.queued()
+            if unfit and reason:
+                search = Archive(turn.session).search(search_id)
+                search.obstacle, search.obstacle_at = reason, self._clock()
+                Events(turn.session).search_changed(search_id)
+        log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
+
+    def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
+        """A worker is gone: the job goes back to the queue, or is given up when that happened too often."""
+        with self._roster.turn(search_id) as turn:
+            if turn is None:
+                return
+            now = self._clock()
+            attempt = Leases(turn.session).live_or_none(attempt_id)
+            if attempt is None or (how == "expired" and attempt.expires_at >= now):
+                return
+            Leases(turn.session).end(attempt, how, now=now)
+            job = attempt.job
+            job.worker_losses += 1
+            log.warning("worker lost", attempt=attempt_id, search=search_id, how=how, losses=job.worker_losses)
+            if job.worker_losses < turn.active.terms.policy.max_worker_losses:
+                job.state = "queued"
+                turn.queued()
+            else:
+                _give_up(turn, job, now)
+
+
+def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
+    """Lost too often: nobody is given this job again, and its trial ends without a word on its config."""
+    job.state, job.ended_at = "abandoned", now
+    if job.kind == "confirm":
+        confirmed(turn)
+    if isinstance(job.payload, Evaluate):
+        pending = turn.active.search.history.pending[job.payload.number]
+        row = Archive(turn.session).numbered(turn.active.id, job.payload.number)
+        end_trial(turn, row, replace(pending, outcome=Abandoned(worker_losses=job.worker_losses)), now=now)

@@ -1,0 +1,74 @@
+"""How large the figures of a worker may be: others could be neither drawn nor summed up."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeAlias
+
+from evo.device import Ceilings
+from evo.errors import InvalidInput
+from evo.results import Answers
+from evo.text.limits import LARGEST_FIGURE, LONGEST_S, LONGEST_US, SHORTEST_US, accepted
+from evo.trial.outcome import CaseError
+from evo.trial.timing import Timing
+
+Range: TypeAlias = tuple[float, float]
+
+TIME_US: Range = (SHORTEST_US, LONGEST_US)
+BESIDE_US: Range = (0.0, LONGEST_US)
+"""Of what stands beside a time: a floor, a threshold, an anchor."""
+SPAN_S: Range = (-1.0, LONGEST_S)
+"""Differences of clocks may come out a little below nothing."""
+ERROR: Range = (0.0, sys.float_info.max)
+"""Of a wrong answer: it may come from memory that nothing wrote."""
+COUNT: Range = (0.0, 1e15)
+"""Of calls, samples and versions: a call takes a nanosecond at least, so more would take eleven days."""
+CALLS: Range = (1.0, 1e15)
+RATE: Range = (1.0, LARGEST_FIGURE)
+FIGURE: Range = (-LARGEST_FIGURE, LARGEST_FIGURE)
+
+_FIELDS: Mapping[tuple[type, str], Range] = {
+    (Timing, "samples_us"): TIME_US,
+    (Timing, "calls_per_sample"): CALLS,
+    (Timing, "protocol"): COUNT,
+}
+_CLASSES: Mapping[type, Range] = {Answers: COUNT, Ceilings: RATE, CaseError: ERROR}
+
+
+def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
+    """Look through a message, or a part of it, by the units in its fields' names.
+
+    How far a wrong answer is off may be anything finite: it comes from memory that nobody wrote.
+
+    Raises:
+        InvalidInput: names the first figure that cannot be.
+    """
+    match said:
+        case None | bool() | str():
+            return
+        case int() | float():
+            _check(where, said, within)
+        case Mapping():
+            for name, value in said.items():
+                check_figures(f"{where}.{name}", value, within)
+        case list() | tuple():
+            for place, value in enumerate(said):
+                check_figures(f"{where}.{place}", value, within)
+        case _ if is_dataclass(said):
+            for field in fields(said):
+                value = getattr(said, field.name)
+                if value is not None and not isinstance(value, str):
+                    check_figures(f"{where}.{field.name}", value, _range(said, field.name))
+
+
+def _range(said: Any, name: str) -> Range:
+    by_field = _FIELDS.get((type(said), name)) or _CLASSES.get(type(said))
+    if by_field is not None:
+        return by_field
+    return BESIDE_US if name.endswith("_us") else SPAN_S if name.endswith("_s") else FIGURE
+
+
+def _check(where: str, value: float, within: Range) -> None:
+    least, most = within
+    if not least <= value <= most:
+        raise InvalidInput(where, f"{str(value)[:40]} cannot be; accepted: {accepted(least, most)}")

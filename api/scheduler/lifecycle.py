@@ -1,0 +1,210 @@
+"""What follows from a search's present state: it stops asking, challenges the incumbent, and in the end is over."""
+
+from collections import Counter
+from datetime import datetime
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.scheduler.active import ActiveSearch
+from api.scheduler.results import queue_confirmation
+from api.scheduler.transaction import Turn
+from db.engine.events import Events
+from db.models import SearchRow
+from db.repositories.ablations import Ablations
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.leases import Leases
+from evo.promotion.challenge import Bar, Incumbent, bar, comparable_us
+from evo.search.hopeless import same_error
+from evo.search.lifecycle import TERMINAL, Command, transition
+from evo.text.wording import outcome_text
+from evo.trial import Trial
+from evo.trial.explain import detail_text, first_lines
+from evo.trial.outcome import ReferenceFailed
+
+log = structlog.get_logger("conductor")
+
+STOPPED = "stopped"
+"""Reason of a search that someone stopped before its budget was used up."""
+
+
+def is_due(active: ActiveSearch, now: datetime) -> bool:
+    """Whether `advance` may have something to do, as far as memory tells."""
+    if active.state == "ablating":
+        return True
+    if active.state == "stopping":
+        return not active.search.history.pending
+    stops = active.search.stop_reason(active.elapsed_s(now)) is not None or _unjudgeable(active) is not None
+    return active.state == "running" and (stops or _may_challenge(active, now, ended=False))
+
+
+def follow(turn: Turn, now: datetime) -> None:
+    """Do whatever is due, if anything is."""
+    if is_due(turn.active, now):
+        advance(turn, now)
+    if turn.active.state in TERMINAL:
+        log.info("search ended", search=turn.active.id, state=turn.active.state)
+
+
+def advance(turn: Turn, now: datetime) -> None:
+    """Do whatever is due; may be called at any time and as often as one likes.
+
+    A running search whose budget is used up stops asking. One that stopped and has nothing in flight lets its best
+    challenge the incumbent, one challenger after the other, and then it is over. An ablation ends with its last job.
+    """
+    active = turn.active
+    if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
+        change_state(turn, "stop", now, reason=reason)
+    if active.state == "running" and (fault := _unjudgeable(active)) is not None:
+        change_state(turn, "fail", now, reason=fault)
+    elif active.state == "running":
+        challenge(turn, now, ended=False)
+    elif active.state == "stopping" and not active.search.history.pending:
+        leases = Leases(turn.session)
+        if active.search.best is None and not leases.at_work(active.id):
+            finish(turn, now)  # what still waits was for trials: a search that got no turn does not wait for one
+        elif not leases.open_jobs(active.id) and not challenge(turn, now, ended=True):
+            finish(turn, now)
+    elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
+        change_state(turn, "finish", now)
+
+
+def _unjudgeable(active: ActiveSearch) -> str | None:
+    """Why no trial will be measured: each of the first few met the same fault of reference.py or of the source."""
+    ended = active.search.history.finished
+    if (error := same_error(ended)) is not None:
+        return f"the first {len(ended)} configs fail to compile with the same error: {error}"
+    fewest = active.search.policy.reference_failures
+    if len(ended) < fewest or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):
+        return None
+    outcome = ended[0].outcome
+    if not isinstance(outcome, ReferenceFailed):
+        return None
+    return f"nothing can be judged, whatever the config: {outcome.reason}"
+
+
+def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
+    """Queue a confirmation if one is due; whether one is under way now."""
+    active = turn.active
+    if not _may_challenge(active, now, ended=ended):
+        return False
+    if "confirm" in Leases(turn.session).open_jobs(active.id):
+        active.confirming = True
+        return True
+    if not ended and not _affordable(turn, now):
+        return False
+    search = Archive(turn.session).search(active.id)
+    to_beat = _bar(turn, search)
+    below_us, own = (None, frozenset[str]()) if to_beat is None else (to_beat.below_us, to_beat.binaries)
+    challenger = active.search.challengers.due(below_us, ended=ended, besides=own)
+    if challenger is None:
+        active.unbeaten = _best(active)
+        if ended and to_beat is not None:
+            search.unchallenged = _why_none(turn, to_beat)
+        return False
+    begun = active.search.challengers.begin(challenger)
+    queue_confirmation(turn, Archive(turn.session).numbered(active.id, begun.number), begun.seen, now)
+    return True
+
+
+def _bar(turn: Turn, search: SearchRow) -> Bar | None:
+    champions = Champions(turn.session)
+    champion = champions.incumbent(search)
+    if champion is None:
+        return None
+    digest = champions.binary_digest(champion)
+    here_us = None
+    if champion.search_id == search.id:
+        here_us = comparable_us(champion.evidence.verdict, turn.active.timed_baselines)
+    incumbent = Incumbent(
+        id=champion.id,
+        config=champion.config,
+        time_us=champion.time_us,
+        here_us=here_us,
+        binary_digest=digest,
+    )
+    return bar(incumbent, turn.active.search.history.finished, search.policy)
+
+
+def _why_none(turn: Turn, to_beat: Bar) -> str | None:
+    """Nothing, where the best trial did challenge, or none but the champion itself was measured; where another one did
+    challenge, only a trial that looks faster than the champion leaves a question open."""
+    search = turn.active.search
+    _, _, challenged = search.events
+    others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
+    best = next(others, None)
+    if best is None or best in search.challengers:
+        return None
+    time_us = search.history.time_us(best)
+    looks_faster = time_us is not None and time_us < to_beat.incumbent.time_us
+    return to_beat.missed_by(best) if looks_faster or not challenged else None
+
+
+def _affordable(turn: Turn, now: datetime) -> bool:
+    """Whether one more confirmation would keep to its share. The next one is taken to last as long as the longest so
+    far, the first as long as the baselines did."""
+    active = turn.active
+    spent_s = Leases(turn.session).confirming_s(active.id)
+    expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
+    active.challenge_from_s = (sum(spent_s) + expected_s) / active.search.policy.confirming_share
+    return active.elapsed_s(now) >= active.challenge_from_s
+
+
+def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
+    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice,
+    nor is it asked before its time whether another can be afforded.
+
+    Never among estimates: nothing was run, so there is no evidence.
+    """
+    if active.terms.device.kind == "estimate":
+        return False
+    if active.search.challengers.due(None, ended=ended) is None or (active.confirming and not ended):
+        return False
+    return ended or (active.unbeaten != _best(active) and active.elapsed_s(now) >= active.challenge_from_s)
+
+
+def _best(active: ActiveSearch) -> tuple[int, ...]:
+    """One more than may challenge: the incumbent may be among them."""
+    return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
+
+
+def finish(turn: Turn, now: datetime) -> None:
+    """End a search: finished, or failed when not one of its trials could be measured."""
+    ended = turn.active.search.history.finished
+    if ended and turn.active.search.best is None:
+        change_state(turn, "fail", now, reason=_nothing_measured(ended))
+    else:
+        change_state(turn, "finish", now)
+
+
+def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | None = None) -> None:
+    """Follow a command. Cancelling ends every lease and every pending trial with it.
+
+    Raises:
+        Conflict: it does not fit the present state.
+    """
+    session, active = turn.session, turn.active
+    row = Archive(session).search(active.id)
+    ended_before = active.state == "ablating"
+    active.enter(row, transition(active.state, command), now)
+    row.reason = row.reason if reason is None or ended_before else reason
+    if active.state in TERMINAL:
+        row.finished_at = row.finished_at if ended_before else now
+        drop_open(session, active.id, now)
+    Events(session).search_changed(active.id)
+
+
+def drop_open(session: Session, search_id: int, now: datetime) -> None:
+    """Cancel whatever of a search is still waiting, leased or pending."""
+    Leases(session).cancel_all(search_id, now)
+    Archive(session).cancel_pending(search_id, now)
+    Ablations(session).close(search_id, now)
+
+
+def _nothing_measured(ended: list[Trial]) -> str:
+    outcomes = [trial.outcome for trial in ended if trial.outcome is not None]
+    kinds = Counter(outcome_text(outcome.kind) for outcome in outcomes)
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    first = first_lines(detail_text(outcomes[0]), 1).partition("\n")[0]
+    return f"not one of {len(ended)} trials could be measured: {counted}. The first: {first}"

@@ -1,0 +1,135 @@
+"""Where results and requests for work meet: all that wait for the same search are served in one turn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias, cast
+
+import structlog
+from sqlalchemy.exc import IntegrityError
+
+from api.scheduler import claims, lifecycle
+from api.scheduler.active import Clock
+from api.scheduler.batching import Together
+from api.scheduler.claims import Slot, StrategyFailed
+from api.scheduler.registry import Roster
+from api.scheduler.results import Ruling, settle
+from api.scheduler.transaction import Turn
+from api.schemas import Receipt
+from db.engine.session import StoreUnavailable
+from db.models import AttemptRow
+from db.repositories.leases import Leases, StaleLease, check_live
+from evo.errors import InvalidInput, NotFound
+from evo.messages.job import Delivery, Lease
+
+log = structlog.get_logger("conductor")
+
+Refusal: TypeAlias = StaleLease | NotFound | InvalidInput
+Taken: TypeAlias = Receipt | Refusal
+REPEATED = Receipt(repeated=True)
+
+MAX_RACES = 3
+"""How often a turn that lost a race is tried again with a fresh view of the search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Want:
+    """Up to `count` jobs of one search for a slot."""
+
+    slot: Slot
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandIn:
+    """Results for one search, each with what was made of its samples."""
+
+    results: Sequence[tuple[Delivery, Ruling]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What became of each result, and whether the search has to advance (`api.scheduler.lifecycle.advance`)."""
+
+    taken: Sequence[Taken]
+    due: bool
+
+
+class Desk:
+    """Results are taken in before work is handed out, so that proposals know of them. Safe to share between threads."""
+
+    def __init__(self, roster: Roster, clock: Clock) -> None:
+        self._roster = roster
+        self._clock = clock
+        self._together: Together[Want | HandIn, list[Lease] | Settled] = Together(self._serve)
+
+    def claim(self, search_id: int, want: Want) -> list[Lease]:
+        """What a slot is given of a search."""
+        return cast(list[Lease], self._together.ask(search_id, want))
+
+    def hand_in(self, search_id: int, results: HandIn) -> Settled:
+        """What became of results for a search."""
+        return cast(Settled, self._together.ask(search_id, results))
+
+    def _serve(self, search_id: int, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:
+        for _ in range(MAX_RACES):
+            try:
+                with self._roster.turn(search_id) as turn:
+                    return self._all(turn, requests) if turn else [_ended(search_id, each) for each in requests]
+            except StrategyFailed as error:
+                if len(requests) > 1:
+                    raise  # each is served alone then, so that no result falls with it
+                self._roster.fail(search_id, str(error))
+            except IntegrityError:
+                log.warning("turn lost a race", search=search_id)
+        reason = f"search {search_id} is changed by others all the time: try again"
+        raise StoreUnavailable(reason, public=reason)
+
+    def _all(self, turn: Turn, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:
+        settled = iter(self._settled(turn, [each for each in requests if isinstance(each, HandIn)]))
+        leases = iter(self._leases(turn, [each for each in requests if isinstance(each, Want)]))
+        return [next(settled) if isinstance(each, HandIn) else next(leases) for each in requests]
+
+    def _settled(self, turn: Turn, given: Sequence[HandIn]) -> list[Settled]:
+        if not given:
+            return []
+        now = self._clock()
+        attempts = Leases(turn.session).together({each.attempt_id for every in given for each, _ in every.results})
+        taken = [
+            [_settle(turn, attempts[each.attempt_id], each, ruling, now) for each, ruling in every.results]
+            for every in given
+        ]
+        due = lifecycle.is_due(turn.active, now)
+        return [Settled(taken=each, due=due and place == 0) for place, each in enumerate(taken)]
+
+    def _leases(self, turn: Turn, wants: Sequence[Want]) -> list[list[Lease]]:
+        if not wants or turn.active.state not in {"running", "stopping", "ablating"}:
+            return [[] for _ in wants]
+        lifecycle.follow(turn, self._clock())
+        granted = [claims.queued(turn, want.slot, self._clock(), want.count) for want in wants]
+        if turn.active.state == "running":
+            more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
+            proposals = [claims.proposed(turn, self._clock, count) for count in more]
+            now = self._clock()  # thinking, for whomever, is no part of a lease
+            for want, leases, asked in zip(wants, granted, proposals, strict=True):
+                leases.extend(claims.begun(turn, want.slot, now, asked))
+        lifecycle.follow(turn, self._clock())  # its budget may be used up now
+        return [claims.leases_on(turn, want.slot, each) for want, each in zip(wants, granted, strict=True)]
+
+
+def _settle(turn: Turn, attempt: AttemptRow, delivery: Delivery, ruling: Ruling, now: datetime) -> Taken:
+    if attempt.state == "done":
+        return REPEATED
+    try:
+        check_live(attempt.id, attempt.state)
+        settle(turn, attempt, delivery.report, ruling, now)
+    except (StaleLease, InvalidInput) as error:
+        return error
+    return Receipt()
+
+
+def _ended(search_id: int, request: Want | HandIn) -> list[Lease] | Settled:
+    if isinstance(request, Want):
+        return []
+    refusal = StaleLease(f"search {search_id} has ended: drop this work")
+    return Settled(taken=[refusal] * len(request.results), due=False)

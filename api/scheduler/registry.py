@@ -1,0 +1,135 @@
+"""The unfinished searches as this process remembers them, each used by one thread and one process at a time."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import structlog
+
+from api.families.catalogue import Catalogue
+from api.scheduler.active import ActiveSearch, Clock, Lost, nothing_lost
+from api.scheduler.lifecycle import drop_open, is_due
+from api.scheduler.transaction import Turn
+from db.engine.events import Events
+from db.engine.session import Database, StoreUnavailable
+from db.repositories.archive import Archive
+from db.repositories.leases import StaleLease
+from db.repositories.turns import Ended, Turns
+from evo.device import Device
+from evo.errors import EvoError, InvalidInput, NotFound
+from evo.search.lifecycle import TERMINAL, transition
+
+log = structlog.get_logger("conductor")
+
+
+def stuck(reason: str) -> str:
+    """Say why a search ended that the service could not move on."""
+    return f"the service could not go on with it: {reason} (its log says more)"
+
+
+class Roster:
+    """What is in memory is disposable: the database can always say it again. Safe to share between threads."""
+
+    def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:
+        self._lost_s = lost_s
+        self._database = database
+        self._catalogue = catalogue
+        self._clock = clock
+        self._searches: dict[int, ActiveSearch] = {}
+        self._loading = threading.RLock()
+
+    def revisions(self) -> dict[int, int]:
+        """Of the unfinished searches, those of higher priority first, of equal ones the oldest."""
+        with self._database.read() as session:
+            return Archive(session).unfinished()
+
+    def is_due(self, search_id: int, revision: int) -> bool:
+        """Whether a turn may find something to do, by time or because others brought the search to this revision."""
+        if (active := self._loaded(search_id)) is None:
+            return False
+        with active.lock:
+            return active.revision != revision or is_due(active, self._clock())
+
+    @contextmanager
+    def turn(self, search_id: int) -> Iterator[Turn | None]:
+        """This thread's turn at an unfinished search; None when it has ended or does not exist.
+
+        All that is done in it is stored together when it ends. An error within undoes it, and leaves what is in memory
+        in doubt: that is dropped, and rebuilt when next needed.
+        """
+        while True:
+            active = self._loaded(search_id)
+            if active is None:
+                yield None
+                return
+            with active.lock:
+                if self._searches.get(search_id) is not active:
+                    continue  # it ended, or was dropped, while we waited
+                try:
+                    with ExitStack() as stack:
+                        turn = Turn(self._database, active, stack)
+                        standing = not self._database.shared or turn.lock()
+                        yield turn if standing else None
+                        if standing:
+                            turn.end()
+                except (InvalidInput, StaleLease):
+                    raise  # refused before anything was changed
+                except BaseException:
+                    self._drop(active)
+                    raise
+                if not standing or active.state in TERMINAL:
+                    self._drop(active)
+                return
+
+    def fits(self, search_id: int, device: Device) -> bool:
+        """Whether a device may work for an unfinished search, as far as that needs no turn."""
+        active = self._loaded(search_id)
+        return active is not None and active.fits(device)
+
+    def fail(self, search_id: int, reason: str) -> None:
+        """End a search that cannot go on."""
+        now = self._clock()
+        with self._database.write() as session:
+            turns = Turns(session)
+            standing = turns.lock(search_id)
+            if standing is None:
+                return
+            ended_before = standing.state == "ablating"
+            state = transition(standing.state, "fail")
+            if ended_before:
+                turns.end(search_id, state)
+            else:
+                turns.end(search_id, state, ended=Ended(reason=reason, at=now, active_s=standing.elapsed_s(now)))
+            drop_open(session, search_id, now)
+            Events(session).search_changed(search_id)
+        with self._loading:
+            self._searches.pop(search_id, None)
+        log.error("search failed", search=search_id, reason=reason)
+
+    def _drop(self, active: ActiveSearch) -> None:
+        with self._loading:
+            if self._searches.get(active.id) is active:
+                del self._searches[active.id]
+
+    def _loaded(self, search_id: int) -> ActiveSearch | None:
+        with self._loading:
+            if search_id not in self._searches:
+                self._load(search_id)
+            return self._searches.get(search_id)
+
+    def _load(self, search_id: int) -> None:
+        with self._database.read() as session:
+            try:
+                row = Archive(session).search(search_id)
+            except NotFound:
+                return
+            if row.state in TERMINAL:
+                return
+            try:
+                self._searches[search_id] = ActiveSearch.load(session, row, self._catalogue, self._lost_s)
+                return
+            except StoreUnavailable:
+                raise
+            except EvoError as error:
+                reason = f"it cannot be continued: {error}"
+        self.fail(search_id, reason)

@@ -1,0 +1,69 @@
+"""Taking in results: each once, the same answer when it is repeated, and all that wait for one search in one turn."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from api.scheduler.queue import REPEATED, Desk, HandIn, Taken
+from api.scheduler.results import ruled
+from api.scheduler.validation import check
+from api.schemas import Receipt
+from db.engine.session import Database
+from db.repositories.leases import Leases, StaleLease, check_token
+from evo.errors import InvalidInput, NotFound
+from evo.messages.job import Answer, Delivery
+
+
+class Intake:
+    """Safe to share between threads."""
+
+    def __init__(self, database: Database, desk: Desk) -> None:
+        self._database = database
+        self._desk = desk
+
+    def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Taken], list[int]]:
+        """What became of each report, and the searches that have to advance (`api.scheduler.lifecycle.advance`)."""
+        taken: dict[int, Taken] = {}
+        due: list[int] = []
+        for search_id, places in self._sorted(deliveries, taken).items():
+            settled = self._desk.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in places]))
+            taken.update(zip(places, settled.taken, strict=True))
+            due += [search_id] if settled.due else []
+        return [taken[place] for place in range(len(deliveries))], due
+
+    def _sorted(self, deliveries: Sequence[Delivery], taken: dict[int, Taken]) -> dict[int, list[int]]:
+        """Places of the deliveries by search; those that need no search are answered at once."""
+        with self._database.look() as session:
+            known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, delivery in enumerate(deliveries):
+            try:
+                if (attempt := known.get(delivery.attempt_id)) is None:
+                    raise NotFound(f"there is no attempt {delivery.attempt_id}")
+                check_token(delivery.attempt_id, attempt.token, delivery.token)
+                if attempt.state == "done":
+                    taken[place] = REPEATED
+                    continue
+                check(delivery.report)
+                places[attempt.search_id].append(place)
+            except (NotFound, StaleLease, InvalidInput) as error:
+                taken[place] = error
+        return places
+
+    def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> HandIn:
+        """With what is made of their samples, outside of any turn."""
+        return HandIn(
+            results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
+        )
+
+
+def answer(delivery: Delivery, taken: Taken) -> Answer:
+    """The same, as one answer of several."""
+    match taken:
+        case Receipt(repeated=repeated):
+            return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")
+        case StaleLease():
+            return Answer(attempt_id=delivery.attempt_id, status="stale", detail=str(taken))
+        case NotFound():
+            return Answer(attempt_id=delivery.attempt_id, status="unknown", detail=str(taken))
+        case InvalidInput():
+            return Answer(attempt_id=delivery.attempt_id, status="refused", detail=str(taken))

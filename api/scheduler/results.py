@@ -1,0 +1,264 @@
+"""Taking in a report: judged, stored and told in one step, once."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeAlias, cast
+
+import numpy as np
+from sqlalchemy import update
+
+from api.scheduler import ablation
+from api.scheduler.active import ActiveSearch
+from api.scheduler.transaction import Turn
+from api.scheduler.validation import check_answer
+from db.engine.events import Events
+from db.engine.session import Database
+from db.engine.signals import WORK, announce
+from db.models import AttemptRow, ChampionRow, Evidence, SearchRow, TrialRow
+from db.repositories.archive import Archive, Ended
+from db.repositories.champions import Champions, IncumbentChanged
+from db.repositories.leases import Leases
+from evo import promotion
+from evo.errors import InvalidInput
+from evo.messages.job import Ablate, Confirm, Evaluate
+from evo.promotion import Quick, Verdict
+from evo.promotion.ablation import Effect
+from evo.promotion.challenge import comparable_us
+from evo.promotion.leading import confirmation_of
+from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.trial import Trial
+from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
+
+Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
+"""What was made of a report's samples: of a confirmation the verdict, of an ablation what each change came to."""
+
+
+def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
+    """Take a live attempt's report.
+
+    Args:
+        attempt: with its job and trial.
+        ruling: as `ruled` reached it.
+
+    Raises:
+        InvalidInput: the report does not answer this job; nothing was changed.
+    """
+    if attempt.job.kind != report.kind:
+        raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
+    check_answer(report, attempt.job.payload, turn.active.terms)
+    if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
+        ablation.check_answers(attempt.job.payload, report)
+    Leases(turn.session).end(attempt, "done", now=now, result=report)
+    match report:
+        case EvaluateReport():
+            _evaluated(turn, attempt, report)
+        case BaselineReport():
+            _baselines(turn, attempt, report)
+        case ConfirmReport():
+            _confirmed(turn, attempt, Evidence(report=report, verdict=cast(Verdict, ruling)))
+        case AblateReport():
+            ablation.settle(turn.session, attempt, report, cast(tuple[Effect | None, ...], ruling))
+
+
+# Trials
+
+
+def _evaluated(turn: Turn, attempt: AttemptRow, report: EvaluateReport) -> None:
+    active = turn.active
+    job, outcome, now = attempt.job, _possible(active, report.outcome), cast(datetime, attempt.ended_at)
+    if isinstance(outcome, Crashed | TimedOut):
+        job.candidate_faults += 1
+        if job.candidate_faults < active.terms.policy.max_candidate_faults:
+            job.state = "queued"
+            turn.queued()
+            return
+    job.state, job.ended_at = "done", now
+    spent = report.stages
+    end_trial(
+        turn,
+        cast(TrialRow, job.trial),
+        replace(
+            active.search.history.pending[cast(Evaluate, job.payload).number],
+            outcome=outcome,
+            binary_digest=report.binary_digest,
+        ),
+        now=now,
+        overhead_ms=None if spent.overhead_s is None else 1e3 * spent.overhead_s,
+        delivery_ms=1e3 * max(0.0, (now - attempt.granted_at).total_seconds() - spent.total_s),
+    )
+
+
+def end_trial(
+    turn: Turn,
+    row: TrialRow,
+    trial: Trial,
+    *,
+    now: datetime,
+    overhead_ms: float | None = None,
+    delivery_ms: float | None = None,
+) -> None:
+    """Give a pending trial its one outcome, in memory and in the database.
+
+    Memory comes first, since it decides the order; should the commit fail, the roster drops this copy of it.
+    """
+    search = turn.active.search
+    full, most_pending = search.full, search.most_pending
+    ended = Ended(
+        logged=search.tell(trial),
+        at=now,
+        suspect=_suspect(turn.active, trial.time_us),
+        overhead_ms=overhead_ms,
+        delivery_ms=delivery_ms,
+    )
+    archive = Archive(turn.session)
+    archive.end_trial(row, ended)
+    if search.challengers.has_confirmed(trial.binary_digest):
+        archive.confirm_twin(row)
+    turn.ended.append(row.id)
+    if full and search.most_pending != most_pending:
+        announce(turn.session, WORK)
+
+
+def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
+    """The outcome as the service stands for it: what is faster than the device allows did not do the work."""
+    if isinstance(outcome, Measured) and active.roofline and active.roofline.impossible(outcome.timing.median_us):
+        return Impossible(timing=outcome.timing, floor_us=active.roofline.floor_us)
+    return outcome
+
+
+def _suspect(active: ActiveSearch, time_us: float | None) -> bool:
+    baseline_us = active.fastest_baseline_us
+    speedup = active.search.policy.suspect_speedup
+    return time_us is not None and baseline_us is not None and time_us * speedup < baseline_us
+
+
+# Baselines
+
+
+def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
+    active, session = turn.active, turn.session
+    attempt.job.state, attempt.job.ended_at = "done", attempt.ended_at
+    Archive(session).search(active.id).baselines = active.baselines = report
+    turn.milestone()
+    Events(session).search_changed(active.id)
+    if (baseline_us := active.fastest_baseline_us) is not None:
+        speedup = active.search.policy.suspect_speedup
+        early = update(TrialRow).where(TrialRow.search_id == active.id, TrialRow.time_us * speedup < baseline_us)
+        session.execute(early.values(suspect=True))
+
+
+# Confirmations
+
+
+def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
+    """What there is to make of its samples; resampling takes a while."""
+    match report:
+        case ConfirmReport():
+            return judged(database, search_id, attempt_id, report)
+        case AblateReport():
+            return ablation.weighed(database, search_id, report)
+    return None
+
+
+def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
+    """The verdict on a confirmation; its search has no other under way."""
+    with database.read() as session:
+        job = Leases(session).together([attempt_id])[attempt_id].job
+        challengers = Leases(session).challengers(search_id)
+        search = Archive(session).search(search_id)
+        fallen = None if job.trial is None else Champions(session).rolled_back_kernel(search, job.trial)
+        incumbent = None if job.incumbent_id is None else Champions(session).champion(job.incumbent_id)
+        before = None if incumbent is None else incumbent.evidence.report.challenger
+    seed = job.payload.seed if isinstance(job.payload, Confirm) else 0
+    rolled_back = None if fallen is None else f"champion {fallen.id}, which was {fallen.retired_reason}"
+    return promotion.decide(
+        report,
+        search.policy,
+        challengers,
+        np.random.default_rng(seed),
+        kind=search.device.kind,
+        rolled_back=rolled_back,
+        before=before,
+        quick=_quick(search, job.trial),
+    )
+
+
+def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
+    """What the search measured of a challenger before its confirmation."""
+    outcome = None if trial is None else trial.outcome
+    return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
+
+
+def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
+    session = turn.session
+    job, search, verdict = attempt.job, Archive(session).search(turn.active.id), evidence.verdict
+    job.state, job.ended_at, job.verdict = "done", attempt.ended_at, verdict
+    time_us = comparable_us(verdict, turn.active.timed_baselines)
+    if job.trial is not None and time_us is not None:
+        turn.active.search.challengers.confirmed(job.trial.number, time_us)
+    if job.trial is not None and (confirmation := confirmation_of(verdict)) is not None:
+        Archive(session).confirm(job.trial, confirmation)
+    confirmed(turn)
+    Events(session).search_changed(turn.active.id)
+    if not verdict.promote:
+        return
+    try:
+        Champions(session).promote(_champion(search, attempt, evidence), over=job.incumbent_id)
+    except IncumbentChanged:
+        summary = "Not promoted. The incumbent changed meanwhile; the new one is challenged instead."
+        job.verdict = replace(verdict, promote=False, summary=summary)
+        queue_confirmation(turn, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
+
+
+def confirmed(turn: Turn) -> None:
+    """A confirmation is over, however it ended: the next one may be due, here and in other processes."""
+    turn.active.confirming = False
+    turn.milestone()
+
+
+def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
+    """Have a trial challenge the present incumbent.
+
+    An incumbent whose config an edited family no longer knows cannot be measured; the challenger is then confirmed
+    alone, and still replaces it.
+    """
+    session, active = turn.session, turn.active
+    search = Archive(session).search(active.id)
+    incumbent = Champions(session).incumbent(search)
+    config = None if incumbent is None else incumbent.config
+    payload = Confirm(
+        challenger=trial.proposal.config,
+        incumbent=config if config is not None and config in active.search.space else None,
+        seed=_confirmation_seed(search.seed, Leases(session).challengers(search.id)),
+    )
+    incumbent_id = None if incumbent is None else incumbent.id
+    Leases(session).queue(search.id, payload, now=now, trial=trial, incumbent_id=incumbent_id, seen=seen)
+    active.confirming = True
+    turn.queued()
+
+
+def _confirmation_seed(seed: int, position: int) -> int:
+    """Fresh inputs for each confirmation, the same ones when the search is run again."""
+    return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
+
+
+def _champion(search: SearchRow, attempt: AttemptRow, evidence: Evidence) -> ChampionRow:
+    trial, challenger = cast(TrialRow, attempt.job.trial), evidence.report.challenger
+    assert challenger is not None, "only a measured challenger is promoted"
+    return ChampionRow(
+        family=search.family.name,
+        family_digest=search.family_digest,
+        problem=search.problem,
+        problem_key=search.problem_key,
+        device=search.device,
+        device_model=search.device.model,
+        objective=search.objective,
+        objective_key=search.objective.key,
+        search_id=search.id,
+        trial_id=trial.id,
+        trial_number=trial.number,
+        config=trial.proposal.config,
+        time_us=challenger.median_us,
+        evidence=evidence,
+        promoted_at=attempt.ended_at,
+    )

@@ -1,0 +1,277 @@
+"""From a request to the terms of a search: everything is checked here, once, before anything is stored."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from api.families.builtin import own_digests
+from api.families.catalogue import Catalogue
+from api.scheduler.active import beginning
+from api.schemas import SearchRequest, WarmStart
+from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize
+from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from db.repositories.fleet import Fleet
+from evo import strategy
+from evo.device import Device, DeviceKind
+from evo.device.requirements import Requirements
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.estimate.roofline import Roofline
+from evo.estimate.target import aimed_at, compared_with, known, shown_roofline
+from evo.family import Family
+from evo.family.problem import problem_key
+from evo.messages.view import WarmStartView
+from evo.promotion.policy import policy_from
+from evo.space import Space
+from evo.text.suggestion import unknown
+from evo.trial import Config
+from evo.trial.objective import Objective
+
+PREFERENCE: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
+"""Which kind of device ``auto`` takes, among those the family runs on and a worker offers; never estimates."""
+
+MAX_WARM_STARTS = 5
+MAX_IMPORTED = 20
+"""Recorded configs tried first: they are the best of another day, and the search has to have its own say."""
+
+PDL_SINCE = 90
+"""The first compute capability with programmatic dependent launch, times ten."""
+
+
+class Unavailable(Conflict):
+    """No connected worker has the device that is asked for; `field` of the request is what nobody has."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
+    """A new search, complete but for its place in the database.
+
+    Raises:
+        NotFound: the family is not registered.
+        InvalidInput: names the field of the request, and what would be accepted; also for an empty space.
+        Unavailable: no connected worker has such a device.
+    """
+    family_row = Archive(session).family_named(request.wanted_family, own_digests())
+    family = catalogue.family(family_row)
+    _check_problem(family, request)
+    policy = policy_from(request.policy)
+    device = choose_device(family, request, Fleet(session).devices(connected_since))
+    _check_threads(request.objective, device)
+    objective = aimed(request.objective, device)
+    problem = family.problem(request.problem, aimed_at(device, objective).kind)
+    for each in (device, aimed_at(device, objective)):
+        _check_launch(objective, each, family)
+        family.check_device(problem, each)
+    row = SearchRow(
+        family=family_row,
+        problem=problem,
+        problem_key=problem_key(problem),
+        device=replace(device, note=family.note(problem, compared_with(device, objective))),
+        device_uuid=request.device_uuid,
+        objective=objective,
+        strategy=request.strategy,
+        seed=request.seed,
+        budget=request.budget,
+        policy=policy,
+        state="running",
+        active_s=0.0,
+        priority=request.priority,
+        notes=request.notes,
+        requirements=request.requirements,
+    )
+    space = catalogue.space(row)
+    row.space = SpaceSize(product_size=space.product_size, valid_count=space.valid_count, default=space.default())
+    row.roofline = _roofline(family, row)
+    if request.from_default:
+        row.warm_starts = [space.default()]
+    else:
+        row.warm_starts = warm_starts(space, row, family, Champions(session).champions(family=family.name))
+    if request.warm_start is not None:
+        row.warm_start, recorded = imported(space, request.warm_start)
+        row.warm_starts = [*recorded, *row.warm_starts]
+    try:
+        strategy.build(request.strategy, beginning(space, row))
+    except NotFound as error:
+        raise InvalidInput("strategy", str(error)) from error
+    return row
+
+
+def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:
+    """The device to search on, among those that connected workers offer.
+
+    Raises:
+        InvalidInput: the family does not run on that kind.
+        Unavailable: nobody offers it, or nobody's has what is required.
+    """
+    wanted, uuid = request.device, request.device_uuid
+    if wanted in (*PREFERENCE, "estimate"):
+        family.implementation(_runs_as(wanted))  # type: ignore[arg-type]
+    mine = [row.device for row in offered if uuid in {None, row.uuid}]
+    fitting = [device for device in mine if _runs_as(device.kind) in family.implementations]
+    if wanted != "auto":
+        fitting = [device for device in fitting if wanted.lower() in {device.kind, device.model.lower()}]
+    if wanted != "estimate":
+        fitting = [device for device in fitting if device.kind != "estimate"]
+    if not fitting:
+        raise Unavailable("device" if uuid is None else "device_uuid", _nobody(family, wanted, uuid, offered))
+    able = [device for device in fitting if request.requirements.lacking(device) is None]
+    if not able:
+        lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
+        field = "toolkit" if any(map(_roomy(request.requirements), fitting)) else "memory_gb"
+        raise Unavailable(f"requirements.{field}", f"no connected device has what is required: {lacking}")
+    return min(able, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
+
+
+def _roomy(required: Requirements) -> Callable[[Device], bool]:
+    """Whether a device has the memory alone that is required."""
+    memory = Requirements(memory_gb=required.memory_gb)
+    return lambda device: memory.lacking(device) is None
+
+
+def _runs_as(kind: str) -> str:
+    """The implementation that counts: estimates are of CUDA kernels."""
+    return "cuda" if kind == "estimate" else kind
+
+
+def aimed(objective: Objective, device: Device) -> Objective:
+    """The same with its target by the name of a model; a device aims at itself without a target.
+
+    Raises:
+        InvalidInput: no such target, one this kind of device cannot have, or none where one is needed.
+    """
+    if objective.target is None:
+        if device.kind == "estimate":
+            raise InvalidInput("objective.target", "is needed: an estimate is for a GPU, e.g. sm_89")
+        return objective
+    try:
+        target = known(objective.target)
+    except NotFound as error:
+        raise InvalidInput("objective.target", str(error)) from error
+    if device.kind not in ("cuda", "estimate"):
+        raise InvalidInput(
+            "objective.target",
+            f"is for GPUs; {device.model} is a device of kind {device.kind}. Without a GPU, --compile-only (over REST: "
+            "device `estimate`) estimates what the target would take",
+        )
+    return replace(objective, target=None if target.model == device.model else target.model)
+
+
+def _check_problem(family: Family, request: SearchRequest) -> None:
+    """What no kind of device could work on, or not the one that is wanted, is told whether or not a worker has one."""
+    wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
+    kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
+    refusals: list[InvalidInput] = []
+    for kind in kinds:
+        try:
+            family.problem(request.problem, kind)
+        except InvalidInput as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(kinds):
+        raise refusals[0]
+
+
+def _check_threads(objective: Objective, device: Device) -> None:
+    if device.kind in ("cuda", "estimate") and objective.threads != 1:
+        raise InvalidInput("objective.threads", "is for kernels of CPUs; those of a GPU take none: leave it out")
+    cores = device.limits.get("cores", math.inf)
+    if not 1 <= objective.threads <= cores:
+        most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
+        raise InvalidInput("objective.threads", f"{objective.threads} is out of its limits; accepted: {most}")
+
+
+def _check_launch(objective: Objective, device: Device, family: Family) -> None:
+    """A device that runs nothing launches any way."""
+    if device.kind == "estimate":
+        return
+    if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
+        needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"
+        raise InvalidInput(
+            "objective.launch", f"{needed}, and {device.model} is {device.architecture}; accepted: plain"
+        )
+    if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
+        way_out = "a kernel waits for the launch before it where its family.toml has a derived value of `programmatic`"
+        raise InvalidInput(
+            "objective.launch",
+            f"kernels of {family.name} know nothing of programmatic dependent launch; accepted: plain ({way_out})",
+        )
+
+
+def _nobody(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:
+    what = "device that it runs on" if wanted == "auto" else f"device {wanted!r}"
+    what += "" if uuid is None else f" with uuid {uuid}"
+    connected = ", ".join(sorted({f"{row.kind} ({row.model})" for row in offered})) or "none"
+    return (
+        f"no connected worker offers {family.name} a {what}; connected now: {connected}. "
+        f"Start a worker on a machine that has one of: {', '.join(family.implementations)}"
+    )
+
+
+def _roofline(family: Family, row: SearchRow) -> Roofline | None:
+    return shown_roofline(row.device, family.work(row.problem), row.objective)
+
+
+def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
+    """Configs worth trying first: champions of the nearest problems, the family's own starts, its default; valid ones.
+
+    Only of this device model: on two of four recorded spaces another's champion kept the search around the wrong place.
+    """
+    here = [champion for champion in champions if champion.device_model == search.device.model]
+    nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
+    configs = [champion.config for champion in nearest if champion.config in space][:MAX_WARM_STARTS]
+    begun = family.begin(search.problem, aimed_at(search.device, search.objective))
+    starts = completed(space, begun)
+    return unique(space, [*configs, *starts, space.default()])
+
+
+def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
+    """The best of recorded configs that are in the space, and how many of them are not.
+
+    Raises:
+        InvalidInput: each names something that is no tunable of the space, so none could ever be in it.
+    """
+    _check_names(space, given)
+    valid = completed(space, given.configs)
+    used = unique(space, valid)[:MAX_IMPORTED]
+    counts = {"used": len(used), "invalid": len(given.configs) - len(valid), "spare": len(valid) - len(used)}
+    return WarmStartView(source=given.source, **counts), used
+
+
+def _check_names(space: Space, given: WarmStart) -> None:
+    foreign = [sorted(config.keys() - set(space.names)) for config in given.configs]
+    if foreign and all(foreign):
+        name = foreign[0][0]
+        way_out = "rename the parameters in what was recorded, or leave the warm start out"
+        raise InvalidInput("warm_start", f"{given.source}: {unknown(name, space.names, 'tunables')}; {way_out}")
+
+
+def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
+    """With the defaults of what they leave out; valid ones."""
+    default = space.default()
+    return [config for part in parts if (config := {**default, **part}) in space]
+
+
+def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
+    """The same without repetitions, each where it first stands."""
+    return list({space.key(config): config for config in configs}.values())
+
+
+def _distance(search: SearchRow, champion: ChampionRow) -> float:
+    """How unlike two problems are: doublings of a number count one each, as does any other difference."""
+    away = float(search.objective != champion.objective)
+    for name, mine in search.problem.items():
+        theirs = champion.problem.get(name)
+        if _positive(mine) and _positive(theirs):
+            away += abs(math.log2(mine / theirs))  # type: ignore[operator]
+        else:
+            away += mine != theirs
+    return away
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,187 @@
+"""Checks of reports as they arrive: figures, contradictions, and whether a report answers its job."""
+
+from collections.abc import Iterator, Sequence
+
+from api.scheduler.figure_limits import TIME_US, check_figures
+from evo.device import DeviceKind
+from evo.errors import InvalidInput
+from evo.messages.job import Confirm, Job, SearchTerms
+from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
+from evo.trial.outcome import Abandoned, Cancelled, Estimated, Impossible, Measured, Outcome, Pruned
+from evo.trial.timing import Timing
+
+
+def check(report: Report) -> None:
+    """Check a report on its own, whatever job it answers.
+
+    Raises:
+        InvalidInput: names the field of the report.
+    """
+    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
+        way_out = "give the lease back instead (POST /attempts/ID/release)"
+        raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {way_out}")
+    if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
+        check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
+    check_figures("report", report)
+    for where, timing in _timings(report):
+        if not timing.samples_us:
+            raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
+    if isinstance(report, EvaluateReport):
+        _check_outcome(report.outcome)
+    if isinstance(report, ConfirmReport):
+        _check_rounds(report)
+    if isinstance(report, AblateReport):
+        for place, each in enumerate(report.changes):
+            _check_change(f"report.changes.{place}", each)
+
+
+def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
+    """Check that a report answers its job, under the terms of the search.
+
+    Raises:
+        InvalidInput: names the field of the report.
+    """
+    _check_kind(report, terms.device.kind)
+    if terms.device.kind != "replay":  # a recording keeps the protocol under which it was taken
+        _check_protocol(report, terms.objective.protocol)
+    if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
+        _check_incumbent(report, job)
+
+
+def _check_kind(report: Report, kind: DeviceKind) -> None:
+    """Estimates and times never meet in one search."""
+    if kind == "estimate" and any(_timings(report)):
+        raise InvalidInput("report", "nothing is timed in a search of estimates")
+    if kind != "estimate" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
+        raise InvalidInput("report.outcome.kind", "estimated: this search measures")
+
+
+def _check_protocol(report: Report, protocol: int) -> None:
+    """Times of different protocols are never ranked together."""
+    for where, timing in _timings(report):
+        if timing.protocol != protocol:
+            way_out = "update the worker" if timing.protocol < protocol else "begin the search again"
+            raise InvalidInput(
+                f"{where}.protocol",
+                f"{timing.protocol}, but this search ranks times of protocol {protocol}: {way_out}",
+            )
+
+
+def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
+    """Without the times of its incumbent a challenger would be judged as a first champion, and replace it."""
+    if report.failure is not None:
+        return
+    if job.incumbent is not None and report.incumbent is None:
+        way_out = "time both, or report a `failure` with `failed`"
+        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent: {way_out}")
+    if job.incumbent is None and report.incumbent is not None:
+        raise InvalidInput("report.incumbent", "this job names no incumbent to compare with: leave it out")
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    """An outcome must not contradict the figures that it rests on."""
+    match outcome:
+        case Measured(cases=cases):
+            for place, case in enumerate(cases):
+                if not case.passed:
+                    raise InvalidInput(
+                        f"report.outcome.cases.{place}",
+                        f"{case.case} is off by more than its limits, so the outcome is no `measured`: "
+                        "report `wrong_answer`",
+                    )
+        case Pruned(timing=timing, threshold_us=threshold_us) if timing.samples_us:
+            if timing.median_us <= threshold_us:
+                raise InvalidInput(
+                    "report.outcome.threshold_us",
+                    f"the median of the samples, {timing.median_us:g} µs, is not above {threshold_us:g} µs: "
+                    "report `measured`",
+                )
+        case Impossible(timing=timing, floor_us=floor_us) if timing.samples_us:
+            if timing.median_us >= floor_us:
+                raise InvalidInput(
+                    "report.outcome.floor_us",
+                    f"the median of the samples, {timing.median_us:g} µs, is not below {floor_us:g} µs: "
+                    "report `measured`",
+                )
+
+
+def _check_rounds(report: ConfirmReport) -> None:
+    _check_as_many("report", [timing for _, timing in _session(report)])
+    if report.answers is not None and not 0 <= report.answers.wrong <= report.answers.judged:
+        raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
+    if report.witness is not None:
+        _check_as_many("report.witness", [report.witness.answered, report.witness.poisoned])
+    _check_repeats(report)
+
+
+def _check_repeats(report: ConfirmReport) -> None:
+    """Every further process compares the challenger with the same kernel, the incumbent where there is one."""
+    against = report.repeated_against
+    if report.repeats and report.incumbent is not None and against != "incumbent":
+        raise InvalidInput("report.repeated_against", "incumbent: further processes compare with it where there is one")
+    if against not in (None, "incumbent", *report.baselines):
+        known = ", ".join(report.baselines) or "none"
+        raise InvalidInput("report.repeated_against", f"{against} is none of the baselines of this report: {known}")
+    if against == "incumbent" and report.incumbent is None:
+        raise InvalidInput("report.repeated_against", "incumbent, but the report has no samples of one")
+    for place, repeat in enumerate(report.repeats):
+        if (repeat.other is None) != (against is None):
+            needed = "is left out where `repeated_against` is" if against is None else f"needs the samples of {against}"
+            raise InvalidInput(f"report.repeats.{place}.other", needed)
+        _check_as_many(f"report.repeats.{place}", _both(repeat))
+
+
+def _check_change(where: str, each: Ablated) -> None:
+    """All three series, or none and why."""
+    timings = [timing for _, timing in _beside(where, each)]
+    if timings and (len(timings) < 3 or each.failure is not None):
+        raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
+    _check_as_many(where, timings)
+
+
+def _both(repeat: Repeat) -> list[Timing]:
+    return [timing for timing in (repeat.challenger, repeat.other) if timing is not None]
+
+
+def _check_as_many(where: str, timings: Sequence[Timing]) -> None:
+    rounds = {len(timing.samples_us) for timing in timings}
+    if len(rounds) > 1:
+        raise InvalidInput(where, f"every series needs one sample a round, found {sorted(rounds)} samples")
+
+
+def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
+    match report:
+        case EvaluateReport(outcome=Measured() as measured):
+            yield "report.outcome.timing", measured.timing
+            if measured.other is not None:
+                yield "report.outcome.other", measured.other
+        case EvaluateReport(outcome=Pruned() | Impossible() as outcome):
+            yield "report.outcome.timing", outcome.timing
+        case BaselineReport():
+            yield from ((f"report.timings.{name}", timing) for name, timing in report.timings.items())
+        case ConfirmReport():
+            yield from _session(report)
+            if report.witness is not None:
+                yield "report.witness.answered", report.witness.answered
+                yield "report.witness.poisoned", report.witness.poisoned
+            for place, repeat in enumerate(report.repeats):
+                yield f"report.repeats.{place}.challenger", repeat.challenger
+                if repeat.other is not None:
+                    yield f"report.repeats.{place}.other", repeat.other
+        case AblateReport():
+            for place, each in enumerate(report.changes):
+                yield from _beside(f"report.changes.{place}", each)
+
+
+def _beside(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
+    for name in ("champion", "champion_again", "changed"):
+        if (timing := getattr(each, name)) is not None:
+            yield f"{where}.{name}", timing
+
+
+def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:
+    """The series that were interleaved in the first process."""
+    for name in ("challenger", "challenger_again", "incumbent"):
+        if (timing := getattr(report, name)) is not None:
+            yield f"report.{name}", timing
+    yield from ((f"report.baselines.{name}", timing) for name, timing in report.baselines.items())

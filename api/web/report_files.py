@@ -1,0 +1,88 @@
+"""Reports of searches and champions as files: Markdown, or one page with everything in it.
+
+They are part of the REST API; they are here because the pages draw them.
+"""
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.auth.permission import allow
+from api.dependencies import ServiceDep
+from api.http.routing import rest_router
+from api.schemas import Id
+from api.web.champion_report import champion_report
+from api.web.evidence_sheet import evidence_sheet
+from api.web.rendering import render
+from api.web.report_material import read
+from api.web.report_sheet import report_sheet
+from evo.report import Terms, parse_goals, search_report, to_markdown
+
+router = rest_router("/searches/{search_id}", tag="searches")
+champion_router = rest_router("/champions", tag="champions")
+
+MOST = 1e9
+
+
+class ReportTerms(BaseModel):
+    """What the search is held against."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cost_per_hour: float | None = Field(default=None, gt=0, le=MOST, description="of all machines; else the budget's")
+    calls_per_second: float | None = Field(default=None, gt=0, le=MOST, description="of the kernel, where it is used")
+    targets: str = Field(default="", max_length=500, description="times or speed-ups: `conservative=800us,dream=2x`")
+
+    def read(self) -> Terms:
+        goals = parse_goals(self.targets)
+        return Terms(cost_per_hour=self.cost_per_hour, calls_per_second=self.calls_per_second, goals=goals)
+
+
+@router.get(
+    "/report.{form}",
+    response_class=Response,
+    responses={200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/markdown", "text/html")}}},
+)
+@allow("viewer")
+def get_search_report(
+    search_id: Id,
+    form: Literal["md", "html"],
+    terms: Annotated[ReportTerms, Query()],
+    request: Request,
+    service: ServiceDep,
+) -> Response:
+    """What it found, what bought nothing, what it cost and what to do now; made of what the database holds."""
+    asked = terms.read()
+    with service.database.read() as session:
+        reading = read(session, service.conductor.catalogue, search_id, service.conductor.clock())
+    document = search_report(reading.material, asked)
+    if form == "md":
+        content, kind = to_markdown(document).encode(), "text/markdown"
+    else:
+        sheet = report_sheet(document, reading)
+        page = render(request, "search_report.html", sheet=sheet, board=reading.board, search=reading.board.search)
+        content, kind = bytes(page.body), "text/html"
+    headers = {
+        "Content-Disposition": f'attachment; filename="search-{search_id}.{form}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+@champion_router.get(
+    "/{champion_id}/report.html",
+    response_class=Response,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+@allow("viewer")
+def get_champion_report(champion_id: Id, request: Request, service: ServiceDep) -> Response:
+    """Its evidence as one page that needs nothing else, to keep or to send."""
+    with service.database.read() as session:
+        sheet = evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
+    headers = {
+        "Content-Disposition": f'attachment; filename="champion-{champion_id}.html"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(champion_report(request, sheet), media_type="text/html; charset=utf-8", headers=headers)

@@ -1,0 +1,165 @@
+"""Tells those who asked for it that a search has ended: once it is told, or given up after a day of trying.
+
+Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import httpx
+import structlog
+from sqlalchemy.orm import Session
+
+from api.public import PublicUrl
+from api.scheduler.active import Clock
+from api.schemas import Webhook as WebhookRequest
+from api.views.summaries import search_summaries
+from api.webhooks.outbound import Target, post, target_of
+from db.engine.session import Database
+from db.models import DeliveryRow, Webhook
+from db.models.columns import adapter
+from db.repositories.deliveries import Deliveries, Unannounced
+from evo.errors import InvalidInput
+from evo.messages.event import SearchEvent
+
+log = structlog.get_logger("courier")
+
+Post = Callable[[Target, bytes, Mapping[str, str]], int]
+AT_ONCE = 8
+"""Messages under way at once: a receiver that is slow holds up no other."""
+
+PREFIX = "whsec_"
+"""Before a secret that is written in base 64."""
+
+
+class Courier:
+    """Safe to run in several processes at once.
+
+    Args:
+        secret: the service's own, for messages whose receiver named none.
+        private: whether messages may be sent to addresses that are not reachable from everywhere.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        secret: str | None,
+        private: bool,
+        public: PublicUrl | None = None,
+        send: Post = post,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._secret = secret
+        self._private = private
+        self._public = public
+        self._send = send
+
+    def accepted(self, webhook: WebhookRequest) -> Webhook:
+        """What is stored with a search.
+
+        Raises:
+            InvalidInput: the URL may not be told, or there is no secret to sign with.
+        """
+        target_of(webhook.url, private=self._private)
+        secret = webhook.secret or self._secret
+        if secret is None:
+            raise InvalidInput(
+                "webhook.secret", "is needed to sign the message: give one, or KERNEL_EVO_WEBHOOK_SECRET to the service"
+            )
+        _key(secret)
+        return Webhook(url=webhook.url, secret=secret)
+
+    def run(self) -> None:
+        """Note what has ended, and deliver what is due."""
+        now = self._clock()
+        with self._database.read() as session:
+            anything = Deliveries(session).pending(now)
+        if not anything:
+            return
+        with self._database.write() as session:
+            for ended in Deliveries(session).unannounced():
+                self._note(session, ended, now)
+        with self._database.write() as session:
+            due = Deliveries(session).due(now, AT_ONCE)
+        with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="webhook") as threads:
+            list(threads.map(self._deliver, due))
+
+    def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
+        """Have a message delivered; one that cannot be written is given up, and its search says why."""
+        deliveries = Deliveries(session)
+        try:
+            text, error = _message(search_summaries(session, [ended.search_id], now)[0], now, self._public), None
+        except Exception as failure:
+            log.exception("webhook message cannot be written", search=ended.search_id)
+            text, error = "", f"the message could not be written: {type(failure).__name__}: {failure}"
+        deliveries.note(ended, text, now, error=error)
+
+    def _deliver(self, delivery: DeliveryRow) -> None:
+        try:
+            error = self._tried(delivery)
+        except Exception as failure:  # a fault of ours; the other messages are still to be delivered
+            log.exception("webhook failed", search=delivery.search_id)
+            error = f"{type(failure).__name__}: {failure}"
+        now = self._clock()
+        with self._database.write() as session:
+            if error is None:
+                Deliveries(session).delivered(delivery.id, now)
+            else:
+                Deliveries(session).failed(delivery.id, error, now)
+        told = {"search": delivery.search_id, "attempts": delivery.attempts}
+        if error is None:
+            log.info("webhook delivered", **told)
+        else:
+            log.warning("webhook not delivered", **told, error=error)
+
+    def _tried(self, delivery: DeliveryRow) -> str | None:
+        """One attempt; what went wrong, or None."""
+        body = delivery.message.encode()
+        try:
+            target = target_of(delivery.url, private=self._private)
+            status = self._send(target, body, signed(delivery.secret, delivery.message_id, self._clock(), body))
+        except InvalidInput as refused:
+            return refused.reason
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as failure:
+            return f"{type(failure).__name__}: {str(failure) or 'the exchange took too long'}"
+        return None if 200 <= status < 300 else f"it answered {status}"
+
+
+def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The headers of a message: its id, stays the same when it is sent again, when it was sent, and the signature."""
+    timestamp = str(int(at.timestamp()))
+    content = f"{message_id}.{timestamp}.".encode() + body
+    signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise InvalidInput("webhook.secret", f"what follows {PREFIX} is not base 64") from None
+
+
+def _message(search: SearchEvent, now: datetime, public: PublicUrl | None) -> str:
+    data: Any = adapter(SearchEvent).dump_python(search, mode="json")
+    message = {"type": f"search.{search.state}", "timestamp": now.isoformat(), "data": data}
+    if public is not None:
+        message["url"] = f"{public}/searches/{search.id}"
+    return json.dumps(message)

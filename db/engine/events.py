@@ -1,0 +1,121 @@
+"""Log of events, in an order that readers follow without missing any.
+
+An event is written in the transaction that made it true. A reader that goes by numbers sees all of them only if numbers
+are given in the order of commits: of two transactions at once, one with a lower number might commit behind the reader.
+Hence events are collected while a transaction works, and numbered as its last step, one transaction at a time
+(`db.engine.store.Store.number_events`). Numbers of the server's transactions would not do: a restored server counts
+anew, and one open transaction in another database of the server would hold back every event.
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.orm import Session
+
+from db.models import EventRow, table
+from evo.errors import InvalidInput
+
+EventKind: TypeAlias = Literal["trial", "search", "worker"]
+
+KEPT_EVENTS = 250_000
+"""How far back a reader may resume; older events are dropped."""
+
+MARK_BITS = 53
+"""Of an event's random mark: as many as every reader's numbers hold exactly."""
+
+_ADD = insert(table(EventRow))
+_COLLECTED = "events"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A reader's place in the order of events; as text the id of a server-sent event.
+
+    Attributes:
+        number: of the last event that was read; 0 is before the first.
+        mark: that event's own, which tells it from another one of this number in a restored database.
+    """
+
+    number: int = 0
+    mark: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.mark}-{self.number}"
+
+    @classmethod
+    def parse(cls, text: str, field: str) -> "Place":
+        """A place from its text.
+
+        Raises:
+            InvalidInput: it is none; names `field`.
+        """
+        parts = text.split("-")
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+            raise InvalidInput(field, "is not the id of an event: give one as it was received, or leave it out")
+        return cls(mark=int(parts[0]), number=int(parts[1]))
+
+
+class Events:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def trials_ended(self, search_id: int, trial_ids: Collection[int]) -> None:
+        self._add([{"kind": "trial", "search_id": search_id, "trial_id": trial_id} for trial_id in trial_ids])
+
+    def search_changed(self, search_id: int) -> None:
+        self._add([{"kind": "search", "search_id": search_id}])
+
+    def worker_changed(self, worker_id: str) -> None:
+        self._add([{"kind": "worker", "worker_id": worker_id}])
+
+    def _add(self, events: list[dict[str, Any]]) -> None:
+        self.session.info.setdefault(_COLLECTED, []).extend(events)
+
+    def after(self, place: Place, *, search_id: int | None = None, limit: int) -> Sequence[EventRow]:
+        """Events behind a place, in order; of one search, or all."""
+        query = select(EventRow).where(EventRow.id > place.number)
+        if search_id is not None:
+            query = query.where(EventRow.search_id == search_id)
+        return self.session.scalars(query.order_by(EventRow.id).limit(limit)).all()
+
+    def last(self) -> Place:
+        """The place of a reader that wants only later events."""
+        latest = select(EventRow).order_by(EventRow.id.desc()).limit(1)
+        return next((place_of(row) for row in self.session.scalars(latest)), Place())
+
+    def keeps(self, place: Place) -> bool:
+        """Whether everything behind a place is still there, and the place is one of this log."""
+        if place == Place():
+            return True
+        row = self.session.get(EventRow, place.number)
+        return row is not None and row.mark == place.mark
+
+    def overdue(self) -> bool:
+        """Whether dropping old events is worth a transaction."""
+        first, last = self.session.execute(select(func.min(EventRow.id), func.max(EventRow.id))).one()
+        return first is not None and last - first > 1.1 * KEPT_EVENTS
+
+    def drop_old(self) -> None:
+        newest = select(func.max(EventRow.id)).scalar_subquery()
+        self.session.execute(delete(EventRow).where(EventRow.id <= newest - KEPT_EVENTS))
+
+
+def place_of(row: EventRow) -> Place:
+    return Place(number=row.id, mark=row.mark)
+
+
+def collected(session: Session) -> list[dict[str, Any]]:
+    """Return the events of a session that are not written yet, and forget them."""
+    events: list[dict[str, Any]] = session.info.pop(_COLLECTED, [])
+    return events
+
+
+def write_events(session: Session, events: Sequence[dict[str, Any]]) -> None:
+    """Write events as the last step of a transaction."""
+    rows = [{"search_id": None, "trial_id": None, "worker_id": None, **each} for each in events]
+    session.execute(_ADD, [{**row, "mark": secrets.randbits(MARK_BITS)} for row in rows])

@@ -1,0 +1,54 @@
+"""The key of a local database: who can read this file owns the database anyway, so it opens every door."""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from db.engine.unavailable import StoreUnavailable
+
+KEY_BYTES = 32
+
+
+def local_key(database: Path) -> str | None:
+    """The key, if a service made one and this user may read it."""
+    for path in (_path(database), _path(database.expanduser().absolute().resolve())):  # it may be a symbolic link
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if key := path.read_text(encoding="ascii").strip():
+                return key
+    return None
+
+
+def ensure_key(database: Path) -> str:
+    """The key, made on first use and readable by its owner alone.
+
+    Raises:
+        StoreUnavailable: the file beside the database cannot be written or read.
+    """
+    path = _path(database)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _make(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} is not writable ({error.strerror}): give the right to write there, or use another --db"
+        ) from error
+    if (key := local_key(database)) is None:
+        raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new one is made")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Of several processes that start together one makes it, and none sees half of it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", encoding="ascii") as draft:
+        draft.write(secrets.token_hex(KEY_BYTES))
+        draft.flush()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft.name, path)
+
+
+def _path(database: Path) -> Path:
+    database = database.expanduser().absolute()
+    return database.with_name(f"{database.name}.key")

@@ -1,0 +1,208 @@
+"""PostgreSQL: one database, any number of service processes."""
+
+import contextlib
+import os
+import selectors
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import psycopg
+import structlog
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError, TimeoutError
+from sqlalchemy.orm import Session
+
+from db.engine.location import Location
+from db.engine.signals import Topic
+from db.engine.sqlite import refuse_foreign
+from db.engine.unavailable import StoreUnavailable
+from evo.errors import EvoError, InvalidInput
+
+log = structlog.get_logger("database")
+
+CHANNEL = "kernel_evo"
+UPGRADE_LOCK = 0x6B65726E656C
+"""Key of the advisory lock that processes take to bring the schema up to date."""
+PRESENCE_LOCK = UPGRADE_LOCK + 1
+"""Key of the advisory lock that every process shares while it runs."""
+NUMBERING_LOCK = UPGRADE_LOCK + 2
+"""Key of the advisory lock that a transaction holds from the numbering of its events to its end."""
+CONNECTIONS = 12
+"""Of one process at most, beside the one that listens: a few processes fit a server's default of 100."""
+STALLED_S = 20
+"""A process that stops within a transaction (paused, swapped out) keeps others from a search for no longer."""
+LOCK_WAIT_S = 10
+"""How long a statement waits for a row that another process holds."""
+CONNECT_S = 5
+RECONNECT_S = 1.0
+
+
+class PostgreSQL:
+    """See `db.engine.store.Store`. Readers see one state, that of their first statement."""
+
+    reads: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}  # noqa: RUF012 — the protocol's plain attribute
+    looks: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # noqa: RUF012
+    writes: dict[str, Any] = {}  # noqa: RUF012
+    one_writer = False
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._url = cast(URL, location.server)
+        self._me = uuid.uuid4().hex[:12]
+
+    def engine(self) -> Engine:
+        engine = create_engine(
+            self._url,
+            connect_args=_CONNECT,
+            pool_size=CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=LOCK_WAIT_S,
+            pool_use_lifo=True,  # a few connections that know the statements, rather than twelve in turn
+            query_cache_size=500,
+        )
+        event.listen(engine, "connect", _configure)
+        return engine
+
+    def before_upgrade(self, connection: Connection) -> None:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+        refuse_foreign(str(self.location), inspect(connection).get_table_names())
+
+    def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
+        """The server alters tables in place."""
+        return contextlib.nullcontext()
+
+    def number_events(self, session: Session) -> None:
+        session.execute(_NUMBERING)
+
+    def explained(self, error: SQLAlchemyError) -> EvoError | None:
+        if isinstance(error, TimeoutError):
+            busy = f"all its {CONNECTIONS} connections are busy: try again"
+            return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
+        if isinstance(error, DataError) and "NUL" in str(error.orig):
+            return InvalidInput("body", "a text contains a NUL character, which the database cannot hold")
+        if not isinstance(error, DBAPIError):
+            return None
+        way_out = _way_out(error)
+        reason = str(error.orig).strip().partition("\n")[0]
+        if way_out is None:
+            return None
+        return StoreUnavailable(f"database {self.location}: {way_out} ({reason})", public=way_out)
+
+    def may_have_committed(self, error: BaseException) -> bool:
+        """True where the connection was lost: the server may have committed, and only its answer is missing."""
+        return isinstance(error, DBAPIError) and error.connection_invalidated
+
+    def publish(self, session: Session, topics: Sequence[Topic]) -> None:
+        for topic in topics:
+            session.execute(_NOTIFY, {"channel": CHANNEL, "payload": f"{self._me} {topic}"})
+
+    def alone(self, session: Session) -> bool:
+        return bool(session.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": PRESENCE_LOCK}).scalar())
+
+    def others(self, session: Session) -> bool:
+        present = session.execute(_PRESENT, {"high": PRESENCE_LOCK >> 32, "low": PRESENCE_LOCK & 0xFFFFFFFF}).scalar()
+        return int(present or 0) > 1  # this one's listener is one of them
+
+    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+        """Hear others from a thread of its own. While the server is away nothing is heard: who waits polls as well."""
+        return Listener(self._url, self._me, hearer).stop
+
+
+class Listener:
+    """A thread with a connection of its own, and a pipe that ends it."""
+
+    def __init__(self, url: URL, me: str, hearer: Callable[[Topic], None]) -> None:
+        self._parameters = url.translate_connect_args(username="user", database="dbname") | dict(url.query)
+        self._me = me
+        self._hearer = hearer
+        self._stopping = threading.Event()
+        self._woken, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Hear nothing from now on."""
+        self._stopping.set()
+        os.write(self._wake, b".")
+        self._thread.join(2 * CONNECT_S)
+        os.close(self._woken)
+        os.close(self._wake)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with psycopg.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
+                    connection.execute("SELECT pg_advisory_lock_shared(%s)", [PRESENCE_LOCK])
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    self._listen(connection)
+            except psycopg.Error as error:
+                log.warning("database away", reason=str(error).strip().partition("\n")[0])
+                self._stopping.wait(RECONNECT_S)
+            except Exception:  # one message that cannot be read must not end the listening
+                log.exception("listening failed, it begins again")
+                self._stopping.wait(RECONNECT_S)
+
+    def _listen(self, connection: "psycopg.Connection[Any]") -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                selector.select()
+                connection.pgconn.consume_input()
+                while (notice := connection.pgconn.notifies()) is not None:
+                    sender, _, topic = notice.extra.decode().partition(" ")
+                    if sender != self._me:
+                        self._hearer(topic)
+
+
+_CONNECT: dict[str, Any] = {
+    "application_name": "kernel-evo",
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "prepare_threshold": 2,
+}
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": f"{STALLED_S}s",
+    "lock_timeout": f"{LOCK_WAIT_S}s",
+    "statement_timeout": "60s",
+    "TimeZone": "UTC",
+}
+_PRESENT = text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND classid::bigint = :high AND objid::bigint = :low AND objsubid = 1"
+)
+_NUMBERING = text(f"SELECT pg_advisory_xact_lock({NUMBERING_LOCK})")
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+
+
+def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
+    """Set the session's limits by statement: poolers such as PgBouncer refuse them among the startup parameters."""
+    chosen = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+    connection.execute(f"SELECT {chosen}")
+    connection.commit()  # an open transaction would undo them at its rollback
+
+
+_WAYS_OUT = {
+    "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
+    "53": "the server has run out of connections, memory or disk: free some and try again",
+    "55": "another process holds what is needed, longer than usual: try again",
+    "57": "the server is shutting down, or ended this connection: try again",
+    "40": "two processes were in each other's way: try again",
+    "25P03": "this process stood still for too long within a transaction, which was undone: try again",
+    "42501": "this user may not do that: let it own the database",
+}
+"""By the beginning of PostgreSQL's error code."""
+
+
+def _way_out(error: DBAPIError) -> str | None:
+    code = getattr(error.orig, "sqlstate", None)
+    if code is None:
+        lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
+        return "it cannot be reached: check the server, and address, user and name in the URL" if lost else None
+    return next((text for sign, text in _WAYS_OUT.items() if code.startswith(sign)), None)

@@ -1,0 +1,162 @@
+"""SQLite: one file, one process that serves it."""
+
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from db.engine.damage import damage
+from db.engine.location import Location
+from db.engine.signals import Topic
+from db.engine.unavailable import StoreUnavailable
+from evo.errors import EvoError
+
+LARGEST_LOG = 64 << 20
+"""Bytes that the write-ahead log keeps on disk once it was written back, however large it had grown."""
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a statement waits for another process that writes to the same file."""
+
+
+class SQLite:
+    """See `db.engine.store.Store`. Readers never wait for writers (write-ahead log)."""
+
+    reads: dict[str, Any] = {}  # noqa: RUF012 — the protocol's plain attribute
+    looks: dict[str, Any] = {}  # noqa: RUF012
+    writes: dict[str, Any] = {"begin": "IMMEDIATE"}  # noqa: RUF012
+    one_writer = True
+
+    def __init__(self, location: Location) -> None:
+        self.path = cast(Path, location.file)
+
+    def engine(self) -> Engine:
+        """The pool; its file's folder is made where it is missing.
+
+        Raises:
+            StoreUnavailable: it cannot be made.
+            EvoError: another program keeps its tables in that file.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"no folder for it ({error.strerror})"
+            raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
+        self._refuse_damaged()
+        self._refuse_foreign()
+        engine = create_engine(
+            URL.create("sqlite", database=str(self.path)),
+            connect_args={"timeout": BUSY_TIMEOUT_S},
+            pool_size=8,
+            max_overflow=32,
+            query_cache_size=500,
+        )
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def before_upgrade(self, connection: Connection) -> None:
+        connection.exec_driver_sql("PRAGMA user_version = 1")  # a write, so that a read-only file shows
+
+    @contextmanager
+    def rebuilding(self, connection: Connection) -> Iterator[None]:
+        """Dropping a table with its references enforced would delete, or be refused for, the rows that refer to it."""
+        driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
+        driver.execute("PRAGMA foreign_keys=OFF")
+        try:
+            yield
+        finally:
+            driver.execute("PRAGMA foreign_keys=ON")
+
+    def number_events(self, session: Session) -> None:
+        """There is one writer at a time."""
+
+    def explained(self, error: SQLAlchemyError) -> EvoError | None:
+        reason = str(error.orig if isinstance(error, DBAPIError) else error)
+        way_out = next((text for sign, text in _WAYS_OUT.items() if sign in reason.lower()), None)
+        if way_out is None:
+            return None
+        return StoreUnavailable(f"database {self.path}: {way_out} ({reason})", public=way_out.partition(":")[0])
+
+    def may_have_committed(self, error: BaseException) -> bool:
+        """A commit that fails here is undone."""
+        return False
+
+    def publish(self, session: Session, topics: Sequence[Topic]) -> None:
+        """There is no other process."""
+
+    def alone(self, session: Session) -> bool:
+        return True
+
+    def others(self, session: Session) -> bool:
+        return False
+
+    def listen(self, hearer: Callable[[Topic], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def _refuse_damaged(self) -> None:
+        """Look for what SQLite would pass over; opening the file would make the loss final.
+
+        Raises:
+            StoreUnavailable: the file was cut, or its write-ahead log has a gap.
+        """
+        try:
+            found = damage(self.path) if self.path.is_file() else None
+        except OSError:
+            return  # SQLite says why it cannot be read
+        if found is None:
+            return
+        give_up = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)')"
+        ways_out = "restore a backup"
+        if "-wal" in found:
+            command = shlex.join(["python3", "-c", give_up, str(self.path)])
+            ways_out += f", or give up what cannot be read and go on with what is before it: {command}"
+        raise StoreUnavailable(f"database {self.path} is damaged: {found}. Nothing was changed. Way out: {ways_out}")
+
+    def _refuse_foreign(self) -> None:
+        """Look into a file that exists, without writing to it, before it is opened for good."""
+        if not self.path.exists():
+            return
+        read_only = f"{self.path.as_uri()}?mode=ro"
+        engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(read_only, uri=True), poolclass=NullPool)
+        with engine.connect() as connection:
+            refuse_foreign(str(self.path), inspect(connection).get_table_names())
+
+
+def refuse_foreign(location: str, tables: Sequence[str]) -> None:
+    """Leave the tables of another program alone.
+
+    Raises:
+        EvoError: that is what these are.
+    """
+    if tables and "alembic_version" not in tables:
+        raise EvoError(
+            f"database {location}: it is not a kernel-evo database (it holds {', '.join(sorted(tables)[:3])}): "
+            "nothing was written to it; use another --db"
+        )
+
+
+def _configure(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # the driver's own idea of when to begin would keep writers from queueing
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"journal_size_limit={LARGEST_LOG}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
+
+
+_WAYS_OUT = {
+    "locked": "another process holds it: end that process, or use another --db",
+    "readonly": "it is read-only here: make the file and its folder writable, or use another --db",
+    "unable to open": "it cannot be opened or created: check that its folder is writable, or use another --db",
+    "not a database": "it is not a kernel-evo database: move the file away, or use another --db",
+    "malformed": "it is damaged: restore a backup, or use another --db",
+    "full": "the disk is full: free some space and start again; nothing that was acknowledged is lost",
+    "disk i/o": "the disk refuses to read or write it: check the disk, or use another --db",
+}

@@ -1,0 +1,191 @@
+"""Trials as a leaderboard shows them: filtered, sorted, in pages; quick with a hundred thousand of them.
+
+Every order has the trials that have its key first, by key, and then those that have none, by number. So a page reads
+from an index only as far as it must, and never sorts the whole search.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import Select, and_, func, select, tuple_
+from sqlalchemy.orm import Session, aliased
+
+from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
+from db.queries.selection import Order, Selection, conditions_of, key_of, ranked_only
+from evo.trial import Value
+
+NEARBY = 5_000
+"""Trials that are looked through before a search is sorted by a tunable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a page ended: the key of its last trial (None: it had none), its number and its id."""
+
+    key: Value | None
+    number: int
+    id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurer:
+    """Who evaluated a trial."""
+
+    worker_id: str
+    worker: str
+    device_uuid: str
+
+
+class Leaderboard:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def count(self, selection: Selection, *, most: int) -> int:
+        """How many trials there are, counted no further than `most`."""
+        found = select(TrialRow.id).where(*conditions_of(selection)).limit(most).subquery()
+        return self.session.scalar(select(func.count()).select_from(found)) or 0
+
+    def page(self, selection: Selection, *, offset: int = 0, limit: int) -> Sequence[TrialRow]:
+        """The trials from one place on."""
+        if len(ids := self._nearby(selection, offset=offset, limit=limit)) == limit:
+            return self._rows(ids)
+        keyed, unkeyed = _halves(selection)
+        ids = list(self.session.scalars(keyed.offset(offset).limit(limit)))
+        if len(ids) < limit and unkeyed is not None:
+            skipped = offset - self._count(keyed) if offset and not ids else 0
+            ids += self.session.scalars(unkeyed.offset(skipped).limit(limit - len(ids)))
+        return self._rows(ids)
+
+    def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
+        """A page and how many trials there are, counted no further than `most`.
+
+        A text is looked for once: what contains it, if it is rare, is sorted here.
+        """
+        order = selection.order
+        if not selection.text or order.texts:
+            return self.page(selection, offset=offset, limit=limit), self.count(selection, most=most)
+        query = select(key_of(order), TrialRow.number, TrialRow.id).where(*conditions_of(selection))
+        found = [tuple(row) for row in self.session.execute(query.limit(most))]
+        if len(found) == most:
+            return self.page(selection, offset=offset, limit=limit), most
+        keyed = sorted((row for row in found if row[0] is not None), reverse=order.descending)
+        rest = sorted(row[1:] for row in found if row[0] is None)
+        ids = [row[-1] for row in [*keyed, *rest][offset : offset + limit]]
+        return self._rows(ids), len(found)
+
+    def after(self, selection: Selection, place: Place | None, *, limit: int) -> Sequence[TrialRow]:
+        """The trials behind a place, which stays right while more are added."""
+        keyed, unkeyed = _halves(selection)
+        ids: list[int] = []
+        if place is None or place.key is not None:
+            ids += self.session.scalars(_behind(keyed, selection.order, place).limit(limit))
+            place = None
+        if len(ids) < limit and unkeyed is not None:
+            rest = unkeyed if place is None else unkeyed.where(_number_id() > tuple_(place.number, place.id))
+            ids += self.session.scalars(rest.limit(limit - len(ids)))
+        return self._rows(ids)
+
+    def place(self, selection: Selection, row: TrialRow) -> Place:
+        """Where the page ends whose last trial this is."""
+        key = self.session.scalar(select(key_of(selection.order)).where(TrialRow.id == row.id))
+        return Place(key=key, number=row.number, id=row.id)
+
+    def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
+        """The rank of each of these trials that has one, among all of the searches.
+
+        What lies between two of their times is counted in an index; no rank of another trial is worked out.
+        """
+        competing = (TrialRow.search_id.in_(searches), TrialRow.time_us.is_not(None))
+        wanted = select(TrialRow.time_us).where(*competing, TrialRow.id.in_(trials)).distinct()
+        times_us = list(self.session.scalars(wanted.order_by(TrialRow.time_us)))
+        if not times_us:
+            return {}
+        since = [TrialRow.time_us >= low for low in times_us[:-1]]
+        below = [TrialRow.time_us < times_us[0], *map(and_, since, (TrialRow.time_us < high for high in times_us[1:]))]
+        steps = [select(func.count(TrialRow.number)).where(*competing, part).scalar_subquery() for part in below]
+        ahead = accumulate(self.session.execute(select(*steps)).one())
+        tied = select(TrialRow.time_us, TrialRow.id).where(*competing, TrialRow.time_us.in_(times_us))
+        places: dict[float | None, list[int]] = {time_us: [] for time_us in times_us}
+        for time_us, trial_id in self.session.execute(tied.order_by(TrialRow.time_us, TrialRow.number, TrialRow.id)):
+            places[time_us].append(trial_id)
+        ranked = zip(ahead, places.values(), strict=True)
+        every = {trial_id: first + place for first, tie in ranked for place, trial_id in enumerate(tie, 1)}
+        return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
+
+    def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:
+        """Who evaluated each trial, as far as somebody did."""
+        query = (
+            select(JobRow.trial_id, AttemptRow.worker_id, AttemptRow.device_uuid, WorkerRow.name, AttemptRow.state)
+            .join(AttemptRow.job)
+            .join(WorkerRow, WorkerRow.id == AttemptRow.worker_id)
+            .where(JobRow.trial_id.in_(trials), JobRow.kind == "evaluate")
+            .order_by(AttemptRow.id)
+        )
+        return {
+            trial_id: Measurer(worker_id=worker_id, worker=name, device_uuid=uuid)
+            for trial_id, worker_id, uuid, name, state in self.session.execute(query)
+            if trial_id is not None and state == "done"
+        }
+
+    def twins(self, trials: Collection[int]) -> dict[int, int]:
+        """The number of the first trial of the same search with the very same binary, where that is another one."""
+        other = aliased(TrialRow)
+        same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
+        first = func.min(other.number)
+        query = select(TrialRow.id, first).join(other, same).where(TrialRow.id.in_(trials))
+        grouped = query.group_by(TrialRow.id, TrialRow.number).having(first < TrialRow.number)
+        return {row[0]: row[1] for row in self.session.execute(grouped)}
+
+    def searches_of(self, *, family: str, problem_key: str, objective_key: str, device_model: str) -> tuple[int, ...]:
+        """Every search that competes for one champion, oldest first."""
+        query = select(SearchRow).join(SearchRow.family).where(SearchRow.problem_key == problem_key)
+        rows = self.session.scalars(query.where(SearchRow.family.has(name=family)).order_by(SearchRow.id))
+        terms = (objective_key, device_model)
+        return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
+
+    def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
+        """The page where it is full of one value: the trials with a tunable's foremost value come first, by number.
+
+        Mostly they are found among the first `NEARBY` trials, so that the settings of the others need not be read.
+        """
+        order = selection.order
+        if order.foremost is None or len(selection.searches) != 1:
+            return []
+        number = TrialRow.number.desc() if order.descending else TrialRow.number
+        window = select(TrialRow.id).where(TrialRow.search_id == selection.searches[0]).order_by(number).limit(NEARBY)
+        query = select(TrialRow.id).where(TrialRow.id.in_(window), *conditions_of(selection))
+        query = query.where(key_of(order) == order.foremost).order_by(number)
+        return list(self.session.scalars(query.offset(offset).limit(limit)))
+
+    def _count(self, ids: Select[int]) -> int:
+        return self.session.scalar(select(func.count()).select_from(ids.order_by(None).subquery())) or 0
+
+    def _rows(self, ids: Sequence[int]) -> Sequence[TrialRow]:
+        rows = {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(ids)))}
+        return [rows[each] for each in ids]
+
+
+def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
+    """The ids of trials with the order's key, in order; and of those without, or None where none can be."""
+    query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
+    key = key_of(order)
+    columns = (key, TrialRow.number, TrialRow.id)
+    keyed = query.order_by(*(column.desc() for column in columns) if order.descending else columns)
+    if order.key in ("number", "origin") or order.sample is not None or ranked_only(selection):
+        return keyed, None
+    return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
+
+
+def _behind(query: Select[int], order: Order, place: Place | None) -> Select[int]:
+    if place is None:
+        return query
+    mine, theirs = tuple_(key_of(order), TrialRow.number, TrialRow.id), tuple_(place.key, place.number, place.id)
+    return query.where(mine < theirs if order.descending else mine > theirs)
+
+
+def _number_id() -> Any:
+    return tuple_(TrialRow.number, TrialRow.id)

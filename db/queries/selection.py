@@ -1,0 +1,145 @@
+"""Which trials to show and in which order, as values, and as the expressions of a query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import JSON, ColumnElement, and_, or_, type_coerce
+
+from db.models import TrialRow
+from db.queries.mention import mentions
+from evo.trial import Value
+
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
+KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
+RANKED: tuple[str, ...] = ("estimated", "measured")
+"""Outcomes that have a time to rank by; no search has both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What one tunable must be: any of `values` for ``=``, none of them for ``!=``, else compared with the first."""
+
+    tunable: str
+    operator: Operator
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """By a key of every trial, or by a tunable.
+
+    Attributes:
+        values: of the tunable; none for a key.
+    """
+
+    key: str = "rank"
+    descending: bool = False
+    values: tuple[Value, ...] = ()
+
+    @property
+    def sample(self) -> Value | None:
+        """Any value of the tunable, for its type."""
+        return self.values[0] if self.values else None
+
+    @property
+    def texts(self) -> bool:
+        """Whether it is by texts: each database sorts them in its own way."""
+        return self.key in ("outcome", "origin") or isinstance(self.sample, str)
+
+    @property
+    def foremost(self) -> Value | None:
+        """The value whose trials come first; None where only the database knows (of texts) or there is no tunable."""
+        numbers = [value for value in self.values if not isinstance(value, str)]
+        if not numbers:
+            return None
+        return max(numbers) if self.descending else min(numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which trials of which searches, in which order.
+
+    Attributes:
+        outcomes: kinds, or ``pending``; none of them means all.
+        text: must occur in what is shown of a trial (`db.queries.mention`), whatever its case.
+    """
+
+    searches: tuple[int, ...]
+    outcomes: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    text: str = ""
+    order: Order = field(default_factory=Order)
+
+    @property
+    def plain(self) -> bool:
+        """Whether a place in this order is a rank: the fastest first, and no measured trial left out."""
+        order = self.order.key == "rank" and not self.order.descending
+        return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
+
+
+def ranked_only(selection: Selection) -> bool:
+    """Whether only trials with a time are wanted, by it: an index holds them in this order."""
+    return selection.order.key == "rank" and bool(selection.outcomes) and set(selection.outcomes) <= set(RANKED)
+
+
+def key_of(order: Order) -> ColumnElement[Any]:
+    if order.sample is not None:
+        return _setting(order.key, order.sample)
+    columns: dict[str, ColumnElement[Any]] = {
+        "rank": TrialRow.time_us.expression,
+        "number": TrialRow.number.expression,
+        "ended": TrialRow.finished_seq.expression,
+        "outcome": TrialRow.outcome_kind.expression,
+        "origin": _proposal()["origin"].as_string(),
+        "overhead": TrialRow.overhead_ms.expression,
+    }
+    return columns[order.key]
+
+
+def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [TrialRow.search_id.in_(selection.searches)]
+    if len(selection.searches) == 1:
+        found = [TrialRow.search_id == selection.searches[0]]
+    if ranked_only(selection):
+        found.append(TrialRow.time_us.is_not(None))  # the same trials, and an index that is already in order
+    if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
+        found.append(_of_outcome(selection.outcomes))
+    found += [_meets(condition) for condition in selection.conditions]
+    if selection.text:
+        found.append(mentions(selection.text))
+    return found
+
+
+def _of_outcome(outcomes: Sequence[str]) -> ColumnElement[bool]:
+    ended = TrialRow.outcome_kind.in_([kind for kind in outcomes if kind != "pending"])
+    return or_(ended, TrialRow.outcome_kind.is_(None)) if "pending" in outcomes else ended
+
+
+def _meets(condition: Condition) -> ColumnElement[bool]:
+    setting, first = _setting(condition.tunable, condition.values[0]), condition.values[0]
+    match condition.operator:
+        case "=":
+            return or_(*(setting == value for value in condition.values))
+        case "!=":
+            return and_(*(setting != value for value in condition.values))
+        case "<":
+            return setting < first
+        case "<=":
+            return setting <= first
+        case ">":
+            return setting > first
+        case ">=":
+            return setting >= first
+
+
+def _setting(tunable: str, sample: Value) -> ColumnElement[Any]:
+    """The value of a tunable, as the type that the database compares it as."""
+    value = _proposal()[("config", tunable)]
+    typed: ColumnElement[Any] = value.as_string() if isinstance(sample, str) else value.as_float()
+    return value.as_boolean() if isinstance(sample, bool) else typed
+
+
+def _proposal() -> Any:
+    return type_coerce(TrialRow.proposal, JSON)

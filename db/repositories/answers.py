@@ -1,0 +1,75 @@
+"""Answers to requests that carry an idempotency key, so that one sent twice is carried out once."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from db.engine.session import Database
+from db.models import AnswerRow
+
+KEPT = timedelta(hours=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """An earlier request with this key.
+
+    Attributes:
+        same: it asked for the very same.
+        answer: None while it is being worked on, or when the service ended in the middle of it.
+    """
+
+    same: bool
+    answer: Answer | None
+
+
+class Answers:
+    """Each method is a transaction of its own, since the request between them has others."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
+        """Note a request; None: it is the first with this key in the last 24 hours, to be carried out now."""
+        try:
+            with self._database.write() as session:
+                session.execute(delete(AnswerRow).where(AnswerRow.key == key, AnswerRow.asked_at < now - KEPT))
+                if (row := session.get(AnswerRow, key)) is not None:
+                    return _known(row, fingerprint)
+                session.add(AnswerRow(key=key, fingerprint=fingerprint, asked_at=now))
+                return None
+        except IntegrityError:  # another process noted it in this very moment
+            with self._database.read() as session:
+                return _known(session.scalars(select(AnswerRow).where(AnswerRow.key == key)).one(), fingerprint)
+
+    def end(self, key: str, answer: Answer) -> None:
+        """Keep what was answered."""
+        with self._database.write() as session:
+            if (row := session.get(AnswerRow, key)) is not None:
+                row.status, row.headers, row.body = answer.status, list(answer.headers), answer.body
+
+    def forget(self, key: str) -> None:
+        """The request failed without an effect: it may be sent again."""
+        with self._database.write() as session:
+            session.execute(delete(AnswerRow).where(AnswerRow.key == key))
+
+
+def drop_old_answers(session: Session, now: datetime) -> None:
+    session.execute(delete(AnswerRow).where(AnswerRow.asked_at < now - KEPT))
+
+
+def _known(row: AnswerRow, fingerprint: str) -> Known:
+    answer = None
+    if row.status is not None:
+        answer = Answer(status=row.status, headers=tuple(row.headers or ()), body=row.body or b"")
+    return Known(same=row.fingerprint == fingerprint, answer=answer)

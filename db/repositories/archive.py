@@ -1,0 +1,352 @@
+"""Families, searches and trials: what was asked, in which order, and how it ended."""
+
+import contextlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, joinedload
+
+from db.engine.events import Events
+from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
+from db.repositories.readable import readable
+from evo.errors import NotFound
+from evo.promotion.leading import Confirmation
+from evo.results import BaselineReport
+from evo.search.lifecycle import State
+from evo.search.search import Logged
+from evo.text.suggestion import unknown
+from evo.trial.outcome import Cancelled
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+LONGEST_SHOWN = 80
+
+BUNDLE = "bundle:"
+"""A family's location that begins so names an artefact."""
+
+UNFINISHED: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
+
+_SEARCHES = table(SearchRow).c
+_AT_WORK = (
+    select(_SEARCHES.id)
+    .where(_SEARCHES.state.in_(("running", "stopping", "ablating")))
+    .order_by(_SEARCHES.priority.desc(), _SEARCHES.id)
+)
+
+NO_FAILURE = ("measured", "estimated", "pruned", "reference_failed", "abandoned", "cancelled")
+"""Outcomes that blame nothing on the config."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a trial ended, as it is stored."""
+
+    logged: Logged
+    at: datetime
+    suspect: bool = False
+    overhead_ms: float | None = None
+    delivery_ms: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """A family that lies where every service and worker has it."""
+
+    digest: str
+    name: str
+    document: dict[str, Any]
+
+
+class Archive:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def register_family(
+        self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
+    ) -> FamilyRow:
+        """Store a family under its digest; a known one only learns where it lies and that it is the latest.
+
+        One that lies in the artefact store stays there: what was uploaded serves every worker.
+        """
+        row = self.session.get(FamilyRow, digest)
+        if row is None:
+            row = FamilyRow(digest=digest, name=name, document=document)
+            self.session.add(row)
+        if row.location is None or not row.location.startswith(BUNDLE):
+            row.location = location
+        row.registered_at = now
+        return row
+
+    def register_missing(self, families: Sequence[Registration], *, now: datetime) -> None:
+        """Store those of these families that are unknown; another process may do the same at the same time."""
+        digests = [family.digest for family in families]
+        known = set(self.session.scalars(select(FamilyRow.digest).where(FamilyRow.digest.in_(digests))))
+        for family in families:
+            if family.digest not in known:
+                row = FamilyRow(digest=family.digest, name=family.name, document=family.document, registered_at=now)
+                with contextlib.suppress(IntegrityError), self.session.begin_nested():
+                    self.session.add(row)
+
+    def upload_family(
+        self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
+    ) -> FamilyRow:
+        """Store a family whose files were uploaded and have this digest: its document is the one among them."""
+        location = f"{BUNDLE}{artefact}"
+        row = self.register_family(digest=digest, name=name, document=document, location=location, now=now)
+        row.location, row.document = location, document
+        return row
+
+    def version(self, digest: str) -> FamilyRow | None:
+        """The family with this digest, if it is registered."""
+        return self.session.get(FamilyRow, digest)
+
+    def placed(self, name: str) -> bool:
+        """Whether some version of this family lies where an author put it."""
+        some = select(FamilyRow.digest).where(FamilyRow.name == name, FamilyRow.location.is_not(None)).limit(1)
+        return self.session.scalar(some) is not None
+
+    def family(self, digest: str) -> FamilyRow:
+        if (row := self.session.get(FamilyRow, digest)) is None:
+            raise NotFound(f"no family with digest {digest} is registered: register it first (PUT /families/{digest})")
+        return row
+
+    def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
+        """The latest version of a family, or the version that a digest names.
+
+        Args:
+            own: digests by the names that stand for one version alone, as of `latest_families`.
+
+        Raises:
+            NotFound: no such family; lists those there are, near misses first.
+        """
+        if DIGEST.fullmatch(name):
+            return self.family(name)
+        rows = {row.name: row for row in self.session.scalars(latest_families(own))}
+        if name not in rows:
+            raise NotFound(unknown(name[:LONGEST_SHOWN], list(rows), "families"))
+        return rows[name]
+
+    def families(self) -> Sequence[FamilyRow]:
+        """The latest version of each name, by name."""
+        return self.session.scalars(latest_families().order_by(FamilyRow.name)).all()
+
+    def state(self, search_id: int) -> State:
+        """Return the state of a search, also of one whose documents cannot be read."""
+        state = self.session.scalar(select(SearchRow.state).where(SearchRow.id == search_id))
+        if state is None:
+            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+        return state
+
+    def search(self, search_id: int) -> SearchRow:
+        """One search with its family."""
+        row = self.session.get(SearchRow, search_id, options=[joinedload(SearchRow.family)])
+        if row is None:
+            raise NotFound(f"there is no search {search_id}: GET /searches lists them")
+        return row
+
+    def searches(
+        self, *, states: Collection[State] | None = None, before: int | None = None, limit: int | None = None
+    ) -> Sequence[SearchRow]:
+        """Searches with their families, newest first."""
+        query = select(SearchRow).options(joinedload(SearchRow.family)).order_by(SearchRow.id.desc()).limit(limit)
+        if states is not None:
+            query = query.where(SearchRow.state.in_(states))
+        if before is not None:
+            query = query.where(SearchRow.id < before)
+        return readable(self.session, query)
+
+    def unfinished(self) -> dict[int, int]:
+        """Revisions of the searches that have not ended, those of higher priority first, of equal ones the oldest."""
+        query = select(SearchRow.id, SearchRow.revision).where(SearchRow.state.in_(UNFINISHED))
+        rows = self.session.execute(query.order_by(SearchRow.priority.desc(), SearchRow.id))
+        return {search_id: revision for search_id, revision in rows}  # noqa: C416
+
+    def at_work(self) -> list[int]:
+        """Searches that may have work, those of higher priority first, of equal ones the oldest."""
+        return list(self.session.scalars(_AT_WORK))
+
+    def baselines(self, search_id: int) -> BaselineReport | None:
+        return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
+
+    def end_trial(self, row: TrialRow, ended: Ended) -> None:
+        """Give a trial its one outcome; several are written together, when the session is flushed.
+
+        Raises:
+            RuntimeError: it has one already.
+        """
+        trial = ended.logged.trial
+        if row.finished_seq is not None:
+            raise RuntimeError(f"trial {row.number} of search {row.search_id} already has an outcome")
+        row.outcome, row.outcome_kind = trial.outcome, None if trial.outcome is None else trial.outcome.kind
+        row.time_us, row.finished_seq, row.finished_at = trial.time_us, ended.logged.position, ended.at
+        row.binary_digest, row.suspect = trial.binary_digest, ended.suspect
+        row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
+
+    def confirm(self, trial: TrialRow, confirmation: Confirmation) -> None:
+        """Let confirmed figures lead for a trial and for all of its search with the same binary."""
+        self.session.flush()
+        same: ColumnElement[bool] = TrialRow.id == trial.id
+        if trial.binary_digest is not None:
+            same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
+        for row in self.session.scalars(select(TrialRow).where(same, TrialRow.time_us.is_not(None))):
+            _lead(row, confirmation)
+
+    def confirm_twin(self, trial: TrialRow) -> None:
+        """Let a trial take the confirmed figures of an earlier one with the same binary, if there is one."""
+        same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
+        found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
+        confirmation = self.session.scalar(found)
+        if confirmation is not None and trial.time_us is not None:
+            _lead(trial, confirmation)
+
+    def cancel_pending(self, search_id: int, now: datetime) -> None:
+        """End every pending trial of a search as Cancelled, in the order they were asked."""
+        pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
+        ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
+        rows = self.session.scalars(pending).all()
+        for place, row in enumerate(rows, start=ended or 0):
+            row.outcome, row.outcome_kind, row.finished_seq, row.finished_at = Cancelled(), "cancelled", place, now
+        Events(self.session).trials_ended(search_id, [row.id for row in rows])
+
+    def trial(self, trial_id: int) -> TrialRow:
+        if (row := self.session.get(TrialRow, trial_id)) is None:
+            raise NotFound(f"there is no trial {trial_id}: GET /searches/ID/trials lists those of a search")
+        return row
+
+    def numbered(self, search_id: int, number: int) -> TrialRow:
+        """The trial with this number in a search."""
+        row = self.session.scalars(self._trials(search_id, None).where(TrialRow.number == number)).first()
+        if row is None:
+            raise NotFound(f"search {search_id} has no trial {number}")
+        return row
+
+    def trials_of(self, trial_ids: Collection[int]) -> dict[int, TrialRow]:
+        """These trials by id, without those that are no more."""
+        return {row.id: row for row in self.session.scalars(select(TrialRow).where(TrialRow.id.in_(trial_ids)))}
+
+    def searches_of(self, search_ids: Collection[int]) -> Sequence[SearchRow]:
+        """These searches with their families, without those that are no more."""
+        query = select(SearchRow).options(joinedload(SearchRow.family)).where(SearchRow.id.in_(search_ids))
+        return self.session.scalars(query.order_by(SearchRow.id)).all()
+
+    def last_event(self, search_id: int) -> datetime | None:
+        """When a trial of this search last was asked or ended."""
+        latest = select(func.max(TrialRow.asked_at), func.max(TrialRow.finished_at))
+        asked, ended = self.session.execute(latest.where(TrialRow.search_id == search_id)).one()
+        return max((moment for moment in (asked, ended) if moment is not None), default=None)
+
+    def trials(
+        self, search_id: int, *, outcome: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> Sequence[TrialRow]:
+        """Trials by number, `after` being the last number already seen."""
+        query = self._trials(search_id, outcome).order_by(TrialRow.number).limit(limit)
+        if after is not None:
+            query = query.where(TrialRow.number > after)
+        return self.session.scalars(query).all()
+
+    def first_ended(self, search_id: int, count: int) -> Sequence[TrialRow]:
+        """Those of the first `count` trials that have ended, by number."""
+        early = self._trials(search_id, None).where(TrialRow.number < count, TrialRow.finished_seq.is_not(None))
+        return self.session.scalars(early.order_by(TrialRow.number)).all()
+
+    def progress(self, search_id: int) -> list[tuple[int, float]]:
+        """(place among the ended trials, time in µs) of each measured trial, in the order they ended."""
+        query = select(TrialRow.finished_seq, TrialRow.time_us).where(
+            TrialRow.search_id == search_id, TrialRow.time_us.is_not(None)
+        )
+        rows = self.session.execute(query.order_by(TrialRow.finished_seq))
+        return [(place, time_us) for place, time_us in rows if place is not None and time_us is not None]
+
+    def latest_failures(self, search_id: int, limit: int) -> Sequence[TrialRow]:
+        """Trials that ended because of their config, without a time; the latest first."""
+        query = self._trials(search_id, None).where(TrialRow.outcome_kind.not_in(NO_FAILURE))
+        return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
+
+    def trial_of_binary(self, search_id: int, binary_digest: str) -> TrialRow:
+        """The first trial of this search that ended with this very binary.
+
+        Raises:
+            NotFound: none did yet.
+        """
+        ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
+        if (row := self.session.scalars(ended.order_by(TrialRow.number).limit(1)).first()) is None:
+            raise NotFound(f"search {search_id} has no result for a binary {binary_digest}")
+        return row
+
+    def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
+        """Trials by outcome for each search; those still pending stand under None."""
+        query = (
+            select(TrialRow.search_id, TrialRow.outcome_kind, func.count())
+            .where(TrialRow.search_id.in_(search_ids))
+            .group_by(TrialRow.search_id, TrialRow.outcome_kind)
+        )
+        counted: dict[int, dict[str | None, int]] = {search_id: {} for search_id in search_ids}
+        for search_id, kind, count in self.session.execute(query):
+            counted[search_id][kind] = count
+        return counted
+
+    def best(self, search_id: int) -> TrialRow | None:
+        """The trial whose figure stands for a search.
+
+        That is the trial of its champion, if one of its own is current; else the fastest confirmed one that was not
+        found to be wrong; else the fastest by quick samples. The earlier one of a tie.
+        """
+        champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
+        own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
+        if (promoted := self.session.scalars(own.limit(1)).first()) is not None:
+            return promoted
+        fastest = self._fastest(search_id)
+        confirmed = self.session.scalars(fastest.where(TrialRow.quick_us.is_not(None))).all()
+        sound = [row for row in confirmed if row.confirmed is not None and row.confirmed.refuted is None]
+        if sound:
+            return sound[0]
+        quick = self.session.scalars(fastest.where(TrialRow.quick_us.is_(None)).limit(1)).first()
+        return quick or next(iter(confirmed), None)
+
+    def unconfirmed(self, search_id: int, *, below_us: float) -> TrialRow | None:
+        """The fastest trial by quick samples alone, where it is faster than this."""
+        query = self._fastest(search_id).where(TrialRow.time_us < below_us, TrialRow.quick_us.is_(None))
+        return self.session.scalars(query.limit(1)).first()
+
+    def _fastest(self, search_id: int) -> Select[TrialRow]:
+        measured = self._trials(search_id, None).where(TrialRow.time_us.is_not(None))
+        return measured.order_by(TrialRow.time_us, TrialRow.number)
+
+    def costs_ms(self, search_id: int, limit: int = 1000) -> list[tuple[float, float]]:
+        """(overhead, delivery) of the latest trials that tell of them."""
+        query = select(TrialRow.overhead_ms, TrialRow.delivery_ms).where(
+            TrialRow.search_id == search_id, TrialRow.overhead_ms.is_not(None), TrialRow.finished_seq.is_not(None)
+        )
+        latest = self.session.execute(query.order_by(TrialRow.finished_seq.desc()).limit(limit))
+        return [(overhead, delivery or 0.0) for overhead, delivery in latest if overhead is not None]
+
+    @staticmethod
+    def _trials(search_id: int, outcome: str | None) -> Select[TrialRow]:
+        query = select(TrialRow).where(TrialRow.search_id == search_id)
+        if outcome is None:
+            return query
+        return query.where(TrialRow.outcome_kind == (None if outcome == "pending" else outcome))
+
+
+def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
+    """The latest version of each name.
+
+    Args:
+        own: digests by the names that stand for one version alone, whatever else was registered under them.
+    """
+    own = own or {}
+    standing = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))
+    newest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).where(standing).group_by(FamilyRow.name)
+    return select(FamilyRow).where(standing, tuple_(FamilyRow.name, FamilyRow.registered_at).in_(newest))
+
+
+def _lead(row: TrialRow, confirmation: Confirmation) -> None:
+    row.quick_us = row.time_us if row.quick_us is None else row.quick_us
+    row.time_us, row.confirmed = confirmation.time.estimate, confirmation

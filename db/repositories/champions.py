@@ -1,0 +1,258 @@
+"""Champions: the promoted trial of each key, those before it, and the way back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from db.engine.events import Events
+from db.models import ChampionRow, SearchRow, TrialRow
+from evo.errors import Conflict, NotFound
+from evo.messages.view import Decision
+from evo.promotion import void_reason
+
+
+class EvidenceVoid(Conflict):
+    """An earlier champion cannot be restored: what it was promoted on no longer holds."""
+
+
+class IncumbentChanged(Conflict):
+    """Another champion was promoted, or this one rolled back, since the challenge began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retired:
+    """A champion of once, and which trial of its search it was."""
+
+    id: int
+    trial: int
+    rolled_back: bool
+    reason: str
+
+
+class Champions:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def incumbent(self, search: SearchRow) -> ChampionRow | None:
+        """The current champion of what a search searches."""
+        return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
+
+    def promote(self, champion: ChampionRow, *, over: int | None) -> None:
+        """Make a new row the current one of its key, provided the current one is still `over` (None: none).
+
+        Raises:
+            IncumbentChanged: it is not.
+        """
+        if over is not None:
+            reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
+            if not self._retire(over, champion.promoted_at, reason):
+                raise IncumbentChanged(f"champion {over} is no longer the current one: challenge again")
+        elif self._current(*_key(champion)) is not None:
+            raise IncumbentChanged("a champion of this problem appeared meanwhile: challenge it")
+        champion.current, champion.replaces = True, over
+        self.session.add(champion)
+        self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
+
+    def roll_back(self, champion_id: int, *, reason: str, now: datetime, by: str | None = None) -> ChampionRow | None:
+        """Retire the current champion and put back the one it replaced; returns what is current now.
+
+        Args:
+            by: the name of who wants it.
+
+        Raises:
+            Conflict: it is not the current one.
+        """
+        champion = self.champion(champion_id)
+        if not self._retire(champion_id, now, f"rolled back: {reason}", by=by, rolled_back=True):
+            raise Conflict(f"champion {champion_id} is not the current one of its problem: {champion.retired_reason}")
+        self.session.refresh(champion)
+        earlier = self._earlier(champion)
+        if earlier is not None:
+            _make_current(earlier, now, f"champion {champion_id} was rolled back: {reason}", by)
+            self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
+        return earlier
+
+    def restore(
+        self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
+    ) -> ChampionRow:
+        """Make an earlier champion the current one of its key again, provided the current one is still `over`.
+
+        Raises:
+            EvidenceVoid: what it was promoted on no longer holds.
+            IncumbentChanged: the current champion is another one.
+        """
+        champion = self.champion(champion_id)
+        current = self._current(*_key(champion))
+        if current is champion:
+            return champion
+        if (why := self.void(champion)) is not None:
+            way_out = "search the problem again to promote a kernel on new evidence"
+            raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {way_out}")
+        if (None if current is None else current.id) != over:
+            what = "there is none" if current is None else f"it is champion {current.id}"
+            raise IncumbentChanged(f"the current champion of this problem is another than you say: {what}")
+        if current is not None:
+            if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}", by=by):
+                raise IncumbentChanged(f"champion {over} is no longer the current one")
+            self.session.refresh(current)
+        champion.rolled_back = False
+        _make_current(champion, now, f"restored: {reason}", by)
+        self.session.flush()
+        Events(self.session).search_changed(champion.search_id)
+        return champion
+
+    def void(self, champion: ChampionRow) -> str | None:
+        """Why the evidence of a champion no longer holds; None where it does."""
+        trial = self.session.get(TrialRow, champion.trial_id)
+        confirmed = None if trial is None else trial.confirmed
+        refuted = None if confirmed is None else confirmed.refuted
+        return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
+
+    def current_of(self, champion: ChampionRow) -> ChampionRow | None:
+        """The current champion of the same key."""
+        return self._current(*_key(champion))
+
+    def binary_digest(self, champion: ChampionRow) -> str | None:
+        """Of what its trial compiled to."""
+        return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
+
+    def behind(self, champion_id: int) -> ChampionRow | None:
+        """What would be current again if this one were rolled back."""
+        return self._earlier(self.champion(champion_id))
+
+    def champion(self, champion_id: int) -> ChampionRow:
+        if (row := self.session.get(ChampionRow, champion_id)) is None:
+            raise NotFound(f"there is no champion {champion_id}: GET /champions lists them")
+        return row
+
+    def champions(
+        self,
+        *,
+        family: str | None = None,
+        problem: Mapping[str, str] | None = None,
+        device: str | None = None,
+        current_only: bool = True,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> Sequence[ChampionRow]:
+        """Champions, newest first; the history too unless `current_only`.
+
+        Args:
+            problem: fields, as in a problem's key, that must be equal.
+            device: a device model.
+        """
+        query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
+        if family is not None:
+            query = query.where(ChampionRow.family == family)
+        if device is not None:
+            query = query.where(ChampionRow.device_model == device)
+        if before is not None:
+            query = query.where(ChampionRow.id < before)
+        for name, value in (problem or {}).items():
+            fields = "," + ChampionRow.problem_key + ","
+            query = query.where(fields.contains(f",{name}={value},", autoescape=True))
+        return self.session.scalars(query.where(ChampionRow.current) if current_only else query).all()
+
+    def retired_of(self, search_id: int) -> Sequence[Retired]:
+        """Those that a search promoted and that are champions no more, newest first, without their evidence."""
+        columns = (ChampionRow.id, ChampionRow.trial_number, ChampionRow.rolled_back, ChampionRow.retired_reason)
+        query = select(*columns).where(ChampionRow.search_id == search_id, ~ChampionRow.current)
+        found = self.session.execute(query.order_by(ChampionRow.id.desc()))
+        return [
+            Retired(id=id, trial=trial, rolled_back=rolled_back, reason=reason or "")
+            for id, trial, rolled_back, reason in found
+        ]
+
+    def rolled_back_kernel(self, search: SearchRow, trial: TrialRow) -> ChampionRow | None:
+        """The latest champion of what a search searches that was rolled back and was the kernel of this trial: the same
+        binary, or the same config of a family that was not edited since."""
+        same: ColumnElement[bool] = and_(
+            TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest
+        )
+        if trial.binary_digest is not None:
+            same = or_(same, TrialRow.binary_digest == trial.binary_digest)
+        query = (
+            select(ChampionRow)
+            .join(TrialRow, TrialRow.id == ChampionRow.trial_id)
+            .where(
+                ChampionRow.rolled_back,
+                ChampionRow.family == search.family.name,
+                ChampionRow.problem_key == search.problem_key,
+                ChampionRow.device_model == search.device.model,
+                ChampionRow.objective_key == search.objective.key,
+                same,
+            )
+        )
+        return self.session.scalars(query.order_by(ChampionRow.id.desc())).first()
+
+    def history(self, champion: ChampionRow, limit: int) -> Sequence[ChampionRow]:
+        """All champions of the key of this one, itself included, newest first."""
+        same = (
+            ChampionRow.family == champion.family,
+            ChampionRow.problem_key == champion.problem_key,
+            ChampionRow.device_model == champion.device_model,
+            ChampionRow.objective_key == champion.objective_key,
+        )
+        return self.session.scalars(select(ChampionRow).where(*same).order_by(ChampionRow.id.desc()).limit(limit)).all()
+
+    def _retire(
+        self, champion_id: int, now: datetime, reason: str, *, by: str | None = None, rolled_back: bool = False
+    ) -> bool:
+        written = self.session.execute(
+            update(ChampionRow)
+            .where(ChampionRow.id == champion_id, ChampionRow.current)
+            .values(current=False, retired_at=now, retired_reason=reason, retired_by=by, rolled_back=rolled_back)
+            .returning(ChampionRow.id)
+        )
+        if written.first() is None:
+            return False
+        row = self.champion(champion_id)
+        self.session.refresh(row)
+        row.decisions = (*(row.decisions or ()), Decision(at=now, current=False, reason=reason, by=by))
+        self.session.flush()  # a refresh would lose it
+        return True
+
+    def _current(self, family: str, problem_key: str, device_model: str, objective_key: str) -> ChampionRow | None:
+        query = select(ChampionRow).where(
+            ChampionRow.current,
+            ChampionRow.family == family,
+            ChampionRow.problem_key == problem_key,
+            ChampionRow.device_model == device_model,
+            ChampionRow.objective_key == objective_key,
+        )
+        return self.session.scalars(query).first()
+
+    def _earlier(self, champion: ChampionRow) -> ChampionRow | None:
+        """What it replaced, or what that one replaced where it was rolled back itself."""
+        earlier = champion
+        while earlier.replaces is not None:
+            earlier = self.champion(earlier.replaces)
+            if not earlier.rolled_back:
+                return earlier
+        return None
+
+
+def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
+    return champion.family, champion.problem_key, champion.device_model, champion.objective_key
+
+
+def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
+    """Put an earlier champion back; why it was retired stays among its decisions."""
+    champion.decisions = (*_past(champion), Decision(at=now, current=True, reason=reason, by=by))
+    champion.current = True
+    champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
+
+
+def _past(champion: ChampionRow) -> tuple[Decision, ...]:
+    """The decisions so far; of a champion that was retired before decisions were kept, its retirement."""
+    if champion.decisions is not None or champion.retired_at is None:
+        return champion.decisions or ()
+    reason = champion.retired_reason or ""
+    return (Decision(at=champion.retired_at, current=False, reason=reason, by=champion.retired_by),)

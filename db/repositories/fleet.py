@@ -1,0 +1,250 @@
+"""Workers and their devices."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.orm import Session, selectinload
+
+from db.engine.events import Events
+from db.models import DeviceRow, WorkerRow, table
+from db.repositories.leases import Leases
+from evo.device import Device
+from evo.errors import Conflict, NotFound
+from evo.messages.job import SlotReport
+from evo.text.limits import LARGEST_ID
+
+_WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
+_SLOT = (
+    select(
+        *(_WORKERS.c[name] for name in ("drain", "left_at", "incarnation", "host")),
+        *(_DEVICES.c[name] for name in ("quarantined_at", "device")),
+    )
+    .select_from(
+        _WORKERS.outerjoin(
+            _DEVICES, (_DEVICES.c.worker_id == _WORKERS.c.id) & (_DEVICES.c.uuid == bindparam("device_uuid"))
+        )
+    )
+    .where(_WORKERS.c.id == bindparam("worker"))
+)
+"""Run for each claim, and so built once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A device and whether it gets work; `incarnation` is the process that its worker registered last."""
+
+    device: Device
+    drain: bool
+    quarantined: bool
+    incarnation: str | None
+
+
+class Superseded(Conflict):
+    """Another process registered as the same worker after the one that speaks."""
+
+    def __init__(self, worker_id: str, host: str) -> None:
+        super().__init__(
+            f"another process (on host {host}) registered as worker {worker_id!r} after this one, and has its work: "
+            "two workers must not share an identity; start one of them with a --data folder or an --id of its own"
+        )
+
+
+def check_incarnation(worker_id: str, host: str, own: str | None, given: str | None) -> None:
+    """Refuse a process that is not the one that registered last; one that names no incarnation is not checked.
+
+    Raises:
+        Superseded: another process registered after it.
+    """
+    if given is not None and own is not None and given != own:
+        raise Superseded(worker_id, host)
+
+
+class Fleet:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def register(
+        self,
+        worker_id: str,
+        *,
+        name: str,
+        host: str,
+        devices: Sequence[Device],
+        now: datetime,
+        incarnation: str | None = None,
+    ) -> WorkerRow:
+        """Store a worker with exactly these devices; those that were set aside before still are.
+
+        Args:
+            incarnation: names the process that speaks for the worker from now on.
+        """
+        row = self.session.get(WorkerRow, worker_id)
+        if row is None:
+            row = WorkerRow(id=worker_id, registered_at=now)
+            self.session.add(row)
+        row.name, row.host, row.seen_at, row.left_at, row.drain, row.note = name, host, now, None, False, None
+        row.incarnation, row.contested_at = incarnation, None
+        self.session.flush()
+        offered = [device.uuid for device in devices]
+        self.session.execute(delete(DeviceRow).where(DeviceRow.worker_id == worker_id, DeviceRow.uuid.not_in(offered)))
+        for device in devices:
+            known = self.session.get(DeviceRow, (worker_id, device.uuid))
+            if known is None:
+                self.session.add(_row(worker_id, device))
+            else:
+                known.kind, known.model, known.device, known.activity, known.detail = (
+                    device.kind,
+                    device.model,
+                    device,
+                    None,
+                    None,
+                )
+        Events(self.session).worker_changed(worker_id)
+        return row
+
+    def contest(self, worker_id: str, now: datetime) -> None:
+        """Note that a process spoke as this worker after another one had registered: both are alive."""
+        row = self.worker(worker_id)
+        if row.contested_at is None:
+            Events(self.session).worker_changed(worker_id)
+        row.contested_at = now
+
+    def any_after(self, moment: datetime) -> bool:
+        """Whether a worker was heard of after this moment, by a clock that was ahead."""
+        return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
+
+    def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
+        """Let workers that were connected `by` ago count as connected, and none as heard of in the future."""
+        for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
+            row.seen_at = min(row.seen_at + by, now)
+
+    def worker(self, worker_id: str) -> WorkerRow:
+        """One worker, without its devices."""
+        if (row := self.session.get(WorkerRow, worker_id)) is None:
+            raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+        return row
+
+    def is_connected(self, worker_id: str, seen_since: datetime) -> bool:
+        """Whether a worker of this id was heard of since then, and has not left."""
+        row = self.session.get(WorkerRow, worker_id)
+        return row is not None and row.left_at is None and row.seen_at >= seen_since
+
+    def device(self, worker_id: str, uuid: str) -> DeviceRow:
+        """One device of a worker."""
+        if (row := self.session.get(DeviceRow, (worker_id, uuid))) is None:
+            raise NotFound(f"worker {worker_id!r} has no device {uuid!r}: GET /workers lists what each has")
+        return row
+
+    def devices_of(self, worker_id: str) -> Sequence[DeviceRow]:
+        """In the order of their UUIDs."""
+        self.worker(worker_id)
+        query = select(DeviceRow).where(DeviceRow.worker_id == worker_id)
+        return self.session.scalars(query.order_by(DeviceRow.uuid)).all()
+
+    def workers(self) -> Sequence[WorkerRow]:
+        """Every worker with its devices, the one seen last first."""
+        query = select(WorkerRow).options(selectinload(WorkerRow.devices))
+        return self.session.scalars(query.order_by(WorkerRow.seen_at.desc(), WorkerRow.id)).all()
+
+    def some(self, worker_ids: Collection[str]) -> Sequence[WorkerRow]:
+        """These workers with their devices, without those that are no more."""
+        query = select(WorkerRow).options(selectinload(WorkerRow.devices)).where(WorkerRow.id.in_(worker_ids))
+        return self.session.scalars(query.order_by(WorkerRow.id)).all()
+
+    def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
+        """Devices that get work, in a stable order: their workers were heard of since then and are not draining."""
+        query = (
+            select(DeviceRow)
+            .join(WorkerRow)
+            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), WorkerRow.drain.is_(False))
+            .where(DeviceRow.quarantined_at.is_(None))
+        )
+        return self.session.scalars(query.order_by(DeviceRow.model, DeviceRow.uuid, DeviceRow.worker_id)).all()
+
+    def other_units(self, device: Device, seen_since: datetime) -> Sequence[Device]:
+        """Other units of the same model that may be counted on."""
+        query = (
+            select(DeviceRow.device)
+            .join(WorkerRow)
+            .where(DeviceRow.kind == device.kind, DeviceRow.model == device.model, DeviceRow.uuid != device.uuid)
+            .where(WorkerRow.seen_at >= seen_since, WorkerRow.left_at.is_(None), WorkerRow.drain.is_(False))
+            .where(DeviceRow.quarantined_at.is_(None))
+        )
+        return self.session.scalars(query).all()
+
+    def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Standing":
+        """Return what handing out work to a device of a worker depends on.
+
+        Raises:
+            NotFound: no such worker, or it has left, or has no such device.
+            Superseded: `incarnation` is not the one that registered last.
+        """
+        row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
+        if row is None:
+            raise NotFound(f"worker {worker_id!r} is not registered: register it first (PUT /workers/{worker_id})")
+        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
+        if row.left_at is not None:
+            raise NotFound(f"worker {worker_id!r} has left: register it again first (PUT /workers/{worker_id})")
+        if row.device is None:
+            raise NotFound(f"worker {worker_id!r} has not registered a device {uuid!r}: register it first")
+        return Standing(
+            drain=row.drain,
+            quarantined=row.quarantined_at is not None,
+            device=row.device,
+            incarnation=row.incarnation,
+        )
+
+    def find(self, worker_id: str) -> WorkerRow | None:
+        """Return a worker without its devices, if it is registered."""
+        return self.session.get(WorkerRow, worker_id)
+
+    def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
+        """Take the devices of a worker that ended in order out of the offer."""
+        row = self.worker(worker_id)
+        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
+        row.left_at, row.note = now, None
+        Events(self.session).worker_changed(worker_id)
+        for device in self.devices_of(worker_id):
+            device.activity = device.detail = device.attempt_id = None
+
+    def hear(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
+        """What a worker says of its slots; the answer names the devices that are set aside."""
+        told = {slot.device_uuid: slot for slot in slots}
+        rows = self.devices_of(worker_id)
+        for row in rows:
+            if (slot := told.get(row.uuid)) is not None:
+                if slot.activity == "working" and slot.detail not in (None, row.detail):
+                    self._tell_of_progress(worker_id)
+                row.activity, row.detail, row.attempt_id = slot.activity, slot.detail, _held(slot.attempt_id)
+                if slot.fault is not None and row.quarantined_at is None:
+                    quarantine(row, slot.fault, now)
+                    Events(self.session).worker_changed(worker_id)
+        return tuple(row.uuid for row in rows if row.quarantined_at is not None)
+
+    def _tell_of_progress(self, worker_id: str) -> None:
+        """Whoever looks at a search sees how far its confirmation is."""
+        for search_id in Leases(self.session).proven_by(worker_id):
+            Events(self.session).search_changed(search_id)
+
+
+def _held(attempt_id: int | None) -> int | None:
+    """What can be the number of a lease."""
+    return attempt_id if attempt_id is not None and 0 < attempt_id <= LARGEST_ID else None
+
+
+def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:
+    """Set a device aside."""
+    row.quarantined_at, row.quarantine_reason = now, reason
+
+
+def clear(row: DeviceRow) -> None:
+    """Trust a device again."""
+    row.quarantined_at = row.quarantine_reason = None
+
+
+def _row(worker_id: str, device: Device) -> DeviceRow:
+    return DeviceRow(worker_id=worker_id, uuid=device.uuid, kind=device.kind, model=device.model, device=device)

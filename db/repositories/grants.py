@@ -1,0 +1,115 @@
+"""New trials, and the leases on work: written as columns, since most of what a service writes is these."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningInsert
+
+from db.models import AttemptRow, Base, JobRow, TrialRow, table
+from evo.messages.job import Evaluate, Job
+from evo.trial import Trial
+
+
+def _adding(row: type[Base]) -> ReturningInsert[int]:
+    """A statement that adds rows and gives their ids, in order."""
+    into = table(row)
+    return insert(into).returning(into.c.id, sort_by_parameter_order=True)
+
+
+_TRIALS, _JOBS, _ATTEMPTS = _adding(TrialRow), _adding(JobRow), _adding(AttemptRow)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A trial that a search has just asked for, with its evaluation; `told_before` as in `db.models.TrialRow`."""
+
+    trial: Trial
+    config_key: str
+    told_before: int
+    at: datetime
+    job: Evaluate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who is given leases, and from when for how long."""
+
+    worker_id: str
+    device_uuid: str
+    now: datetime
+    lease_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Granted:
+    """A lease as it is told to its worker."""
+
+    attempt_id: int
+    token: str
+    job: Job
+
+
+class Grants:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def begin(self, search_id: int, asked: Sequence[Asked], holder: Holder) -> list[Granted]:
+        """Store new trials, an evaluation of each, and a lease on it."""
+        if not asked:
+            return []
+        trials = self._add(_TRIALS, [_trial(search_id, each) for each in asked])
+        jobs = [_job(search_id, id, each.job, holder.now) for id, each in zip(trials, asked, strict=True)]
+        return self._lease(self._add(_JOBS, jobs), [each.job for each in asked], holder)
+
+    def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
+        """Lease jobs that wait; the unique index on live attempts settles a race."""
+        if not jobs:
+            return []
+        for job in jobs:
+            job.state = "leased"
+        return self._lease([job.id for job in jobs], [job.payload for job in jobs], holder)
+
+    def _lease(self, ids: Sequence[int], jobs: Sequence[Job], holder: Holder) -> list[Granted]:
+        lease = {
+            "worker_id": holder.worker_id,
+            "device_uuid": holder.device_uuid,
+            "state": "live",
+            "granted_at": holder.now,
+            "expires_at": holder.now + timedelta(seconds=holder.lease_s),
+        }
+        tokens = [secrets.token_hex(16) for _ in ids]
+        rows = [{"job_id": id, "token": token, **lease} for id, token in zip(ids, tokens, strict=True)]
+        granted = zip(self._add(_ATTEMPTS, rows), tokens, jobs, strict=True)
+        return [Granted(attempt_id=id, token=token, job=job) for id, token, job in granted]
+
+    def _add(self, statement: ReturningInsert[int], rows: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+        return self.session.scalars(statement, rows).all()
+
+
+def _trial(search_id: int, asked: Asked) -> dict[str, Any]:
+    return {
+        "search_id": search_id,
+        "number": asked.trial.number,
+        "config_key": asked.config_key,
+        "proposal": asked.trial.proposal,
+        "told_before": asked.told_before,
+        "asked_at": asked.at,
+    }
+
+
+def _job(search_id: int, trial_id: int, job: Job, now: datetime) -> dict[str, Any]:
+    return {
+        "search_id": search_id,
+        "trial_id": trial_id,
+        "kind": job.kind,
+        "state": "leased",
+        "payload": job,
+        "created_at": now,
+    }

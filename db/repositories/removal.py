@@ -1,0 +1,33 @@
+"""Taking a search out of the database, with all that belongs to it and to nothing else."""
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from db.engine.events import Events
+from db.models import AblationRow, AttemptRow, ChampionRow, DeliveryRow, JobRow, SearchRow, TrialRow
+from db.repositories.archive import Archive
+from evo.errors import Conflict
+from evo.search.lifecycle import TERMINAL
+
+
+def remove_search(session: Session, search_id: int) -> bool:
+    """Delete a search with its trials, jobs, attempts and messages; True. Artefacts stay until they are collected.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: it has not ended, or a champion rests on it.
+    """
+    state = Archive(session).state(search_id)
+    if state not in TERMINAL:
+        raise Conflict(f"search {search_id} is {state}: cancel it, or let it end, before you delete it")
+    champions = session.scalars(select(ChampionRow.id).where(ChampionRow.search_id == search_id)).all()
+    if champions:
+        listed = ", ".join(map(str, champions))
+        raise Conflict(f"the evidence of champion {listed} rests on search {search_id}: archive it instead")
+    jobs = select(JobRow.id).where(JobRow.search_id == search_id)
+    session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
+    for table in (AblationRow, JobRow, TrialRow, DeliveryRow):
+        session.execute(delete(table).where(table.search_id == search_id))
+    session.execute(delete(SearchRow).where(SearchRow.id == search_id))
+    Events(session).search_changed(search_id)
+    return True

@@ -1,0 +1,195 @@
+"""Access tokens and sessions. Secrets are made here, handed out once, and kept as their SHA-256 only."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from db.models import SessionRow, TokenRow
+from evo.errors import Conflict, NotFound
+from evo.messages.access import Role
+
+SECRET_BYTES = 32
+ID_BYTES = 6
+_SECRET = re.compile(r"ke[vj]_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
+"""``kev_`` an access token, ``kej_`` a join token; then its id, then 256 random bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a new token is good for."""
+
+    name: str
+    roles: Sequence[Role] = ()
+    join: bool = False
+    worker_id: str | None = None
+    expires_at: datetime | None = None
+
+
+class Tokens:
+    """Queries over one session; whoever opened the session commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def any(self) -> bool:
+        """Whether there ever was a token: from the first one on, everybody needs one."""
+        return self.session.scalar(select(TokenRow.id).limit(1)) is not None
+
+    def all(self) -> Sequence[TokenRow]:
+        """Every token, the newest first; those that are refused by now as well."""
+        return self.session.scalars(select(TokenRow).order_by(TokenRow.created_at.desc(), TokenRow.id)).all()
+
+    def admins(self, now: datetime) -> Sequence[TokenRow]:
+        """Tokens of administrators that are valid."""
+        return [row for row in self.all() if "admin" in row.roles and _valid(row, now)]
+
+    def token(self, token_id: str) -> TokenRow:
+        if (row := self.session.get(TokenRow, token_id)) is None:
+            raise NotFound(f"there is no token {token_id!r}: `kernel-evo token list` shows them")
+        return row
+
+    def issue(self, terms: Terms, *, by: str, now: datetime) -> tuple[str, TokenRow]:
+        """A new token and its secret."""
+        token_id = secrets.token_hex(ID_BYTES)
+        secret = f"ke{'j' if terms.join else 'v'}_{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
+        row = TokenRow(
+            id=token_id,
+            digest=_digest(secret),
+            name=terms.name,
+            roles=list(terms.roles),
+            join=terms.join,
+            worker_id=terms.worker_id,
+            created_at=now,
+            created_by=by,
+            expires_at=terms.expires_at,
+        )
+        self.session.add(row)
+        self.session.flush()
+        return secret, row
+
+    def holder(self, secret: str, now: datetime) -> TokenRow | None:
+        """The token that this is the secret of, unless it is refused by now."""
+        if (parts := _SECRET.fullmatch(secret)) is None:
+            return None
+        row = self.session.get(TokenRow, parts[1])
+        if row is None or not hmac.compare_digest(row.digest, _digest(secret)):
+            return None
+        return row if _valid(row, now) else None
+
+    def use(self, token_id: str, now: datetime) -> None:
+        """Note that it was used now."""
+        self.session.execute(update(TokenRow).where(TokenRow.id == token_id).values(last_used_at=now))
+
+    def revoke(self, token_id: str, now: datetime) -> TokenRow:
+        """Refuse it from now on; sessions begun with it end."""
+        row = self.token(token_id)
+        row.revoked_at = row.revoked_at or now
+        self.session.execute(delete(SessionRow).where(SessionRow.token_id == token_id))
+        return row
+
+    def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
+        """Another token on the same terms; this one is refused once `grace` is over.
+
+        Raises:
+            Conflict: it is refused already, or can be used but once.
+        """
+        row = self.token(token_id)
+        if row.join or not _valid(row, now):
+            raise Conflict(f"token {token_id} cannot be rotated, since it is {_state(row)}: make a new one")
+        lifetime = None if row.expires_at is None else row.expires_at - row.created_at
+        terms = Terms(
+            name=row.name,
+            roles=row.roles,
+            worker_id=row.worker_id,
+            expires_at=None if lifetime is None else now + lifetime,
+        )
+        if grace:
+            row.expires_at = now + grace if row.expires_at is None else min(row.expires_at, now + grace)
+        else:
+            self.revoke(token_id, now)
+        return self.issue(terms, by=by, now=now)
+
+    def admit(self, join: TokenRow, *, worker_id: str, name: str | None, now: datetime) -> tuple[str, TokenRow]:
+        """Exchange a join token for the token of this worker, whose earlier ones are refused from now on.
+
+        Args:
+            name: of the new token; by default the join token's own.
+
+        Raises:
+            Conflict: it was used meanwhile, or is for another worker.
+        """
+        if join.worker_id not in {None, worker_id}:
+            raise Conflict(f"this join token is for worker {join.worker_id!r}, not for {worker_id!r}")
+        used = update(TokenRow).where(TokenRow.id == join.id, TokenRow.revoked_at.is_(None))
+        taken = self.session.execute(
+            used.values(revoked_at=now, last_used_at=now, worker_id=worker_id)
+            .returning(TokenRow.id)
+            .execution_options(synchronize_session=False)
+        )
+        if taken.first() is None:
+            raise Conflict("this join token was used before: ask for a new one (`kernel-evo token join`)")
+        for earlier in self._of_worker(worker_id, now):
+            self.revoke(earlier.id, now)
+        terms = Terms(name=name or join.name, roles=("worker",), worker_id=worker_id)
+        return self.issue(terms, by=f"join token {join.id} ({join.name})", now=now)
+
+    def bind(self, token_id: str, worker_id: str, now: datetime) -> None:
+        """Let a token speak for this worker and no other from now on.
+
+        Raises:
+            Conflict: another token is this worker's.
+        """
+        row = self.token(token_id)
+        if row.worker_id is None and self._of_worker(worker_id, now):
+            raise Conflict(
+                f"worker {worker_id!r} has a token of its own: register under another --id, use that token, "
+                "or let an admin revoke it"
+            )
+        row.worker_id = row.worker_id or worker_id
+
+    def begin_session(self, token_id: str, *, until: datetime, now: datetime) -> str:
+        """A new session's secret; those that are over are forgotten."""
+        self.session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self.session.add(SessionRow(digest=_digest(secret), token_id=token_id, created_at=now, expires_at=until))
+        return secret
+
+    def session_holder(self, secret: str, now: datetime) -> TokenRow | None:
+        """The token a session was begun with, unless either is over."""
+        row = self.session.get(SessionRow, _digest(secret))
+        if row is None or row.expires_at <= now:
+            return None
+        token = self.session.get(TokenRow, row.token_id)
+        return token if token is not None and _valid(token, now) else None
+
+    def end_session(self, secret: str) -> None:
+        self.session.execute(delete(SessionRow).where(SessionRow.digest == _digest(secret)))
+
+    def _of_worker(self, worker_id: str, now: datetime) -> Iterable[TokenRow]:
+        live = select(TokenRow).where(
+            TokenRow.worker_id == worker_id,
+            TokenRow.join.is_(False),
+            TokenRow.revoked_at.is_(None),
+            or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > now),
+        )
+        return self.session.scalars(live).all()
+
+
+def _valid(row: TokenRow, now: datetime) -> bool:
+    return row.revoked_at is None and (row.expires_at is None or row.expires_at > now)
+
+
+def _state(row: TokenRow) -> str:
+    return "a join token" if row.join else "revoked" if row.revoked_at else "expired"
+
+
+def _digest(secret: str) -> str:
+    """Of 256 random bits, which nobody can guess, a fast hash is as good as a slow one."""
+    return hashlib.sha256(secret.encode()).hexdigest()

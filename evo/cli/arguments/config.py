@@ -1,0 +1,31 @@
+"""A config as people type it."""
+
+from evo.errors import InvalidInput
+from evo.family.problem import split_assignments
+from evo.space import Space
+from evo.text.suggestion import unknown
+from evo.trial import Config
+
+
+def parse_config(text: str, space: Space) -> Config:
+    """A complete, valid config from ``NAME=VALUE,…``; what is left out keeps its declared default.
+
+    Of nothing at all, what a search would begin with: the defaults, or the valid config nearest to them.
+
+    Raises:
+        InvalidInput: names ``config.<tunable>`` and its values, or the constraint the config breaks.
+    """
+    given = split_assignments(text, "config")
+    if not given:
+        return space.default()
+    tunables = {tunable.name: tunable for tunable in space.tunables}
+    for name in given:
+        if name not in tunables:
+            raise InvalidInput(f"config.{name}", unknown(name, list(tunables), "tunables"))
+    ranks = [
+        tunable.parse(given[name], f"config.{name}") if name in given else tunable.default_index
+        for name, tunable in tunables.items()
+    ]
+    config = space.decode(ranks)
+    space.check(config)
+    return config

@@ -1,0 +1,112 @@
+"""Options that many commands share, so that they mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from evo.cli.arguments.naming import VARIABLES
+
+_WHERE = "Which service"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a running service; without it, the local database is used.",
+        envvar=VARIABLES["--url"],
+        rich_help_panel=_WHERE,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(help="Access token of that service.", envvar=VARIABLES["--token"], rich_help_panel=_WHERE),
+]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        help="Local database file; by default in your user data directory.",
+        envvar=VARIABLES["--db"],
+        dir_okay=False,
+        metavar="FILE",
+        rich_help_panel=_WHERE,
+    ),
+]
+ServedDb = Annotated[
+    str | None,
+    typer.Option(
+        help="Database: a file, or postgresql://USER@HOST/NAME; by default a file in your user data directory.",
+        envvar=VARIABLES["--db"],
+        metavar="FILE|URL",
+        rich_help_panel=_WHERE,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
+SearchId = Annotated[
+    int,
+    typer.Argument(min=1, metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists."),
+]
+FamilyName = Annotated[
+    str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")
+]
+Problem = Annotated[
+    str, typer.Option(help="Fields of the problem as NAME=VALUE,…; the others keep their defaults.", metavar="FIELDS")
+]
+Problems = Annotated[
+    str,
+    typer.Option(
+        "--problem",
+        help="Fields of the problem as NAME=VALUE,…; the others keep their defaults. Several values (`S=128,256`) are "
+        "several problems, searched in turn.",
+        metavar="FIELDS",
+    ),
+]
+ConfigText = Annotated[
+    str,
+    typer.Option(
+        "--config",
+        help="Tunables as NAME=VALUE,…; the others keep their defaults. None: the valid config nearest to those.",
+        metavar="TUNABLES",
+    ),
+]
+DeviceName = Annotated[
+    str, typer.Option("--device", help="auto, a kind (cpu, cuda, replay) or a model, e.g. 'NVIDIA L4'.")
+]
+Cache = Annotated[
+    Literal["hot", "cold"],
+    typer.Option(
+        help="hot: the same buffers again and again, and limits leave out what the last cache keeps; cold: not in it."
+    ),
+]
+LaunchMode = Annotated[
+    Literal["plain", "pdl"],
+    typer.Option(help="pdl: a launch may begin while the one before it ends (sm_90 and newer)."),
+]
+WarmStart = Annotated[
+    str | None,
+    typer.Option(
+        "--warm-start",
+        metavar="FILE|STORAGE",
+        help="Try the best of recorded results first, as advice: a Kernel Tuner cache, T4 results, or an Optuna "
+        "study as sqlite:///FILE#STUDY.",
+    ),
+]
+Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads a kernel may use.")]
+AnyOrder = Annotated[
+    bool,
+    typer.Option(
+        "--any-order",
+        help="Take kernels whose results differ from call to call within the tolerance, as sums by atomics do.",
+    ),
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
+    ),
+]
+
+
+def examples(*lines: str) -> str:
+    """The examples below a command's help; each is a line of its own."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines)))

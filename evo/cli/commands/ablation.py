@@ -1,0 +1,120 @@
+"""``ablate``: what each switch of a search's champion is worth."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.service.locations import Where
+from evo.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console, RenderableType
+
+    from evo.cli.service.connection import Connection
+    from evo.messages.view import AblationView, SearchView
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("kernel-evo ablate 12", "kernel-evo ablate 12 --values --json"))(ablate)
+
+
+def ablate(
+    search_id: SearchId,
+    *,
+    values: Annotated[
+        bool, typer.Option("--values", help="The neighbouring values of the other tunables, too.")
+    ] = False,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Turn each switch of a search's champion, one at a time, and measure what it is worth.
+
+    Each change runs beside the champion, round by round in a fresh process. Nothing is promoted. What was found is kept
+    and stands in the search's report.
+    """
+    from evo.cli.console.output import print_json
+    from evo.cli.session.session import ended_by_signals, progress, reached
+
+    where, out = Where(url=url, token=token, database=db), progress(as_json)
+    with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
+        if url is None:
+            _refuse_edited(connection, search_id)
+        found = ablated(out, connection, search_id, values=values)
+    if as_json:
+        print_json(found)
+    else:
+        out.print(table_of(found))
+
+
+def ablated(
+    out: "Console", connection: "Connection", search_id: int, *, values: bool = False
+) -> "Sequence[AblationView]":
+    """Ask for an ablation, stay until it is done, and return what was found. Ctrl-C ends it; what is known stays."""
+    from evo.cli.console.display import screen
+    from evo.cli.session.follow import Interrupts, follow
+
+    interrupts = Interrupts()
+    view = connection.client.ablate(search_id, values=values)
+    champion = "" if view.champion is None else f" {view.champion.id}"
+    out.print(f"Turning the switches of champion{champion} … ({view.place})\n")
+    with interrupts.listen(), screen(out) as shown:
+        follow(connection, search_id, shown, interrupts)
+    return connection.ask(lambda client: client.ablation(search_id))
+
+
+def after_search(connection: "Connection", view: "SearchView", *, as_json: bool) -> None:
+    """What ``search --ablate`` does once its search has ended."""
+    from evo.cli.session.session import progress
+
+    out = progress(as_json)
+    if view.state != "finished" or view.champion is None or view.champion.search_id != view.id:
+        out.print("\nNothing to ablate: this search has no champion of its own.")
+        return
+    out.print()
+    try:
+        out.print(table_of(ablated(out, connection, view.id)))
+    except Conflict as error:  # no switch among its tunables: the search itself went well
+        out.print(f"Nothing to ablate: {error}")
+
+
+def _refuse_edited(connection: "Connection", search_id: int) -> None:
+    """Nothing, while this machine can still build what a search built.
+
+    Raises:
+        Conflict: the family has changed since; its worker would wait for ever.
+        NotFound: the family is no longer there.
+    """
+    from templates import registry
+
+    champion = connection.client.search(search_id).champion
+    if champion is None or champion.family_digest is None:
+        return
+    family = connection.client.family(champion.family_digest)
+    if family.location is not None and family.location.startswith("bundle:"):
+        return
+    if registry.find(family.location or family.name).digest != family.digest:
+        raise Conflict(
+            f"family {family.name} has changed since search {search_id}, so its champion cannot be built again as it "
+            "was: search again, then ablate that"
+        )
+
+
+def table_of(found: "Sequence[AblationView]") -> "RenderableType":
+    """What each change came to, the one that costs most first."""
+    from rich.text import Text
+
+    from evo.cli.console.output import table
+    from evo.report.ablation import HEAD, by_effect, row
+
+    what, says, *figures = HEAD
+    made = table(what, says, *(f">{name}" for name in figures))
+    styles = {"pays": "green", "hurts": "bold red", "nothing": "yellow"}
+    for each in by_effect(found):
+        style = "dim" if each.effect is None else styles.get(each.effect.finding, "")
+        made.add_row(*map(Text, row(each)), style=style)
+    return made

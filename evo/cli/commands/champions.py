@@ -1,0 +1,261 @@
+"""``champion show|export|rollback|restore``: the promoted configs, their evidence, and what to do with them."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.service.locations import Where
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.text.suggestion import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evo.client import Client
+    from evo.messages.view import ChampionView
+
+ChampionId = Annotated[
+    int, typer.Argument(min=1, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The promoted configs: their evidence, a folder to use them from, the way back.")
+    group.command(
+        epilog=examples(
+            "kernel-evo champion show", "kernel-evo champion show 3", "kernel-evo champion show --family sdpa"
+        )
+    )(show)
+    group.command(
+        epilog=examples(
+            "kernel-evo champion export 3 --to ./champion && python ./champion/kernel.py",
+            "kernel-evo champion export 3 5 8 --to ./sdpa && python ./sdpa/dispatch.py",
+            "kernel-evo champion export 3 --top 5",
+        )
+    )(export)
+    group.command(epilog=examples('kernel-evo champion rollback 3 --reason "slower under load"'))(rollback)
+    group.command(epilog=examples('kernel-evo champion restore 3 --reason "the regression was elsewhere"'))(restore)
+    app.add_typer(group, name="champion", no_args_is_help=True)
+
+
+def show(
+    champion: Annotated[
+        int | None,
+        typer.Argument(min=1, metavar="[CHAMPION]", help="One in full; without it, all current ones are listed."),
+    ] = None,
+    *,
+    family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List the champions, or show one with every rule of its verdict."""
+    from evo.cli.console.output import print_json
+    from evo.cli.service.connection import connect
+
+    none = ""
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        if champion is None:
+            found = connection.client.champions(family=family).items
+            none = "" if found else _none(connection.client, family)
+        else:
+            found = (connection.client.champion(champion),)
+        search = None if champion is None else connection.client.search(found[0].search_id)
+    if as_json:
+        print_json(found)
+    elif search is None:
+        _list(found, none)
+    else:
+        from evo.cli.console.output import console
+        from evo.cli.console.search_result import champion_text, verdict_text
+
+        console().print(champion_text(found[0], search))
+        if found[0].verdict is not None:
+            console().print(verdict_text(found[0].verdict))
+
+
+def export(
+    champions: Annotated[
+        list[int],
+        typer.Argument(min=1, metavar="CHAMPION…", help="One, or several of a family: one folder that picks by shape."),
+    ],
+    *,
+    top: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100, metavar="N", help="The N - 1 fastest other kernels of its search, too, as not promoted."
+        ),
+    ] = 1,
+    to: Annotated[Path | None, typer.Option(help="Folder to make; by default named after family and champion.")] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
+
+    Of several champions it holds such a folder for each, dispatch.json, and dispatch.py, which picks by shape. With
+    --top it holds one for the champion and one for each runner-up, with the evidence there is of it.
+    """
+    from evo.cli.console.output import console, print_json, styled
+    from evo.cli.files.champion import fetch, ranking, successor, write
+    from evo.cli.service.connection import connect
+    from evo.export.compiled import LOADER
+    from evo.export.dispatch import DISPATCH, dispatch_files
+    from evo.export.runner_up import ranking_files
+
+    if top > 1 and len(set(champions)) > 1:
+        raise InvalidInput(
+            "--top", "is for one champion: name one, or leave --top out for a folder that picks by shape"
+        )
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        client = connection.client
+        wanted = [client.champion(each) for each in dict.fromkeys(champions)]
+        bundles = [fetch(client, each) for each in wanted]
+        retired = {each.id: successor(client, each) for each in wanted if not each.current}
+        ranked = ranking(client, bundles[0], top - 1) if top > 1 else None
+    first, several = bundles[0], len(bundles) > 1
+    name = "dispatch" if several else f"champion-{first.champion.id}"
+    folder = to or Path(f"{first.champion.family}-{name if top == 1 else f'top-{top}'}")
+    start = DISPATCH if several else LOADER
+    made = dispatch_files(bundles) if several else first.files()
+    if ranked is not None:
+        own = f"1-champion-{first.champion.id}"
+        made, start = ranking_files(made, ranked.own, own, ranked.others), f"{own}/{LOADER}"
+    paths = write(made, folder)
+    if as_json:
+        print_json({"folder": folder.absolute(), "files": [str(path.relative_to(folder)) for path in paths]})
+        return
+    out = console()
+    for path in paths:
+        out.print(f"wrote {path}")
+    for number, current in retired.items():
+        now = "its problem has none now" if current is None else f"champion {current.id} is current"
+        why = next(each.retired_reason for each in wanted if each.id == number)
+        out.print(f"Champion {number} is retired ({why}): {now}.")
+    if ranked is not None and ranked.bare:
+        out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
+    if ranked is not None and len(ranked.others) < top - 1:
+        out.print(f"Its search has no more kernels that can be exported: {len(ranked.others)} beside the champion.")
+    out.print(styled("\nTry it:  ", (shlex.join(("python", str(folder / start))), "bold")))
+
+
+def rollback(
+    champion: ChampionId,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Retire the current champion; the one it replaced is current again."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.files.champion import successor
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        chosen = connection.client.champion(champion)
+        if not chosen.current:
+            raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
+        retired = connection.client.rollback(champion, reason=_why(reason, "rolled back"))
+        now = successor(connection.client, retired)
+    if as_json:
+        print_json({"retired": retired, "current": [] if now is None else [now]})
+        return
+    console().print(f"Champion {retired.id} is retired: {retired.retired_reason}")
+    console().print("Its problem has no champion now." if now is None else f"Champion {now.id} is current again.")
+
+
+def restore(
+    champion: ChampionId,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; kept with the champion. Asked for on a terminal where it is left out.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make a retired champion the current one again, on the evidence it was promoted on.
+
+    The champion in place of it is retired. Its history keeps both decisions.
+    """
+    from evo.cli.console.output import console, print_json
+    from evo.cli.files.champion import successor
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        client = connection.client
+        chosen = client.champion(champion)
+        if chosen.current:
+            raise Conflict(f"champion {champion} is the current one of its problem already")
+        present = successor(client, chosen)
+        over = None if present is None else present.id
+        restored = client.promote(champion, over=over, reason=_why(reason, "restored"))
+        retired = None if over is None else client.champion(over)
+    if as_json:
+        print_json({"current": [restored], "retired": [] if retired is None else [retired]})
+        return
+    console().print(f"Champion {restored.id} is current again.")
+    if retired is not None:
+        console().print(f"Champion {retired.id} is retired: {retired.retired_reason}", markup=False)
+
+
+def _why(given: str | None, done: str) -> str:
+    """The reason, asked for where none was given; `done` is what happens to the champion."""
+    why = (_asked_why(done) if given is None else given).strip()
+    if not why:
+        raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
+    return why
+
+
+def _asked_why(done: str) -> str:
+    if not sys.stdin.isatty():
+        raise InvalidInput("--reason", f"is missing: say why the champion is {done}")
+    return str(typer.prompt(f"Why is it {done}"))
+
+
+def _list(champions: "Iterable[ChampionView]", none: str) -> None:
+    from rich.text import Text
+
+    from evo.cli.console.output import console, table
+    from evo.text.wording import factor_text, spaced_text, time_text
+
+    rows = table(
+        ">champion", "family", "problem", "device", ">time, first process", "over the fastest baseline", "promoted"
+    )
+    for each in champions:
+        verdict, over = each.verdict, "–"
+        if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
+            over = f"{factor_text(verdict.baseline_speedup.estimate)} {verdict.baseline}"
+            over += "; slower than every baseline" if verdict.behind_every_baseline else ""
+        cells = (each.family, spaced_text(each.problem), each.place, time_text(each.time_us), over)
+        rows.add_row(str(each.id), *(Text(cell) for cell in cells), f"{each.promoted_at:%Y-%m-%d %H:%M}")
+    console().print(rows if rows.row_count else none)
+
+
+def _none(client: "Client", family: str | None) -> str:
+    """Why there is nothing to list.
+
+    Raises:
+        NotFound: there is no such family.
+    """
+    from templates import registry
+
+    if family is None:
+        return "No champions here yet: a search promotes them."
+    others = {each.family for each in client.champions().items}
+    known = others | {each.name for each in client.families().items} | {each.family.name for each in registry.builtin()}
+    if family not in known:
+        raise NotFound(unknown(family, known, "families"))
+    there = f" Champions of: {', '.join(sorted(others))}" if others else ""
+    return f"No champions of {family} here yet.{there}"

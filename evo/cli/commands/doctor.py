@@ -1,0 +1,259 @@
+"""``doctor``: what this machine has, what is missing for what, and the way out."""
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, examples
+from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
+
+if TYPE_CHECKING:
+    from evo.cli.service.locations import Place
+    from evo.device import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked for.
+
+    Attributes:
+        needed_for: what does not work without it; empty: nothing depends on it alone.
+        way_out: how to get it, where it is missing.
+    """
+
+    what: str
+    found: bool
+    detail: str
+    needed_for: str = ""
+    way_out: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("kernel-evo doctor", "kernel-evo doctor --json"))(doctor)
+
+
+def doctor(db: Db = None, as_json: Json = False) -> None:
+    """Look for devices, compilers and tools; say what is missing for what, and how to get it."""
+    from evo.cli.console.output import print_json
+    from evo.cli.exits import Exit
+    from evo.cli.service.devices import local_devices
+    from evo.cli.service.locations import Place
+
+    devices = local_devices()
+    findings = list(look_around(Place.of(db), devices))
+    if as_json:
+        print_json({"devices": devices, "findings": findings})
+    else:
+        print_findings(devices, findings)
+    raise typer.Exit(Exit.DONE if devices else Exit.NOTHING_FOUND)
+
+
+def look_around(place: "Place", devices: "list[Device]") -> Iterator[Finding]:
+    """Everything a search may need, found or not."""
+    from evo.cli.service.devices import cache_folder
+
+    yield _compiler()
+    yield _separation()
+    yield _nvrtc(devices)
+    yield _cuda()
+    yield from _sharing(devices)
+    yield _tool("nvidia-smi", needed_for="CUDA devices", way_out="install the NVIDIA driver")
+    yield _tool(
+        "compute-sanitizer", needed_for="memory and race checks of CUDA kernels", way_out="install CUDA's tools"
+    )
+    yield _tool("ncu", needed_for="profiles of CUDA kernels", way_out="install Nsight Compute")
+    yield _package("torch", needed_for="PyTorch as a baseline", way_out="install torch into this environment")
+    compiled_anew = "make it writable; without it everything is compiled anew"
+    yield _temporary()
+    yield _folder("cache", cache_folder(), needed_for="speed", way_out=compiled_anew)
+    parent = place.database.parent
+    yield _folder("database", parent, needed_for="searching", way_out="make it writable, or use another --db")
+    yield _service(place)
+
+
+def _compiler() -> Finding:
+    from evo.errors import EvoError
+    from workers.backends.cpu.compiler import CCompiler, find_compiler
+
+    try:
+        detail, way_out = CCompiler(find_compiler()).product, ""
+    except EvoError as error:
+        detail, way_out = "none that works", str(error)
+    return Finding(what="C compiler", found=not way_out, detail=detail, needed_for="CPU devices", way_out=way_out)
+
+
+_WAYS_OUT = {
+    OTHER_USER: "run workers as root, e.g. in a container, so that kernels get a user of their own",
+    LANDLOCK: "use Linux 5.13 or later with `landlock` among its security modules (/sys/kernel/security/lsm)",
+    SECCOMP: "use Linux on x86-64 or arm64 with seccomp filters",
+}
+
+
+def _separation() -> Finding:
+    """What keeps a CPU's candidates from the judge here, tried with an empty kernel."""
+    from evo.cli.service.devices import cache_folder
+    from evo.errors import EvoError
+    from workers.backends.cpu.compiler import CCompiler, find_compiler
+    from workers.backends.cpu.support import separation_here
+
+    needed_for = "CPU kernels that nobody has read, and the policy's min_separation"
+    try:
+        held = separation_here(CCompiler(find_compiler()), cache_folder())
+    except (EvoError, OSError) as error:
+        detail = "no kernel process can be started"
+        return Finding(what="separation", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+    return Finding(
+        what="separation",
+        found=level(held) == "full",
+        detail=f"level {level(held)}: {held}",
+        needed_for=needed_for,
+        way_out="; ".join(_WAYS_OUT[part] for part in missing(held)),
+    )
+
+
+def _nvrtc(devices: "list[Device]") -> Finding:
+    """The CUDA compiler, tried on a small kernel for every architecture that a search here may be for."""
+    from evo.estimate.target import architectures
+    from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler, failures
+
+    needed_for = "CUDA devices, and estimates for GPUs that are not here"
+    try:
+        compiler = NvrtcCompiler()
+    except NoNvrtcError as error:
+        detail = "not installed"
+        return Finding(what="CUDA compiler", found=False, detail=detail, needed_for=needed_for, way_out=str(error))
+    own = (device.architecture for device in devices if device.kind == "cuda")
+    wanted = list(dict.fromkeys([*own, *architectures()]))
+    failed = failures(compiler, wanted)
+    detail = f"NVRTC {compiler.toolkit[0]}.{compiler.toolkit[1]}"
+    worked = ", ".join(each for each in wanted if each not in failed)
+    detail += f", compiles for {worked}" if worked else ", compiles nothing"
+    way_out = "; ".join(f"{architecture}: {reason}" for architecture, reason in failed.items())
+    return Finding(what="CUDA compiler", found=not failed, detail=detail, needed_for=needed_for, way_out=way_out)
+
+
+def _cuda() -> Finding:
+    from workers.backends.cuda.device import DRIVER
+
+    devices, obstacle = DRIVER.look()
+    detail = ", ".join(device.model for device in devices) or "no GPU that can be used"
+    return Finding(
+        what="CUDA", found=obstacle is None, detail=detail, needed_for="CUDA devices", way_out=obstacle or ""
+    )
+
+
+def _sharing(devices: "list[Device]") -> Iterator[Finding]:
+    """Who else computes on the GPUs here."""
+    from workers.backends.cuda import nvml
+
+    for device in devices:
+        if device.kind != "cuda":
+            continue
+        users = ", ".join(nvml.strangers(device.uuid))
+        yield Finding(
+            what=device.model,
+            found=not users,
+            detail=f"in use by {users}" if users else "no other program uses it",
+            needed_for="undisturbed times",
+            way_out=f"let nothing else compute there: end {users}",
+        )
+
+
+def _package(name: str, *, needed_for: str, way_out: str) -> Finding:
+    found = importlib.util.find_spec(name) is not None
+    detail = "installed" if found else "not installed"
+    return Finding(what=name, found=found, detail=detail, needed_for=needed_for, way_out=way_out)
+
+
+def _tool(name: str, *, needed_for: str, way_out: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(
+        what=name, found=path is not None, detail=path or "not found", needed_for=needed_for, way_out=way_out
+    )
+
+
+def _folder(what: str, path: Path, *, needed_for: str, way_out: str) -> Finding:
+    from evo.cli.service.devices import unwritable
+
+    reason = unwritable(path)
+    detail = str(path) if reason is None else f"{path}: {reason}"
+    return Finding(what=what, found=reason is None, detail=detail, needed_for=needed_for, way_out=way_out)
+
+
+def _temporary() -> Finding:
+    """Compiled kernels are loaded from there."""
+    from workers.system.exhaustion import MachineExhausted, refuse_noexec
+
+    folder, way_out = "none that can be written", ""
+    try:
+        folder = tempfile.gettempdir()
+        refuse_noexec(Path(folder))
+    except MachineExhausted as error:
+        way_out = str(error)
+    except OSError as error:
+        way_out = f"set TMPDIR to a folder that can be written: {error.strerror or error}"
+    return Finding(what="temporary files", found=not way_out, detail=folder, needed_for="CPU devices", way_out=way_out)
+
+
+def _service(place: "Place") -> Finding:
+    from db.engine.ownership import running_service
+
+    running = running_service(place.database) if place.database.parent.exists() else None
+    detail = "none on this database; a command starts one when it needs it"
+    if running is not None:
+        detail = f"{running.url or 'starting'} (process {running.pid})"
+    return Finding(what="service", found=True, detail=detail)
+
+
+def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
+    """The devices, and what was looked for."""
+    from rich.text import Text
+
+    from evo.cli.console.output import console, styled, table
+
+    out = console()
+    rows = table("device", "model", "architecture", "limits", "ceilings")
+    for device in devices:
+        rows.add_row(Text(device.kind, "bold"), device.model, device.architecture, _limits(device), _ceilings(device))
+    out.print(rows if devices else styled(("No device found to search on.", "red")))
+    out.print()
+    rows = table("", "what", "found", "needed for", "way out")
+    for each in findings:
+        mark = Text("✓", "green") if each.found else Text("–", "yellow")
+        rows.add_row(
+            mark, Text(each.what, "bold"), Text(each.detail), each.needed_for, Text("" if each.found else each.way_out)
+        )
+    out.print(rows)
+
+
+def _limits(device: "Device") -> str:
+    return ", ".join(
+        f"{name.removesuffix('_bytes')} {_size(value) if name.endswith('_bytes') else f'{value:g}'}"
+        for name, value in device.limits.items()
+    )
+
+
+def _size(count: float) -> str:
+    return (
+        f"{count / (1 << 20):g} MiB"
+        if count >= 1 << 20
+        else f"{count / 1024:g} KiB"
+        if count >= 1024
+        else f"{count:g} B"
+    )
+
+
+def _ceilings(device: "Device") -> str:
+    if device.ceilings is None:
+        return "unknown"
+    rates = [f"{name} {rate / 1e9:.4g} GFLOP/s" for name, rate in device.ceilings.flops_per_s.items()]
+    memory = f"{device.ceilings.bytes_per_s / 1e9:.3g} GB/s"
+    if device.ceilings.bytes_source in (None, device.ceilings.source):
+        return ", ".join([*rates, memory, device.ceilings.source])
+    return ", ".join([*rates, device.ceilings.source, memory, device.ceilings.bytes_source])

@@ -1,0 +1,180 @@
+"""``families`` and ``new``: what can be searched, and a folder to start one's own from."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Json, examples
+from evo.text.shell import command
+from evo.text.wording import spaced_text, value_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from evo.device import DeviceKind
+    from evo.family import Case, Implementation
+    from evo.family.problem import Field
+    from evo.space import Tunable
+    from templates.registry import Broken, Package
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=examples("kernel-evo families", "kernel-evo families sdpa", "kernel-evo families ./saxpy"))(
+        families
+    )
+    app.command(epilog=examples("kernel-evo new saxpy && kernel-evo search ./saxpy"))(new)
+
+
+def families(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A family, or the path of its folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kernel families, or describe one: problem fields, tunables, constraints with their reasons."""
+    from templates import registry
+
+    packages = registry.builtin() if name is None else [registry.find(name)]
+    broken = registry.broken() if name is None else []
+    if as_json:
+        _print_documents(packages, broken)
+    elif name is None:
+        _list(packages, broken)
+    else:
+        _describe(packages[0])
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make; its name becomes the family's.")],
+) -> None:
+    """Make a family of your own to start from: a small kernel that already runs and can be searched."""
+    from evo.cli.console.output import console, styled
+    from evo.cli.files.new_family import write_scaffold
+
+    out = console()
+    for path in write_scaffold(folder):
+        out.print(f"wrote {path}")
+    shown = str(folder) if folder.is_absolute() else f"./{folder}"
+    out.print(
+        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen put your kernel in its place.")
+    )
+
+
+def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
+    from evo.cli.console.output import print_json
+
+    read = [{"digest": each.digest, "path": each.path, "document": each.family.document} for each in packages]
+    print_json([*read, *({"name": each.name, "error": each.reason} for each in broken)])
+
+
+def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
+    from evo.cli.console.output import console, styled, table
+
+    rows = table("family", "what it computes", "runs on")
+    for package in packages:
+        family = package.family
+        rows.add_row(_bold(family.name), family.title, ", ".join(family.implementations))
+    out = console()
+    out.print(rows)
+    for each in broken:
+        out.print(styled((f"{each.name} cannot be read: {each.reason}", "yellow")))
+    out.print(styled(("kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.", "dim")))
+
+
+def _describe(package: "Package") -> None:
+    from evo.cli.console.output import console, styled
+
+    out, family = console(), package.family
+    out.print(styled((family.name, "bold cyan"), f"  {family.title}"))
+    if family.description:
+        out.print(family.description)
+    out.print(styled((f"{package.path}\n", "dim")))
+    if family.fields:
+        _print_fields(out, family.fields)
+    if family.cases:
+        _print_cases(out, family.cases)
+    for implementation in family.implementations.values():
+        _print_implementation(out, implementation)
+        _print_fault(out, package, implementation.kind)
+
+
+def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
+    from evo.cli.console.output import table
+
+    rows = table("field", "default", "accepts", "", title="Problem")
+    for field in fields:
+        default = "required" if field.default is None else value_text(field.default)
+        rows.add_row(_bold(field.name), default, field.accepts, field.help)
+    out.print(rows, "")
+
+
+def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
+    from evo.cli.console.output import table
+
+    rows = table("case", "inputs", "problem", "", title="Correctness cases, all passed before anything is timed")
+    for case in cases:
+        changes = ", ".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
+        hidden = "a shape that is never timed" if case.hidden else ""
+        rows.add_row(_bold(case.name), case.inputs, changes or "as searched", hidden)
+    out.print(rows, "")
+
+
+def _print_implementation(out: "Console", implementation: "Implementation") -> None:
+    from math import prod
+
+    from evo.cli.console.output import table
+
+    combinations = prod(len(tunable.values) for tunable in implementation.tunables)
+    what = implementation.file or "a recorded space"
+    rows = table(
+        "tunable", "values", "default", "", title=f"{implementation.kind}: {what}, {combinations:,} combinations"
+    )
+    for tunable in implementation.tunables:
+        rows.add_row(_bold(tunable.name), _values(tunable), _default(tunable), tunable.help)
+    out.print(rows, "")
+    if implementation.requires or implementation.constraints:
+        rules = table("must hold", "because")
+        for constraint in (*implementation.requires, *implementation.constraints):
+            rules.add_row(_bold(constraint.expression.text), constraint.because)
+        out.print(rules, "")
+    if implementation.derived:
+        derived = table("derived", "is")
+        for name, expression in implementation.derived.items():
+            derived.add_row(_bold(name), expression.text)
+        out.print(derived, "")
+    if implementation.starts:
+        starts = table("where", "a search begins with", "because")
+        for start in implementation.starts:
+            starts.add_row(_bold(start.expression.text), spaced_text(start.config), start.because)
+        out.print(starts, "")
+    if implementation.notes:
+        notes = table("where", "its times are shown with")
+        for note in implementation.notes:
+            notes.add_row(_bold(note.expression.text), note.text)
+        out.print(notes, "")
+
+
+def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
+    """What would stop a search of this implementation before its first trial."""
+    from evo.cli.console.output import styled
+    from templates.render import RenderError, check
+
+    try:
+        check(package, kind)
+    except RenderError as error:
+        out.print(styled((f"It cannot be searched on {kind} as it is.", "red"), f" {error}\n"))
+
+
+def _bold(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(text, "bold")
+
+
+def _values(tunable: "Tunable") -> str:
+    return ", ".join(value_text(value) for value in tunable.values)
+
+
+def _default(tunable: "Tunable") -> str:
+    return "" if tunable.default is None else value_text(tunable.default)

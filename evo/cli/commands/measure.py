@@ -1,0 +1,193 @@
+"""``measure`` and ``render``: one config, looked at closely and without a service."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import (
+    AnyOrder,
+    Cache,
+    ConfigText,
+    DeviceName,
+    FamilyName,
+    Json,
+    PolicyName,
+    Problem,
+    Threads,
+    examples,
+)
+from evo.errors import InvalidInput
+from evo.text.shell import command
+from evo.text.visible import visible
+
+if TYPE_CHECKING:
+    from evo.device import Device
+    from evo.family import Candidate
+    from evo.trial.objective import Objective
+    from templates.registry import Package
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo measure sdpa",
+            "kernel-evo measure sdpa --config BLOCK_N=64 --problem S=512 --cache cold",
+            "kernel-evo measure ./saxpy --config WIDTH=8,UNROLL=4 --json",
+        )
+    )(measure)
+    app.command(
+        epilog=examples(
+            "kernel-evo render sdpa",
+            "kernel-evo render sdpa --config BLOCK_N=64 --problem S=512 --to kernel.c",
+            "kernel-evo render sdpa --target sm_89",
+        )
+    )(render)
+
+
+def measure(
+    family: FamilyName,
+    *,
+    config: ConfigText = "",
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    policy: PolicyName = "default",
+    cache: Cache = "hot",
+    threads: Threads = 1,
+    any_order: AnyOrder = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs.")] = 0,
+    baselines: Annotated[bool, typer.Option(help="Time the family's baselines, too, to compare with.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Take one config up the whole ladder, here and now: render, compile, verify, time; and tell everything."""
+    from rich.text import Text
+
+    from evo.cli.console.output import console, print_json
+    from evo.cli.console.steps import print_climb
+    from evo.cli.exits import Exit
+    from evo.cli.service.devices import cache_folder, cache_trouble
+    from evo.cli.session.request import read_policy
+    from evo.estimate.roofline import device_roofline
+    from evo.promotion.policy import policy_from
+    from evo.text.wording import spaced_text
+    from evo.trial.objective import Objective
+    from evo.trial.outcome import Measured
+    from workers.jobs.single import climb
+
+    objective = Objective(cache=cache, threads=threads, deterministic=not any_order)
+    gates = policy_from(read_policy(policy))
+    package, chosen, candidate = resolve(family, config, problem, device, objective)
+    out = console()
+    _tell_shared(chosen)
+    if (trouble := cache_trouble()) is not None:
+        sys.stderr.write(f"{visible(str(trouble))}\n")
+    if not as_json:
+        about = f" {spaced_text(candidate.problem)} on {chosen.model}"
+        out.print(Text.assemble((package.family.name, "bold cyan"), about))
+        out.print(Text(f"{spaced_text(candidate.config)}\n"))
+    climbed = climb(
+        package,
+        candidate.config,
+        problem=candidate.problem,
+        device=chosen,
+        folder=cache_folder(),
+        objective=objective,
+        policy=gates,
+        seed=seed,
+        baselines=baselines,
+        on_busy=partial(_tell_busy, chosen),
+    )
+    if as_json:
+        print_json({**vars(climbed.report), "baselines": climbed.baselines, "waited_s": climbed.waited_s})
+    else:
+        limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
+        print_climb(out, climbed, cache, limit)
+    raise typer.Exit(Exit.DONE if isinstance(climbed.report.outcome, Measured) else Exit.NOTHING_FOUND)
+
+
+def _tell_busy(device: "Device", holder: int | None) -> None:
+    """On standard error, since another process may keep the device for long."""
+    who = "another process" if holder is None else f"process {holder}"
+    sys.stderr.write(f"Waiting for {device.model}: {who} measures on it.\n")
+
+
+def _tell_shared(device: "Device") -> None:
+    from workers.backends.cuda import nvml
+
+    if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
+        sys.stderr.write(f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n")
+
+
+def render(
+    family: FamilyName,
+    *,
+    config: ConfigText = "",
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    target: Annotated[
+        str | None, typer.Option(help="A GPU that need not be here: an architecture or a model, in place of --device.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
+) -> None:
+    """Show the source text that one config is rendered to."""
+    from evo.cli.files.writing import writing_to
+    from evo.trial.objective import Objective
+    from templates.render import render as render_source
+
+    package, chosen, candidate = resolve(family, config, problem, device, Objective(), target=target)
+    source = render_source(package, chosen.kind, candidate.config, candidate.problem, candidate.derived)
+    if to is None:
+        sys.stdout.write(visible(source) if sys.stdout.isatty() else source)
+    else:
+        with writing_to(to):
+            to.write_text(source, encoding="utf-8")
+
+
+def resolve(
+    family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
+) -> "tuple[Package, Device, Candidate]":
+    """A config with all that follows from it, on a device of this machine, or on one that is only known of.
+
+    Raises:
+        NotFound, InvalidInput: names what was mistyped, the constraint the config breaks, or what a plain source does
+            not use of the document.
+    """
+    from evo.cli.arguments.config import parse_config
+    from evo.cli.service.devices import choose, local_devices
+    from evo.estimate.target import known
+    from templates import registry
+    from templates.render import RenderError, check_source
+
+    package = registry.find(family)
+    if package.recording is not None:
+        replay = command("search", family)
+        raise InvalidInput("FAMILY", f"{family} is a recording, which nothing is built from: replay it with `{replay}`")
+    if target is not None and device != "auto":
+        raise InvalidInput("--target", "takes the place of --device: give one of them")
+    chosen = choose(local_devices(), device, package.family) if target is None else known(target)
+    _refuse_several(problem)
+    _refuse_threads(objective, chosen)
+    try:
+        check_source(package, chosen.kind)
+    except RenderError as error:
+        raise InvalidInput("FAMILY", str(error)) from None
+    instance = package.family.problem(problem, chosen.kind)
+    package.family.check_device(instance, chosen)
+    space = package.family.space(instance, chosen, objective)
+    return package, chosen, package.family.candidate(parse_config(config, space), instance, chosen, objective)
+
+
+def _refuse_several(problem: str) -> None:
+    from evo.family.problem import split_shapes
+
+    if problem and len(split_shapes(problem)) > 1:
+        raise InvalidInput("--problem", "names several shapes: give one; `kernel-evo search` takes several")
+
+
+def _refuse_threads(objective: "Objective", device: "Device") -> None:
+    """Before anything is compiled."""
+    cores = int(device.limits.get("cores", objective.threads))
+    if device.kind == "cpu" and objective.threads > cores:
+        raise InvalidInput("--threads", f"{objective.threads} is out of its limits; accepted: 1 … {cores}")

@@ -1,0 +1,149 @@
+"""``mission``: all there is to do on the day the mission's GPU is at hand, in one command, with a report at the end."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evo.cli.arguments.options import Db, Force, WarmStart, examples
+from evo.cli.service.locations import Where
+from evo.errors import EvoError
+from evo.text.limits import MOST
+from evo.text.masking import masked
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evo.cli.commands.doctor import Finding
+    from evo.cli.service.connection import Connection
+    from evo.cli.session.follow import Interrupts
+    from evo.cli.session.request import Request
+    from evo.device import Device
+    from evo.report.mission import Mission, Result
+
+MINUTES = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo mission",
+            "kernel-evo mission --minutes 30 --cost-per-hour 0.68 --to report.md",
+            "kernel-evo mission --warm-start recordings/NAME.json.gz",
+            "kernel-evo mission --rehearse",
+        )
+    )(mission)
+
+
+def mission(
+    *,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, max=10**6, metavar="M", help="Minutes for all searches together.")
+    ] = MINUTES,
+    cost_per_hour: Annotated[
+        float | None,
+        typer.Option(min=0.0001, max=MOST, metavar="MONEY", help="What the machine costs; the report adds it up."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="A kind or a model; by default cuda, or auto for a rehearsal.")
+    ] = None,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Walk the whole way once on small problems, also without a GPU.")
+    ] = False,
+    warm_start: WarmStart = None,
+    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Where the report goes.")] = Path(
+        "mission.md"
+    ),
+    force: Force = False,
+    db: Db = None,
+) -> None:
+    """Look around, measure what the device can do, search the mission's shapes, and report against goals and limits.
+
+    The shapes are attention at B=2, H=8, D=64 and S=256 and 512; the goals, 47 to 5 µs, are for an NVIDIA L4. On any
+    other device the report says that it is another. Ctrl-C ends the search that runs; the report tells what there is.
+    """
+    from evo.cli.commands.doctor import look_around, print_findings
+    from evo.cli.console.output import console
+    from evo.cli.exits import Exit
+    from evo.cli.files.writing import require_place, write_or_show
+    from evo.cli.service.devices import local_devices
+    from evo.cli.service.locations import Place
+    from evo.cli.session.warm_start import read_warm_start
+    from evo.report.mission import MISSION, REHEARSAL
+
+    require_place(to, force=force)
+    advice = {} if warm_start is None else {"warm_start": read_warm_start(warm_start)}
+    chosen, wanted = (REHEARSAL, device or "auto") if rehearse else (MISSION, device or "cuda")
+    out, devices = console(), local_devices()
+    findings = list(look_around(Place.of(db), devices))
+    print_findings(devices, findings)
+    out.print()
+    _require(devices, wanted, chosen.family)
+    budget = {"minutes": minutes / len(chosen.problems), **({} if chosen.trials is None else {"trials": chosen.trials})}
+    if cost_per_hour is not None:
+        budget["cost_per_hour"] = cost_per_hour
+    terms = {"device": wanted, "budget": budget, **advice}
+    results = _searched(chosen, terms, Where(database=db), out)
+    write_or_show(to, _report(chosen, results, findings), force=force)
+    out.print(f"wrote {to}")
+    raise typer.Exit(Exit.DONE if results and all(each.best for each in results) else Exit.NOTHING_FOUND)
+
+
+def _require(devices: "list[Device]", wanted: str, family: str) -> None:
+    """Refuse early, before a service is started."""
+    from evo.cli.service.devices import choose
+    from templates import registry
+
+    try:
+        choose(devices, wanted, registry.find(family).family)
+    except EvoError as error:
+        raise EvoError(f"{error}. `kernel-evo mission --rehearse` walks the way without it") from None
+
+
+def _searched(mission: "Mission", terms: dict[str, Any], where: Where, out: "Console") -> "list[Result]":
+    """One search after the other; an interrupted one is the last."""
+    from evo.cli.session.follow import Interrupts
+    from evo.cli.session.session import ended_by_signals, reached
+
+    interrupts, results = Interrupts(), []
+    with ended_by_signals(), reached(out, where, measuring=True, beginning=True) as connection, interrupts.listen():
+        for problem in mission.problems:
+            asked = _request(mission, problem, **terms)
+            results.append(_search(asked, connection, where, out, interrupts))
+            if interrupts.count:
+                break
+    return results
+
+
+def _request(mission: "Mission", problem: str, **terms: Any) -> "Request":
+    from evo.cli.session.request import Request
+
+    usual = {"objective": {}, "strategy": "portfolio", "seed": 0, "policy": "default", "notes": "mission"}
+    asked = Request.of(family=mission.family, problem=problem, **{**usual, **terms})
+    return asked.under(mission.policy) if mission.policy else asked
+
+
+def _search(
+    asked: "Request", connection: "Connection", where: Where, out: "Console", interrupts: "Interrupts"
+) -> "Result":
+    from evo.cli.console.display import head, screen
+    from evo.cli.session.follow import follow
+    from evo.cli.session.session import begun
+    from evo.report.mission import Result
+
+    view = begun(asked, connection, where)
+    out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
+    with screen(out) as shown:
+        view = follow(connection, view.id, shown, interrupts)
+    ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=1)).items
+    return Result(search=view, best=next((trial for trial in ranking if trial.time_us is not None), None))
+
+
+def _report(mission: "Mission", results: "list[Result]", findings: "list[Finding]") -> str:
+    from evo.report.mission.report import mission_report
+    from templates import registry
+
+    family = registry.find(mission.family).family
+    works = [family.work(result.search.problem) for result in results]
+    missing = [f"{each.what}, for {each.needed_for}: {each.way_out}" for each in findings if not each.found]
+    return mission_report(mission, results, works, missing)

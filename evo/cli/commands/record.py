@@ -1,0 +1,170 @@
+"""``record``: measure a whole space, or a random sample of it, and write it down for others to search again."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evo.cli.arguments.options import Cache, Db, DeviceName, Problem, Threads, Token, Url, examples
+from evo.cli.service.locations import Where
+from evo.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from evo.client import Client
+    from evo.messages.view import SearchView, TrialView
+    from evo.recording import Recording
+    from evo.space import Space
+
+MOST = 100_000
+"""Configs of one recording."""
+
+POLICY = {"name": "recording", "prune_ratio": None, "shorten_ratio": None, "challenge_every": 10**9}
+"""Nothing is stopped early: every config gets all samples."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo record softmax --problem rows=64,cols=256 --to recordings",
+            "kernel-evo record sdpa --device cuda --sample 2000 --to recordings",
+            "kernel-evo record --resume 12 --to recordings",
+            "kernel-evo search recordings/NAME.json.gz",
+            "kernel-evo search h100-sdpa-64 --trials 200",
+        )
+    )(record)
+
+
+def record(
+    family: Annotated[
+        str | None, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")
+    ] = None,
+    *,
+    problem: Problem = "",
+    device: DeviceName = "auto",
+    sample: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST, metavar="N", help="So many configs at random instead of every valid one."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the order, and of the sample.")] = 0,
+    cache: Cache = "hot",
+    threads: Threads = 1,
+    resume: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SEARCH",
+            help="Go on with this one; any search that has ended is only written down.",
+        ),
+    ] = None,
+    to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Where the files go.")] = Path(),
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+) -> None:
+    """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
+
+    The configs are measured like those of any search, by whatever workers there are, and kept in the database: what was
+    measured before an interruption is not measured again. Any such file can be searched in place of a device.
+    """
+    from evo.cli.service.connection import connect
+    from evo.cli.session import session
+    from evo.cli.session.request import Request
+    from evo.search.lifecycle import TERMINAL
+
+    where = Where(url=url, token=token, database=db)
+    asked: Request | int
+    if resume is not None and family is not None:
+        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
+    if resume is not None:
+        with connect(where) as connection:
+            if (view := connection.client.search(resume)).state in TERMINAL:
+                _keep(connection.client, view, to)
+                return
+        asked = resume
+    elif family is not None:
+        asked = Request.of(
+            family=family,
+            problem=problem,
+            device=device,
+            objective={"cache": cache, "threads": threads},
+            strategy="random",
+            seed=seed,
+            policy="default",
+            budget={"trials": sample or MOST},
+        ).under(POLICY)
+    else:
+        raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
+    raise typer.Exit(session.run(asked, where, then=lambda connection, view: _keep(connection.client, view, to)))
+
+
+def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
+    """Write both files and say where."""
+    from evo.cli.console.output import console
+    from evo.estimate.target import aimed_at
+    from evo.family import Family
+    from evo.recording import cache_document, results_document
+
+    if view.estimated:
+        raise InvalidInput("SEARCH", f"search {view.id} ran nothing: estimates are no measurements to be recorded")
+    device = aimed_at(view.device, view.objective)
+    space = Family.from_document(client.family(view.family).document).space(view.problem, device, view.objective)
+    recording = recorded(view, space, client.every_trial(view.id))
+    about = {"problem": view.problem_key, "environment": _environment(view), "valid_configs": space.valid_count}
+    sizes = [value for value in view.problem.values() if isinstance(value, int) and not isinstance(value, bool)]
+    documents = {
+        "": cache_document(recording, kernel=view.family, problem_size=sizes, **about),
+        ".t4": results_document(recording, kernel_name=view.family, **about),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    out = console()
+    for form, document in documents.items():
+        path = folder / f"{recording.name}{form}.json.gz"
+        _write(path, document)
+        out.print(f"wrote {path}")
+    whole = space.valid_count == len(recording.entries)
+    share = "all of them" if whole else f"of {space.valid_count or 'over a million'} valid ones"
+    out.print(f"{len(recording.entries):,} configs, {share}")
+    if view.device.kind == "replay":
+        out.print(
+            "Its seconds of compiling and timing are the replay's own, next to none: the original has the real ones."
+        )
+
+
+def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
+    """What the trials of a search say of its space; those that were never evaluated say nothing."""
+    from evo.recording import Costs, Entry, Recording, recording_name
+    from evo.results import Stages
+    from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
+
+    entries = {}
+    for trial in trials:
+        if trial.outcome is None or isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed):
+            continue
+        stages = trial.stages or Stages()
+        costs = Costs(
+            compile_s=stages.render_s + stages.compile_s, verify_s=stages.verify_s, benchmark_s=stages.measure_s
+        )
+        entries[space.key(trial.config)] = Entry(config=trial.config, outcome=trial.outcome, costs=costs)
+    return Recording(
+        name=recording_name(f"{view.family}-{view.problem_key}-{view.device.model}"),
+        device=view.device.model,
+        tunables={tunable.name: tuple(tunable.values) for tunable in space.tunables},
+        entries=entries,
+    )
+
+
+def _environment(view: "SearchView") -> dict[str, Any]:
+    device, objective = view.device, view.objective
+    terms = {"cache": objective.cache, "threads": objective.threads, "protocol": objective.protocol}
+    aim = {} if objective.target is None else {"gated_for": objective.target}
+    return {"architecture": device.architecture, **device.software, **terms, **aim}
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    """Equal documents make equal files."""
+    content = json.dumps(document, separators=(",", ":")).encode()
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+        packed.write(content)

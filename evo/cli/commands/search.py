@@ -1,0 +1,271 @@
+"""``search``: start a search and stay with it."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.naming import VARIABLES
+from evo.cli.arguments.options import (
+    AnyOrder,
+    Cache,
+    Db,
+    DeviceName,
+    Json,
+    LaunchMode,
+    PolicyName,
+    Problems,
+    Threads,
+    Token,
+    Url,
+    WarmStart,
+    examples,
+)
+from evo.cli.service.locations import Where
+from evo.errors import InvalidInput
+from evo.text.limits import MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MINUTES = 2.0
+"""Budget of a search that names none."""
+
+_DEVICE = "Which devices may work for it"
+_BUDGET = "Budget: the first limit reached ends the search"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo search sdpa",
+            "kernel-evo search sdpa --problem B=2,H=8,S=512,D=64 --minutes 10",
+            "kernel-evo search sdpa --problem S=128,256,512,1024",
+            "kernel-evo search ./my_kernel --trials 200 --strategy evolution --seed 7",
+            "kernel-evo search softmax --minutes 60 --detach && kernel-evo searches",
+            "kernel-evo search sdpa --max-cost 5 --cost-per-hour 0.68 --warm-start cache.json",
+            "kernel-evo search sdpa --target sm_89 --minutes 5",
+            "kernel-evo search sdpa --target sm_89 --compile-only --trials 200",
+            'kernel-evo search sdpa --device cuda --device-memory 22 --toolkit "cuda>=12.4"',
+            "kernel-evo search --resume 12",
+        )
+    )(search)
+
+
+def search(
+    family: Annotated[
+        str | None,
+        typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or recording."),
+    ] = None,
+    *,
+    problem: Problems = "",
+    device: DeviceName = "auto",
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Trials at most.", rich_help_panel=_BUDGET)
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=MOST,
+            metavar="M",
+            help=f"Minutes at most; {MINUTES:g} if no limit is given. Confirming the best comes on top.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
+    stagnation: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="Trials without a better one at most.", rich_help_panel=_BUDGET
+        ),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001, max=MOST, metavar="MONEY", help="Money at most; needs --cost-per-hour.", rich_help_panel=_BUDGET
+        ),
+    ] = None,
+    cost_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0001,
+            max=MOST,
+            metavar="MONEY",
+            help="What the machines that work for it cost together; the report then says what it cost.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="portfolio, tpe (Optuna), parzen, evolution or random.")
+    ] = "portfolio",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Equal seeds make equal choices.")] = 0,
+    policy: PolicyName = "default",
+    cache: Cache = "hot",
+    threads: Threads = 1,
+    launch: LaunchMode = "plain",
+    any_order: AnyOrder = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GPU",
+            help="Keep to the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
+            "the gates judge that build. The times are those of the GPU at hand.",
+        ),
+    ] = None,
+    compile_only: Annotated[
+        bool,
+        typer.Option("--compile-only", help="Run nothing, on any machine; estimate what the --target would take."),
+    ] = False,
+    warm_start: WarmStart = None,
+    from_default: Annotated[
+        bool,
+        typer.Option(
+            "--from-default",
+            help="Begin with the default alone: no earlier champions, nothing that the family says to try first.",
+        ),
+    ] = False,
+    device_uuid: Annotated[
+        str | None, typer.Option(metavar="UUID", help="Only on this very unit.", rich_help_panel=_DEVICE)
+    ] = None,
+    device_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=MOST,
+            metavar="GB",
+            help="Only on devices with so much memory of their own, as they report it.",
+            rich_help_panel=_DEVICE,
+        ),
+    ] = None,
+    toolkit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME>=VERSION",
+            help="Only where this software is as new: cuda, cuda_driver, gcc, clang; may be repeated.",
+            rich_help_panel=_DEVICE,
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told when it ends; must be reachable from the service.")
+    ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECRET",
+            help="Signs that message; without it, the service's own.",
+            envvar=VARIABLES["--webhook-secret"],
+        ),
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(min=-1000, max=1000, metavar="N", help="Of several searches the highest is served first.")
+    ] = 0,
+    notes: Annotated[str, typer.Option(metavar="TEXT", help="What people should know about it.")] = "",
+    resume: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SEARCH", help="Go on with this search instead of starting one."),
+    ] = None,
+    ablate: Annotated[
+        bool,
+        typer.Option("--ablate", help="Then measure what each switch of the champion is worth, as `ablate` does."),
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
+    announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Search a family's space for its fastest correct config, and promote it on evidence.
+
+    Uses the service that already runs on the database, or runs one (with a worker on this machine) while it lasts.
+    Several shapes (`S=128,256`) are searched in turn, each with the whole budget, beginning with the champions before.
+    With --json a search is one object, and several shapes are one list of such.
+    Ctrl-C once stops the search, lets what runs finish and reports; twice cancels it.
+    """
+    from evo.cli.commands import ablation
+    from evo.cli.service.locations import Place
+    from evo.cli.session import background, session, shapes
+    from evo.cli.session.request import Request
+    from evo.cli.session.warm_start import read_warm_start
+    from evo.family.problem import split_shapes
+
+    where = Where(url=url, token=token, database=db)
+    then = partial(ablation.after_search, as_json=as_json) if ablate else None
+    if detach and ablate and url is not None:
+        raise InvalidInput("--ablate", "follows the search, which --detach does not stay for: run `ablate` later")
+    if detach and url is None:
+        again = [argument for argument in sys.argv[1:] if argument != "--detach"]
+        place = Place.to_begin(db) if resume is None else Place.to_use(db)
+        raise typer.Exit(background.detach(again, place, where.options, as_json=as_json))
+    if resume is not None and family is not None:
+        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
+    if resume is not None:
+        raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
+    if family is None:
+        raise typer.BadParameter("name a family, or a search to --resume", param_hint="FAMILY")
+    problems = split_shapes(problem)
+    if detach and len(problems) > 1:
+        raise InvalidInput("--problem", "names several shapes, whose searches wait for each other: leave out --detach")
+    asked = Request.of(
+        family=family,
+        problem=problems[0],
+        device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
+        objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target),
+        strategy=strategy,
+        seed=seed,
+        policy=policy,
+        budget=_budget(trials, minutes, stagnation, max_cost, cost_per_hour),
+        priority=priority,
+        notes=notes,
+        device_uuid=device_uuid,
+        requirements=_requirements(device_memory, toolkit or []),
+        **({} if webhook is None else {"webhook": {"url": webhook, "secret": webhook_secret}}),
+        **({"from_default": True} if from_default else {}),
+        **({} if warm_start is None else {"warm_start": read_warm_start(warm_start)}),
+    )
+    if len(problems) == 1:
+        raise typer.Exit(session.run(asked, where, stay=not detach, announce=announce, as_json=as_json, then=then))
+    shaped = [asked.at(each) for each in problems]
+    raise typer.Exit(shapes.run(shaped, where, announce=announce, as_json=as_json, then=then))
+
+
+def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
+    """The kind of device that runs nothing; what would have no part in it is refused."""
+    if device not in ("auto", "estimate"):
+        raise InvalidInput("--compile-only", f"runs nothing, so --device {device} has no part in it: leave that out")
+    if target is None:
+        raise InvalidInput("--target", "is needed for --compile-only: an estimate is for a GPU, e.g. sm_89")
+    if threads != 1:
+        raise InvalidInput("--threads", "is for kernels of CPUs, and --compile-only estimates for a GPU: leave it out")
+    if ablate:
+        raise InvalidInput("--ablate", "takes a champion apart, and --compile-only promotes none: leave it out")
+    return "estimate"
+
+
+def _budget(
+    trials: int | None,
+    minutes: float | None,
+    stagnation: int | None,
+    max_cost: float | None,
+    cost_per_hour: float | None,
+) -> dict[str, float]:
+    if max_cost is not None and cost_per_hour is None:
+        raise InvalidInput("--cost-per-hour", "is needed for --max-cost: what the machines cost together")
+    given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
+    limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
+    return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}
+
+
+def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target: str | None) -> dict[str, object]:
+    terms = {"cache": cache, "threads": threads, "launch": launch, "deterministic": not any_order}
+    return {**terms, **({} if target is None else {"target": target})}
+
+
+def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
+    """What the devices must have, checked before anything is asked."""
+    from evo.device.requirements import Requirements, parse_toolkit
+
+    required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))
+    return {"memory_gb": required.memory_gb, "toolkit": dict(required.toolkit)}

@@ -1,0 +1,188 @@
+"""``serve`` and ``worker``: the two long-running processes of a fleet."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.naming import VARIABLES
+from evo.cli.arguments.options import ServedDb, Token, examples
+from evo.text.limits import MOST
+
+if TYPE_CHECKING:
+    from evo.device import DeviceKind
+
+ParentPid = Annotated[int | None, typer.Option(help="End when this parent process does.", hidden=True)]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        epilog=examples(
+            "kernel-evo serve",
+            "kernel-evo serve --host 0.0.0.0 --port 8080 --db /srv/evo/kernel-evo.db",
+            "kernel-evo serve --public-url https://tools.example.org/evo",
+            "kernel-evo serve --db postgresql://evo@db.example.org/evo",
+        )
+    )(serve)
+    app.command(
+        epilog=examples(
+            "kernel-evo worker --url http://127.0.0.1:8765",
+            "kernel-evo worker --url https://evo.example.org --token $TOKEN --kind cuda",
+            "kernel-evo worker --url https://evo.example.org --token-file /etc/kernel-evo/token --exit-when-idle 15",
+        )
+    )(worker)
+
+
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+    ] = 8765,
+    db: ServedDb = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where people and workers reach the service through a proxy, e.g. https://tools.example.org/evo; "
+            "by default KERNEL_EVO_PUBLIC_URL.",
+        ),
+    ] = None,
+    parent_pid: ParentPid = None,
+) -> None:
+    """Run the service: REST API and leaderboard, until Ctrl-C.
+
+    A file of SQLite is served by one process at a time; a PostgreSQL database by as many as one likes.
+    """
+    with _loading():
+        from api.server import serve as serve_until_told
+        from api.settings import Settings
+        from db.engine.location import Location
+        from evo.cli.console.output import console, styled
+        from evo.cli.service.locations import Place
+        from evo.cli.service.parent import follow_parent
+
+    follow_parent(parent_pid)
+    location = Location.of(db or Place.of(None).database)
+    if location.file is not None:
+        location = Location.of(Place.to_begin(location.file).database)
+    of_a_command = parent_pid is not None  # such a service is reached by its command alone, under no public name
+    public = {"public_url": public_url} if of_a_command or public_url is not None else {}
+    settings = Settings.read(host=host, port=port, db=location, **public)
+
+    def announce(url: str) -> None:
+        places = [(url, "bold")]
+        if settings.public_url is not None:
+            places += [(", through its proxy at ", ""), (str(settings.public_url), "bold")]
+        console().print(styled(f"kernel-evo serves {settings.db} at ", *places))
+
+    serve_until_told(settings, announce)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Imports leave no garbage, and hundreds of thousands of objects that stay: none is looked through."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def worker(
+    *,
+    url: Annotated[str, typer.Option(help="Address of the service to work for.", envvar=VARIABLES["--url"])],
+    token: Token = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File that holds the token, or a join token.", envvar=VARIABLES["--token-file"]
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Devices to offer: cpu, cuda or replay; may be repeated.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What people read; by default what its join token was made for, or the host's name."),
+    ] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Identity, to be kept from run to run; by default one kept in --data.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Identity and undelivered results; by default user data.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Binaries and references; may be lost. Default: user cache.")
+    ] = None,
+    exit_when_idle: Annotated[
+        float | None,
+        typer.Option(min=0, max=MOST, metavar="MINUTES", help="End after so long without work: a paid machine."),
+    ] = None,
+    drain_after: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=MOST, metavar="MINUTES", help="Take no more work after so long, finish what is held, and end."
+        ),
+    ] = None,
+    parent_pid: ParentPid = None,
+) -> None:
+    """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only.
+
+    The token may be a join token: it is exchanged once for one of this worker's own, which is kept in --data.
+    """
+    from api.logs import configure
+    from evo.cli.service.devices import cache_folder
+    from evo.cli.service.locations import data_folder
+    from evo.cli.service.parent import follow_parent
+    from evo.text.limits import refuse_unaddressable
+    from workers.daemon.daemon import Settings
+    from workers.daemon.daemon import serve as work_until_told
+
+    follow_parent(parent_pid)
+    configure("console", "info")
+    work_until_told(
+        Settings(
+            url=url,
+            token=_token(token, token_file),
+            data=data or data_folder() / "worker",
+            cache=cache or cache_folder(),
+            kinds=_kinds(kind),
+            worker_id=None if id_ is None else refuse_unaddressable("--id", id_),
+            name=name,
+            exit_when_idle_s=None if exit_when_idle is None else 60 * exit_when_idle,
+            drain_after_s=None if drain_after is None else 60 * drain_after,
+        )
+    )
+
+
+def _token(given: str | None, file: Path | None) -> str | None:
+    """The token itself, or what its file holds: a file keeps it out of the list of processes."""
+    from evo.errors import InvalidInput
+
+    if file is None:
+        return given
+    if given is not None:
+        raise InvalidInput("--token-file", "give a token or a file that holds it, not both")
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("--token-file", f"{file} cannot be read: {error}") from None
+    if not text:
+        raise InvalidInput("--token-file", f"{file} is empty")
+    return text
+
+
+def _kinds(given: list[str] | None) -> "list[DeviceKind]":
+    from evo.errors import InvalidInput
+    from evo.text.suggestion import unknown
+    from workers.daemon.daemon import KINDS
+
+    for name in given or ():
+        if name not in KINDS:
+            raise InvalidInput("--kind", unknown(name, KINDS, "kinds"))
+    return [kind for kind in KINDS if not given or kind in given]

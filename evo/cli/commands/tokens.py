@@ -1,0 +1,179 @@
+"""``token``: who may use a service, and as what."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.service.locations import Where
+
+if TYPE_CHECKING:
+    from evo.messages.access import IssuedToken, Role, TokenView
+
+DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3600.0, 60.0
+
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="As `kernel-evo token list` shows it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for, as people shall read it.")]
+WorkerId = Annotated[
+    str | None, typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first to.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Make, list, rotate and revoke access tokens.")
+    group.command(
+        epilog=examples(
+            "kernel-evo token create ana --role submitter", "kernel-evo token create ci --role viewer --days 30"
+        )
+    )(create)
+    group.command("list", epilog=examples("kernel-evo token list"))(list_)
+    group.command(epilog=examples("kernel-evo token revoke 5f3a9c01d2e4"))(revoke)
+    group.command(epilog=examples("kernel-evo token rotate 5f3a9c01d2e4 --grace 60"))(rotate)
+    group.command(
+        epilog=examples(
+            "kernel-evo token join l4-spot --hours 1", "kernel-evo worker --url https://evo.example.org --token kej_…"
+        )
+    )(join)
+    app.add_typer(group, name="token")
+
+
+def create(
+    name: Name,
+    *,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE", help="viewer, submitter, worker, author or admin; may be repeated."),
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Refused after so many days.")
+    ] = None,
+    worker: WorkerId = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make an access token. Its secret is shown this once."""
+    from evo.cli.service.connection import connect
+
+    roles, expires_in_s = _roles(role), None if days is None else days * DAY_S
+    with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
+        issued = connection.client.create_token(name, roles, worker_id=worker, expires_in_s=expires_in_s)
+    _show(issued, as_json)
+
+
+def join(
+    name: Name,
+    *,
+    hours: Annotated[
+        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Refused after so many hours, if not used.")
+    ] = 1.0,
+    worker: WorkerId = None,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token that a new worker exchanges, once, for its own: give it to `kernel-evo worker --token`."""
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db), beginning=True) as connection:
+        issued = connection.client.create_join_token(name, worker_id=worker, expires_in_s=hours * HOUR_S)
+    _show(issued, as_json)
+
+
+def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """List every token, the newest first; secrets are never shown again."""
+    from evo.cli.console.output import console, print_json, table
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        tokens = connection.client.tokens().items
+    if as_json:
+        print_json(tokens)
+        return
+    rows = table("id", "name", "roles", "worker", "state", "last used", "made")
+    for each in tokens:
+        made = f"{each.created_at:%Y-%m-%d} by {each.created_by}"
+        used = "never" if each.last_used_at is None else f"{each.last_used_at:%Y-%m-%d %H:%M}"
+        rows.add_row(each.id, each.name, _roles_text(each), each.worker_id or "", _state(each), used, made)
+    console().print(rows if tokens else "No tokens: on this machine, everybody may use the service.")
+
+
+def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Refuse a token from now on, and end the browser sessions begun with it."""
+    from evo.cli.console.output import console, print_json
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        view = connection.client.revoke_token(token_id)
+    if as_json:
+        print_json(view)
+    else:
+        console().print(f"Token {view.id} ({view.name}) is revoked.")
+
+
+def rotate(
+    token_id: TokenId,
+    *,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0, max=525_600, metavar="MINUTES", help="How long the old one still works, to hand the new one out."
+        ),
+    ] = 0.0,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Make another token on the same terms, and refuse the old one."""
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        issued = connection.client.rotate_token(token_id, grace_s=grace * MINUTE_S)
+    _show(issued, as_json)
+
+
+def _roles(given: list[str] | None) -> "list[Role]":
+    from evo.errors import InvalidInput
+    from evo.messages.access import MEANING, ROLES
+    from evo.text.suggestion import unknown
+
+    if not given:
+        ways = "; ".join(f"{role}: {meaning}" for role, meaning in MEANING.items())
+        raise InvalidInput("--role", f"say what the token is for: {ways}")
+    for name in given:
+        if name not in ROLES:
+            raise InvalidInput("--role", unknown(name, ROLES, "roles"))
+    return [role for role in ROLES if role in given]
+
+
+def _show(issued: "IssuedToken", as_json: bool) -> None:
+    from evo.cli.console.output import console, print_json
+
+    if as_json:
+        print_json(issued)
+        return
+    out, token = console(), issued.token
+    out.print(f"Token {token.id} for {token.name}: {_roles_text(token)}{_until(token)}.")
+    out.print("It is shown this once:\n")
+    out.print(issued.secret)
+
+
+def _roles_text(token: "TokenView") -> str:
+    return "one worker may join" if token.join else ", ".join(token.roles)
+
+
+def _until(token: "TokenView") -> str:
+    return "" if token.expires_at is None else f", until {token.expires_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _state(token: "TokenView") -> str:
+    from datetime import UTC, datetime
+
+    if token.revoked_at is not None:
+        return "used" if token.join and token.last_used_at else "revoked"
+    if token.expires_at is None:
+        return "valid"
+    return f"valid{_until(token)}" if token.expires_at > datetime.now(UTC) else "expired"

@@ -1,0 +1,169 @@
+"""``workers list|drain|resume|quarantine|clear``: the fleet, and what a person decides about it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.service.locations import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from evo.client import Client
+    from evo.messages.view import WorkerView
+
+WorkerName = Annotated[str, typer.Argument(metavar="WORKER", help="Name or id, as `kernel-evo workers list` shows.")]
+DeviceUuid = Annotated[
+    str, typer.Argument(metavar="DEVICE", help="UUID of the device, the beginning of it, or its model.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="The machines that measure: what they do, and which of them get work.", invoke_without_command=True
+    )
+    group.callback()(_alone)
+    group.command("list", epilog=examples("kernel-evo workers", "kernel-evo workers list --json"))(list_workers)
+    group.command(epilog=examples("kernel-evo workers drain l4-vm --url https://evo.example.org"))(drain)
+    group.command(epilog=examples("kernel-evo workers resume l4-vm"))(resume)
+    group.command(epilog=examples('kernel-evo workers quarantine l4-vm "NVIDIA L4" --reason "Xid 79"'))(quarantine)
+    group.command(epilog=examples("kernel-evo workers clear l4-vm GPU-5f1c"))(clear)
+    app.add_typer(group, name="workers")
+
+
+def _alone(
+    context: typer.Context, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
+) -> None:
+    """The machines that measure: what they do, and which of them get work."""
+    if context.invoked_subcommand is None:
+        list_workers(url=url, token=token, db=db, as_json=as_json)
+
+
+def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """List the workers with their devices, the one heard of last first."""
+    from evo.cli.console.output import print_json
+    from evo.cli.service.connection import connect
+
+    with connect(Where(url=url, token=token, database=db)) as connection:
+        found = connection.client.workers().items
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+
+
+def drain(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Let a worker finish what it has and give it no more work, e.g. to upgrade it; its next start undoes this."""
+    where = Where(url=url, token=token, database=db)
+    _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
+
+
+def resume(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+    """Give a drained worker work again."""
+    where = Where(url=url, token=token, database=db)
+    _decide(where, worker, lambda client, found: client.resume_worker(found.id), as_json=as_json)
+
+
+def quarantine(
+    worker: WorkerName,
+    device: DeviceUuid,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; shown wherever the device is.")],
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Set a device aside: it gets no work until it is cleared."""
+
+    def set_aside(client: "Client", found: "WorkerView") -> "WorkerView":
+        return client.quarantine(found.id, device_uuid(found, device), reason=reason)
+
+    _decide(Where(url=url, token=token, database=db), worker, set_aside, as_json=as_json)
+
+
+def clear(
+    worker: WorkerName,
+    device: DeviceUuid,
+    *,
+    url: Url = None,
+    token: Token = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Trust a device again that was set aside, by its worker or by a person."""
+
+    def trust(client: "Client", found: "WorkerView") -> "WorkerView":
+        return client.clear(found.id, device_uuid(found, device))
+
+    _decide(Where(url=url, token=token, database=db), worker, trust, as_json=as_json)
+
+
+def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
+    """The worker with this id, or else the one with this name, where those that left do not count beside others.
+
+    Raises:
+        NotFound, Conflict: none has it; several have, which only their ids tell apart.
+    """
+    from evo.errors import Conflict, NotFound
+    from evo.text.suggestion import unknown
+
+    known = list(workers)
+    found = [each for each in known if each.id == name] or [each for each in known if each.name == name]
+    found = [each for each in found if each.left_at is None] or found
+    if not found:
+        raise NotFound(unknown(name, {each.name for each in known}, "workers"))
+    if len(found) > 1:
+        raise Conflict(f"{len(found)} workers are called {name}: name one by its id: {', '.join(w.id for w in found)}")
+    return found[0]
+
+
+def device_uuid(worker: "WorkerView", wanted: str) -> str:
+    """The UUID of the one device that is meant.
+
+    Raises:
+        NotFound, Conflict: none fits, or several do.
+    """
+    from evo.errors import Conflict, NotFound
+
+    text = wanted.lower()
+    fitting = [each for each in worker.devices if each.uuid.lower().startswith(text) or each.model.lower() == text]
+    if len(fitting) == 1:
+        return fitting[0].uuid
+    listed = ", ".join(f"{each.uuid} ({each.model})" for each in worker.devices) or "none"
+    if fitting:
+        raise Conflict(f"{wanted} may be several devices of {worker.name}: name one by its UUID: {listed}")
+    raise NotFound(f"worker {worker.name} has no device {wanted}; its devices: {listed}")
+
+
+def _decide(where: Where, name: str, decision: "Callable[[Client, WorkerView], WorkerView]", *, as_json: bool) -> None:
+    from evo.cli.console.output import print_json
+    from evo.cli.service.connection import connect
+
+    with connect(where) as connection:
+        client = connection.client
+        after = decision(client, named(name, client.workers().items))
+    if as_json:
+        print_json(after)
+    else:
+        _print([after])
+
+
+def _print(workers: "Iterable[WorkerView]") -> None:
+    from rich.text import Text
+
+    from evo.cli.console.output import console, table
+    from evo.messages.condition import slot_text, worker_text
+
+    rows = table("worker", "id", "state", "device", "uuid", "does")
+    for worker in workers:
+        slots = {slot.device_uuid: slot for slot in worker.slots}
+        head = (worker.name, worker.id, worker_text(worker))
+        for place, device in enumerate(worker.devices):
+            shown = head if place == 0 else ("", "", "")
+            does = slot_text(slots[device.uuid]) if device.uuid in slots else "–"
+            rows.add_row(*(Text(cell) for cell in (*shown, device.model, device.uuid, does)))
+        if not worker.devices:
+            rows.add_row(*(Text(cell) for cell in (*head, "–", "–", "–")))
+    console().print(rows if rows.row_count else "No worker has been here yet. Start one: kernel-evo worker --url …")

@@ -1,0 +1,237 @@
+"""What a person sees while a search runs: the head once, then a live panel on a terminal or lines elsewhere."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from evo.cli.console.output import facts
+from evo.cli.console.terminal import unechoed
+from evo.messages.condition import proving_text
+from evo.messages.view import SearchView, TrialView, WarmStartView
+from evo.promotion.leading import Figure
+from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
+
+LINE_EVERY_S = 5.0
+SHORT = 20
+"""Letters that fit behind the bar on any terminal; what is longer has a line of its own."""
+_GOOD = ("measured", "estimated")
+
+
+def head(view: SearchView, page: str) -> RenderableType:
+    """What is searched, how large the space is, and where."""
+    device, objective = view.device, view.objective
+    threads = f", {count_text(objective.threads, 'thread')}" if device.kind == "cpu" else ""
+    terms = f"{objective.cache}{threads}"
+    rows = {
+        "problem": spaced_text(view.problem) or "the recorded one",
+        "space": space_text(view),
+        "device": f"{view.place}  ({terms if objective.target else f'{device.kind}, {device.architecture}; {terms}'})",
+        "strategy": f"{view.strategy}, seed {view.seed}, policy {view.policy.name}",
+        "budget": budget_text(view),
+        "leaderboard": page,
+    }
+    if view.warm_start is not None:
+        rows["warm start"] = warm_start_text(view.warm_start)
+    grid = facts()
+    for name, value in rows.items():
+        grid.add_row(name, Text(value))
+    return Group(Text.assemble(("Search ", "bold"), (f"{view.id}  {view.family}", "bold cyan")), grid, "")
+
+
+def space_text(view: SearchView) -> str:
+    product, valid = view.space.product_size, view.space.valid_count
+    if valid is None:
+        return f"{product:,} combinations, too many to count the valid ones"
+    return f"{count_text(valid, 'valid config')} of {count_text(product, 'combination')}"
+
+
+def warm_start_text(given: WarmStartView) -> str:
+    left = [
+        f"{given.invalid:,} not in this space" if given.invalid else None,
+        f"{given.spare:,} left out" if given.spare else None,
+    ]
+    rest = ", ".join(part for part in left if part)
+    return f"{count_text(given.used, 'config')} of {given.source} first" + (f" ({rest})" if rest else "")
+
+
+def budget_text(view: SearchView) -> str:
+    budget = view.budget
+    parts = [
+        None if budget.minutes is None else duration_text(60 * budget.minutes),
+        None if budget.trials is None else count_text(budget.trials, "trial"),
+        None if budget.cost is None else f"{budget.cost:,.2f} of money",
+        None if budget.stagnation is None else f"{count_text(budget.stagnation, 'trial')} without a better one",
+    ]
+    limits = ", or ".join(part for part in parts if part)
+    if limits and view.estimated:
+        return limits
+    return (
+        f"{limits}; confirming the best comes on top" if limits else "none: until the space is exhausted or you stop it"
+    )
+
+
+def share_done(view: SearchView) -> float:
+    """How much of the budget is used, 0 to 1; the part that is furthest counts."""
+    used = [
+        view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
+        (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,
+        view.finished / view.budget.trials if view.budget.trials else 0.0,
+        view.finished / view.space.valid_count if view.space.valid_count else 0.0,
+    ]
+    return min(1.0, max(used))
+
+
+def left_text(view: SearchView) -> str:
+    """What remains before the search ends by itself, in the unit its budget has."""
+    idle = view.asked == view.finished
+    if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
+        alone = "confirming the best" if view.best is not None else "ending"
+        return alone if view.proving is None else proving_text(view.proving)
+    if view.state != "running":
+        under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"
+        ending = under_way if view.state == "stopping" else view.state
+        return ending if view.proving is None else proving_text(view.proving)
+    if view.obstacle is not None:
+        return f"waits: {view.obstacle}"
+    if view.budget.minutes is not None:
+        left = 60 * view.budget.minutes - view.elapsed_s
+        return f"{duration_text(left)} left" if left > 0 else "confirming the best"
+    if view.budget.trials is not None:
+        return f"{count_text(max(0, view.budget.trials - view.finished), 'trial')} left"
+    return "no limit"
+
+
+def best_text(view: SearchView) -> str:
+    if view.best is None:
+        return "none estimated yet" if view.estimated else "none measured yet"
+    return f"{best_time_text(view)}  trial {view.best.number}: {spaced_text(view.best.config)}"
+
+
+def best_time_text(view: SearchView) -> str:
+    """The leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``."""
+    return "–" if view.best is None else figure_text(view.best.time)
+
+
+def figure_text(figure: Figure | None) -> str:
+    """A time or a speed-up with one word for its source; an estimate has its sign instead."""
+    if figure is None:
+        return "–"
+    estimated = figure.source == "estimated"
+    value = time_text(figure.value, estimated=estimated) if figure.unit == "us" else factor_text(figure.value)
+    return value if estimated else f"{value} ({figure.source})"
+
+
+def unconfirmed_text(view: SearchView) -> str | None:
+    """The trial that looks faster than a confirmed best; None where there is none."""
+    found = view.unconfirmed
+    if found is None:
+        return None
+    return f"trial {found.number} looks faster: {time_text(found.time_us)} in quick samples, not confirmed"
+
+
+def speedup_text(view: SearchView) -> str:
+    """The best trial beside the fastest baseline and the device's limit."""
+    parts = []
+    speedup = None if view.best is None else view.best.speedup
+    if speedup is not None and speedup.confirmed:
+        parts.append(f"{factor_text(speedup.value)} over {speedup.against} (confirmed)")
+    elif view.fastest_baseline is not None:
+        baseline = view.baselines[view.fastest_baseline]
+        against = f"{view.fastest_baseline} ({time_text(baseline.median_us)})"
+        parts.append(f"{factor_text(view.speedup)} over {against}" if view.speedup else f"to beat: {against}")
+    if view.roofline is not None and view.roofline.share_of_best:
+        whose = "the target" if view.estimated else "this device"
+        parts.append(f"{percent_text(view.roofline.share_of_best)} of {whose}'s limit")
+    if parts:
+        return ", ".join(parts)
+    if view.estimated:
+        return "nothing is run"
+    return "no baseline" if view.device.kind == "replay" else "no baseline measured yet"
+
+
+def outcomes_text(view: SearchView) -> str:
+    if not view.counts:
+        return "none yet"
+    ordered = sorted(view.counts.items(), key=lambda item: (item[0] not in _GOOD, -item[1]))
+    return " · ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ordered if count)
+
+
+class LiveScreen:
+    """A panel that redraws itself; notes scroll by above it."""
+
+    def __init__(self, console: Console, live: Live) -> None:
+        self._console = console
+        self._live = live
+        self._spinner = Spinner("dots", style="cyan")
+
+    def show(self, view: SearchView) -> None:
+        self._live.update(self.panel(view))
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(text, "yellow"))
+
+    def panel(self, view: SearchView) -> RenderableType:
+        status = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=1.0, completed=share_done(view), width=32)
+        running = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+        left, grid = Text(left_text(view), "cyan"), facts()
+        beside = [] if len(left) > SHORT else [left]
+        status.add_row(self._spinner, Text(running, "bold"), bar, *beside)
+        if not beside:
+            grid.add_row("now", left)
+        grid.add_row("best", Text(best_text(view), "bold green" if view.best else ""))
+        grid.add_row("speed-up", Text(speedup_text(view)))
+        if (faster := unconfirmed_text(view)) is not None:
+            grid.add_row("", Text(faster))
+        grid.add_row("outcomes", Text(outcomes_text(view)))
+        if view.proving is not None and view.state == "running":
+            grid.add_row("meanwhile", Text(proving_text(view.proving)))
+        return Group(status, grid)
+
+
+class LineScreen:
+    """A line now and then, for logs and pipes: when the best, the state or the confirmation changes, or time passed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said: tuple[object, ...] = ()
+        self._at = float("-inf")
+
+    def show(self, view: SearchView) -> None:
+        figures = [best and (best.number, best.source) for best in (view.best, view.unconfirmed)]
+        proving = view.proving and (view.proving.job, view.proving.trial)
+        news = (view.state, *figures, proving)
+        if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
+            return
+        self._said, self._at = news, time.monotonic()
+        best, faster = best_time_text(view), unconfirmed_text(view)
+        self._console.print(
+            f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
+            f"best {best}, {speedup_text(view)}{'' if faster is None else f', {faster}'}; {left_text(view)}",
+            soft_wrap=True,
+        )
+
+    def note(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+@contextmanager
+def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
+    """The right kind of display for where the output goes."""
+    if not console.is_terminal:
+        yield LineScreen(console)
+        return
+    with unechoed(), Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield LiveScreen(console, live)
+
+
+def twin_text(trial: TrialView, twins: Mapping[int, int]) -> str:
+    """Said behind the config of a trial that compiled to the binary of an earlier one: ` (same binary as trial 3)`."""
+    return f" (same binary as trial {twins[trial.number]})" if trial.number in twins else ""

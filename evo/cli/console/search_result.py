@@ -1,0 +1,299 @@
+"""What a search came to: the ranked table, the champion with its evidence, and what to do next."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evo.cli.console.display import outcomes_text, twin_text
+from evo.cli.console.output import facts, table
+from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
+from evo.messages.view.champion import decision_text, retired_text
+from evo.messages.view.trial import same_binary
+from evo.promotion import Rule, Verdict
+from evo.promotion.statistics import Interval
+from evo.search.gain import Gain
+from evo.text.shell import command
+from evo.text.wording import (
+    bound_text,
+    count_text,
+    duration_text,
+    factor_interval_text,
+    factor_text,
+    limit_words,
+    outcome_text,
+    percent_text,
+    processes_text,
+    settings_text,
+    significant,
+    spaced_text,
+    time_text,
+)
+from evo.trial import Config
+from evo.trial.explain import detail_text
+from evo.trial.objective import objective_text
+
+REASONS = {
+    "stopped": "you stopped it",
+    "trials": "all trials of the budget are done",
+    "minutes": "its time is over",
+    "cost": "its money is spent",
+    "exhausted": "every valid config was tried",
+    "stagnation": "nothing better came for long enough",
+}
+
+ESTIMATES = (
+    "Estimates, made of what the compiler tells and of a datasheet. Nothing was run: no answer was checked, no time "
+    "was taken, and nothing is promoted. Bank conflicts, caches and what instructions are made of are not seen: many "
+    "configs look alike that are not."
+)
+
+
+def print_report(out: Console, view: SearchView, ranking: Sequence[TrialView], where: str, family: str) -> None:
+    """The end of a search.
+
+    Args:
+        ranking: its fastest trials, fastest first.
+        family: its name, or the path it was searched by.
+        where: the options that lead a further command to the same service, e.g. `` --db x.db``.
+    """
+    out.print(Text(_ending(view), "bold"))
+    out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
+    if view.estimated:
+        out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
+    if ranking:
+        out.print(ranked(view, ranking))
+        out.print()
+    if view.gains:
+        out.print(gains_text(view.gains))
+        out.print()
+    out.print(challenges_text(view.challenges))
+    if view.unchallenged is not None:
+        out.print(Text(f"{view.unchallenged}\n", "yellow"))
+    for warning in view.warnings:
+        out.print(Text(f"Warning. {warning}\n", "bold yellow"))
+    if view.champion is not None:
+        out.print(champion_text(view.champion, view))
+        out.print()
+    if view.rolled_back is not None:
+        out.print(Text(f"{view.rolled_back[:1].upper()}{view.rolled_back[1:]}.\n", "bold yellow"))
+    out.print(next_steps(view, where, family))
+
+
+def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
+    """Where no config could be measured: the first trial of each outcome, with what there is to know of it."""
+    shown: set[str] = set()
+    for trial in trials:
+        if trial.outcome is None or trial.outcome.kind in shown:
+            continue
+        shown.add(trial.outcome.kind)
+        kind = (outcome_text(trial.outcome.kind), "bold red")
+        out.print(Text.assemble("\n", kind, f", e.g. trial {trial.number}: {spaced_text(trial.config)}"))
+        out.print(Text(detail_text(trial.outcome)))
+
+
+def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
+    """The fastest trials and the baselines in one table, by time; what all the configs share is told once, above."""
+    shared = _shared([trial.config for trial in ranking])
+    twins = same_binary(ranking)
+    configs = [f"{_rest(each.config, shared)}{twin_text(each, twins)}" for each in ranking]
+    rows = [
+        (each.time_us or 0.0, str(each.number), _source(each), _over(view, each), told, "")
+        for each, told in zip(ranking, configs, strict=True)
+    ]
+    rows += [
+        (timing.median_us, "", "quick", _against(view, timing.median_us), f"baseline {name}", "yellow")
+        for name, timing in view.baselines.items()
+    ]
+    against = view.fastest_baseline or "baseline"
+    heads = (">estimate",) if view.estimated else (">time", "source")
+    made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
+    made.title = f"All of these: {spaced_text(shared)}" if shared else None
+    made.title_style = "dim"
+    rows.sort()
+    times = [time_us for time_us, *_ in rows]
+    for time_us, number, source, over, what, style in rows:
+        shown = time_text(time_us, estimated=view.estimated)
+        told = (shown,) if view.estimated else (shown, source)
+        rank = 1 + bisect_left(times, time_us)  # equal estimates are no order
+        made.add_row(str(rank), number, *told, over, _share(view, time_us), Text(what), style=style)
+    return made
+
+
+def _shared(configs: Sequence[Config]) -> Config:
+    """The entries that are equal in all of several configs."""
+    first, *others = configs or [{}]
+    return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
+
+
+def _rest(config: Config, shared: Config) -> str:
+    return spaced_text({name: value for name, value in config.items() if name not in shared})
+
+
+def gains_text(gains: Sequence[Gain]) -> RenderableType:
+    """What searching was worth: over the default config and over the median random one."""
+    grid = facts()
+    for gain in gains:
+        grid.add_row(f"over {gain.over}", Text(gain.words, "" if gain.ratio is not None else "dim"))
+    return Group(Text("What searching was worth", "bold"), grid)
+
+
+def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
+    """The verdict that matters with its rules: the last promotion, or the last no; of the others what was not met."""
+    last = challenges[-1] if challenges else None
+    at_length = next((each for each in reversed(challenges) if each.verdict.promote), last)
+    parts: list[RenderableType] = []
+    for each in challenges:
+        summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
+        if each is at_length:
+            parts += [summary, _rules(each.verdict.rules), ""]
+        else:
+            parts += [Text(summary.plain, "dim"), _rules(each.verdict.unmet), ""]
+    return Group(*parts)
+
+
+def verdict_text(verdict: Verdict) -> RenderableType:
+    """Each rule with its sentence, whether it was met or not."""
+    return Group(_summary(verdict), _rules(verdict.rules))
+
+
+def _summary(verdict: Verdict) -> Text:
+    return Text(verdict.summary, "bold green" if verdict.promote else "bold yellow")
+
+
+def _rules(rules: Sequence[Rule]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    for rule in rules:
+        grid.add_row("", _mark(rule), Text(rule.name, "bold"), Text(rule.text))
+    return grid
+
+
+def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
+    """The champion of a search, its interval, and what it beats."""
+    verdict = champion.verdict
+    grid = facts()
+    if champion.retired_reason is not None:
+        grid.add_row("retired", Text(retired_text(champion), "bold yellow"))
+    for each in champion.decisions[:-1] if champion.retired_reason is not None else champion.decisions:
+        grid.add_row("history", Text(decision_text(each)))
+    grid.add_row("problem", Text(spaced_text(champion.problem) or "the recorded one"))
+    grid.add_row("objective", Text(objective_text(champion.objective)))
+    grid.add_row("config", Text(spaced_text(champion.config)))
+    if verdict is not None and verdict.challenger is not None:
+        grid.add_row("time", _timed(champion, interval_text(verdict.challenger, view.policy.confidence)))
+    else:
+        grid.add_row("time", _timed(champion, time_text(champion.time_us)))
+    if verdict is not None and verdict.baseline is not None and verdict.baseline_speedup is not None:
+        against = f"{speedup_text(verdict.baseline_speedup)} over {verdict.baseline}, the fastest baseline"
+        grid.add_row(Text("speed-up", "dim"), Text(f"{against}, {processes_text(verdict.baseline_processes)}"))
+    if verdict is not None and (alone := next((each for each in verdict.rules if each.name == "baselines"), None)):
+        grid.add_row("", Text(alone.text, "yellow"))
+    if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
+        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them by itself", "dim"))
+    if verdict is not None and verdict.behind_every_baseline:
+        grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
+    if view.roofline is not None and view.roofline.floor_us > 0:
+        share = view.roofline.floor_us / champion.time_us
+        limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
+        grid.add_row("limit", Text(f"{limit}bound by {bound_text(view.roofline.bound)})"))
+        grid.add_row("", Text(limit_words(view.objective.cache), "dim"))
+    title = Text.assemble(
+        (f"Champion {champion.id}", "bold cyan"),
+        f"  {champion.family} {champion.problem_key}  ",
+        (_origin(champion), "dim"),
+    )
+    return Group(title, grid)
+
+
+def _timed(champion: ChampionView, time: str) -> Text:
+    return Text.assemble((time, "bold green"), (f" {champion.timed}", "dim"))
+
+
+def interval_text(interval: Interval, confidence: float) -> str:
+    """``812.3 µs (95% interval 809.1 µs to 815 µs)``."""
+    span = f"{time_text(interval.low)} to {time_text(interval.high)}"
+    return f"{time_text(interval.estimate)} ({confidence:.0%} interval {span})"
+
+
+def speedup_text(interval: Interval) -> str:
+    return factor_interval_text(interval.low, interval.estimate, interval.high)
+
+
+def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
+    """The commands a person would want now."""
+    steps = {}
+    if view.champion is not None:
+        if view.device.kind != "replay":
+            steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
+        steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
+    elif view.best is not None and not view.estimated and view.device.kind != "replay":
+        problem, config = settings_text(view.problem), settings_text(view.best.config)
+        given = ("--problem", problem) if problem else ()
+        steps["measure the best"] = command("measure", family, *given, "--config", config)
+    steps["all trials"] = f"kernel-evo trials {view.id}{where}"
+    grid = facts()
+    for what, step in steps.items():
+        grid.add_row(what, Text(step))
+    return grid
+
+
+def _ending(view: SearchView) -> str:
+    done = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+    done += "" if view.cost is None else f", which cost {view.cost:,.2f}"
+    match view.state:
+        case "finished":
+            reason = REASONS.get(view.reason or "", view.reason)
+            return f"Finished: {reason}. {done}." if reason else f"Finished. {done}."
+        case "cancelled":
+            return f"Cancelled. {done}."
+        case "failed":
+            return f"Failed: {view.reason}. {done}."
+    return f"Still {view.state}: {done}."
+
+
+def _overhead(view: SearchView) -> str:
+    if view.overhead_ms is None:
+        return ""
+    delivery = "" if view.delivery_ms is None else f", delivery {significant(view.delivery_ms)} ms beside the work"
+    return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
+
+
+def _source(trial: TrialView) -> str:
+    return "" if trial.time is None else trial.time.source
+
+
+def _over(view: SearchView, trial: TrialView) -> str:
+    """The leading speed-up; with its baseline where that is another one than the column names."""
+    speedup = trial.speedup(view.baselines)
+    if speedup is None:
+        return "–"
+    other = "" if speedup.against == view.fastest_baseline else f" {speedup.against}"
+    return f"{factor_text(speedup.value)}{other}"
+
+
+def _against(view: SearchView, time_us: float) -> str:
+    if view.fastest_baseline is None or not time_us:
+        return "–"
+    return factor_text(view.baselines[view.fastest_baseline].median_us / time_us)
+
+
+def _share(view: SearchView, time_us: float | None) -> str:
+    if view.roofline is None or not view.roofline.floor_us or not time_us:
+        return "–"
+    return percent_text(view.roofline.floor_us / time_us)
+
+
+def _mark(rule: Rule) -> Text:
+    if rule.passed:
+        return Text("✓", "green")
+    if not rule.conclusive:
+        return Text("?", "yellow")
+    return Text("✗", "red") if rule.required else Text("!", "yellow")
+
+
+def _origin(champion: ChampionView) -> str:
+    state = "current" if champion.current else "retired"
+    place = f", {champion.place}" if champion.objective.target else f" on {champion.place}"
+    return f"{state}; trial {champion.trial_number} of search {champion.search_id}{place}"

@@ -1,0 +1,101 @@
+"""What ``measure`` prints: every step of the ladder with what it found."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.cli.console.output import table
+from evo.estimate.roofline import Roofline
+from evo.results import BaselineReport, Stages
+from evo.text.wording import bound_text, count_text, factor_text, outcome_text, percent_text, significant, time_text
+from evo.trial.explain import detail_text, first_lines, worst_cases
+from evo.trial.outcome import CaseError, Measured, WrongAnswer
+from evo.trial.timing import Timing
+from workers.build.build import Built
+from workers.jobs.single import Climbed
+
+
+def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline | None) -> None:
+    """The whole ladder, up to where the config left it."""
+    report, built = climbed.report, climbed.built
+    _print_build(out, built, report.stages)
+    for case, reason in built.uncovered.items():
+        _step(out, "", None, f"case {case} is not covered: {reason}")
+    outcome = report.outcome
+    cases = outcome.cases if isinstance(outcome, Measured | WrongAnswer) else ()
+    if cases:
+        _print_cases(out, cases, report.stages.verify_s)
+    if isinstance(outcome, Measured):
+        _print_timing(out, cache, outcome.timing, roofline)
+        if outcome.other is not None:
+            _print_timing(out, "cold" if cache == "hot" else "hot", outcome.other, None)
+        if climbed.baselines is not None:
+            _print_baselines(out, climbed.baselines, outcome.timing)
+        _print_environment(out, report.environment)
+        return
+    _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail_text(outcome)}")
+
+
+def _print_build(out: Console, built: Built, stages: Stages) -> None:
+    if built.source is not None:
+        lines = count_text(len(built.source.splitlines()), "line")
+        _step(out, "render", True, f"{lines} in {_seconds(stages.render_s)}")
+    if built.binary is not None:
+        _step(out, "compile", True, f"{len(built.binary) / 1024:.0f} KiB in {_seconds(stages.compile_s)}")
+    if built.log and built.refusal is None:
+        _step(out, "", None, f"the compiler said: {first_lines(built.log)}")
+    if built.resources:
+        figures = ", ".join(f"{name} {significant(value)}" for name, value in built.resources.items())
+        _step(out, "resources", True, figures)
+
+
+def _print_cases(out: Console, cases: tuple[CaseError, ...], seconds: float) -> None:
+    passed = all(case.passed for case in cases)
+    _step(out, "verify", passed, f"{count_text(len(cases), 'check')} in {_seconds(seconds)}; the worst of each case:")
+    rows = table("case", "output", ">relative L2", ">limit", ">max error", ">limit")
+    for case in worst_cases(cases):
+        style = "" if case.passed else "red"
+        rows.add_row(case.case, case.output, *_errors(case), style=style)
+    out.print(rows)
+
+
+def _errors(case: CaseError) -> tuple[str, str, str, str]:
+    relative = "not finite" if case.rel_l2 is None else f"{case.rel_l2:.2e}"
+    largest = "not finite" if case.max_abs is None else f"{case.max_abs:.2e}"
+    return relative, f"{case.rel_l2_limit:.2e}", largest, f"{case.max_abs_limit:.2e}"
+
+
+def _print_baselines(out: Console, report: BaselineReport, timing: Timing) -> None:
+    for name, baseline in sorted(report.timings.items(), key=lambda item: item[1].median_us):
+        over = factor_text(baseline.median_us / timing.median_us)
+        _step(out, "baseline", None, f"{name}: {time_text(baseline.median_us)}, this config is {over} as fast")
+    for name, reason in report.unavailable.items():
+        _step(out, "baseline", None, f"{name} could not run: {reason}")
+
+
+def _print_timing(out: Console, cache: str, timing: Timing, roofline: Roofline | None) -> None:
+    text = f"{time_text(timing.median_us)} median of {count_text(len(timing.samples_us), 'sample')}"
+    text += f", interquartile range {time_text(timing.iqr_us)}, {count_text(timing.calls_per_sample, 'call')} a sample"
+    if timing.floor_us is not None:
+        text += f"; an empty call takes {time_text(timing.floor_us)}"
+    if timing.anchor_us:
+        text += f"; {significant(timing.median_us / timing.anchor_us)} times the anchor kernel"
+    _step(out, cache, True, text)
+    if roofline is not None and roofline.floor_us > 0:
+        share, limit = percent_text(roofline.share(timing.median_us)), time_text(roofline.floor_us)
+        _step(out, "", None, f"{share} of this device's limit, {limit} bound by {bound_text(roofline.bound)}")
+
+
+def _print_environment(out: Console, environment: Mapping[str, str]) -> None:
+    if environment:
+        _step(out, "under", None, ", ".join(f"{name} {value}" for name, value in environment.items()))
+
+
+def _step(out: Console, name: str, passed: bool | None, text: str) -> None:
+    mark = {True: ("✓ ", "green"), False: ("✗ ", "red"), None: ("  ", "")}[passed]
+    out.print(Text.assemble((f"{name:<10}", "bold"), mark, text))
+
+
+def _seconds(seconds: float) -> str:
+    return time_text(seconds * 1e6)

@@ -1,0 +1,125 @@
+"""A champion fetched from the service and written as a folder of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evo.cli.files.writing import writing_to
+from evo.client import Client
+from evo.errors import Conflict, InvalidInput, NotFound
+from evo.export.bundle import Bundle, refuse_unexportable
+from evo.export.headers import NAME as HEADERS
+from evo.export.headers import unpack_headers
+from evo.export.runner_up import RunnerUp
+from evo.family import Family
+from evo.messages.view import ChampionView, TrialView
+from evo.trial.outcome import Measured
+
+
+def fetch(client: Client, champion: ChampionView) -> Bundle:
+    """Get everything from the service.
+
+    Raises:
+        NotExportable: nothing was compiled for its device.
+        NotFound: its files are not in the service's store.
+    """
+    search = client.search(champion.search_id)
+    refuse_unexportable(champion, search)
+    family = Family.from_document(client.family(champion.family_digest or champion.family).document)
+    source, library = (_artefact(client, champion, name) for name in ("source", "binary"))
+    ptx = _artefact(client, champion, "ptx") if "ptx" in champion.artefacts else None
+    return Bundle(
+        champion=champion,
+        search=search,
+        family=family,
+        source=source,
+        library=library,
+        ptx=ptx,
+        headers=_headers(client, champion.artefacts),
+        page=client.champion_report(champion.id),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The fastest kernels of a champion's search.
+
+    Attributes:
+        own: the champion's trial.
+        bare: trials passed over since no binary of theirs is stored.
+    """
+
+    own: TrialView
+    others: list[RunnerUp]
+    bare: list[int]
+
+
+def ranking(client: Client, beside: Bundle, count: int) -> Ranking:
+    """A champion's trial and the fastest others, at most `count` of them.
+
+    Trials that compiled to the same binary are one kernel.
+    """
+    champion, found, bare = beside.champion, list[RunnerUp](), list[int]()
+    own = client.numbered_trial(champion.search_id, champion.trial_number)
+    known = {own.binary_digest}
+    for rank, trial in enumerate(client.every_trial(champion.search_id, sort="rank"), start=1):
+        if len(found) == count or not isinstance(trial.outcome, Measured):
+            break
+        if trial.number == champion.trial_number or trial.binary_digest in known:
+            continue
+        known.add(trial.binary_digest)
+        if not {"source", "binary"} <= trial.artefacts.keys():
+            bare.append(trial.number)
+            continue
+        source, library = (client.artefact(trial.artefacts[name]) for name in ("source", "binary"))
+        found.append(
+            RunnerUp(
+                search=beside.search,
+                family=beside.family,
+                source=source,
+                library=library,
+                ptx=client.artefact(trial.artefacts["ptx"]) if "ptx" in trial.artefacts else None,
+                headers=_headers(client, trial.artefacts),
+                trial=client.numbered_trial(champion.search_id, trial.number),
+                outcome=trial.outcome,
+                rank=rank,
+                champion=champion.id,
+            )
+        )
+    return Ranking(own=own, others=found, bare=bare)
+
+
+def successor(client: Client, retired: ChampionView) -> ChampionView | None:
+    """The champion that is current for the same kernel, problem, device and objective."""
+    present = client.champions(family=retired.family, problem=retired.problem_key, device=retired.device_model).items
+    return next((each for each in present if each.objective == retired.objective), None)
+
+
+def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files, by their paths, into a new or empty folder.
+
+    Raises:
+        Conflict: the folder holds something already.
+        InvalidInput: it is a file.
+        EvoError: it cannot be written to.
+    """
+    with writing_to(folder):
+        if folder.exists() and not folder.is_dir():
+            raise InvalidInput("--to", f"{folder} is no folder: name one that is empty, or a new one")
+        if folder.exists() and any(folder.iterdir()):
+            raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+    return [folder / name for name in contents]
+
+
+def _artefact(client: Client, champion: ChampionView, name: str) -> bytes:
+    if name not in champion.artefacts:
+        raise NotFound(f"champion {champion.id} has no stored {name}: measure it again to store one")
+    return client.artefact(champion.artefacts[name])
+
+
+def _headers(client: Client, artefacts: Mapping[str, str]) -> dict[str, bytes]:
+    return unpack_headers(client.artefact(artefacts[HEADERS])) if HEADERS in artefacts else {}

@@ -1,0 +1,108 @@
+"""The devices of this machine, for commands that need no service."""
+
+import tempfile
+from pathlib import Path
+
+from evo.device import Device, DeviceKind
+from evo.errors import EvoError, NotFound
+from evo.family import Family
+
+PREFERRED: tuple[DeviceKind, ...] = ("cuda", "cpu")
+"""Device kinds of real machines, the faster one first."""
+
+_TRIAL_BYTES = 1 << 16
+"""About a binary's size: a disk that takes less is as good as full."""
+
+
+def cache_folder() -> Path:
+    """Where this machine's workers keep what can be made again."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kernel-evo", appauthor=False)
+
+
+def cache_trouble() -> str | None:
+    """What keeps this machine's workers from keeping anything, and the way out; None where nothing does."""
+    folder = cache_folder()
+    if (reason := unwritable(folder)) is None:
+        return None
+    return (
+        f"The cache folder {folder} cannot be written ({reason}): nothing is lost, but everything is compiled anew, "
+        "every time. Make it writable or free some space, or name another one with XDG_CACHE_HOME."
+    )
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be written there, found out by writing one: rights alone do not tell of full disks."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as trial:
+            trial.write(bytes(_TRIAL_BYTES))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def local_devices() -> list[Device]:
+    """Every device found here; a kind whose libraries are missing has none."""
+    from api.logs import configure
+    from workers.backends import driver
+
+    configure("console", "error")  # what is worth a warning is said by who asked, in words
+    found: list[Device] = []
+    for kind in PREFERRED:
+        try:
+            found += driver(kind).discover(cache_folder())
+        except ModuleNotFoundError:
+            continue
+    return found
+
+
+def choose(devices: list[Device], wanted: str, family: Family) -> Device:
+    """The first device that was asked for and that the family runs on.
+
+    Args:
+        wanted: ``auto``, a kind, or a model (or the beginning of one).
+
+    Raises:
+        NotFound: none fits; lists what there is.
+        EvoError: the CPU would fit, but this machine has no C compiler that works, or a GPU, but none can be used here;
+            names the ways out.
+    """
+    for device in devices:
+        if device.kind in family.implementations and _is(device, wanted):
+            return device
+    require_compiler(family, wanted)
+    here = ", ".join(f"{device.kind} ({device.model})" for device in devices) or "none"
+    runs_on = ", ".join(family.implementations)
+    raise NotFound(f"no device fits --device {wanted}: {family.name} runs on {runs_on}; devices here: {here}")
+
+
+def require_compiler(family: Family, wanted: str) -> None:
+    """Whether this machine could offer what is wanted at all, where the family would run on it.
+
+    Raises:
+        EvoError: it has no compiler that works, or no GPU that can be used; names the ways out.
+    """
+    from workers.backends.cpu.compiler import CCompiler, find_compiler
+    from workers.backends.cuda.nvrtc import NvrtcCompiler
+
+    runs_on = family.implementations
+    if wanted == "estimate":
+        NvrtcCompiler()
+    if "cuda" in runs_on and (wanted == "cuda" or (wanted == "auto" and "cpu" not in runs_on)):
+        _require_gpu()
+    if "cpu" in runs_on and wanted in ("auto", "cpu"):
+        CCompiler(find_compiler()).product  # noqa: B018 - asking is the check
+
+
+def _require_gpu() -> None:
+    from workers.backends.cuda.device import DRIVER
+
+    usable, obstacle = DRIVER.look()
+    if not usable and obstacle is not None:
+        raise EvoError(f"no GPU can be used: {obstacle}")
+
+
+def _is(device: Device, wanted: str) -> bool:
+    return wanted in ("auto", device.kind) or device.model.lower().startswith(wanted.lower())

@@ -1,0 +1,211 @@
+"""The service and the worker of a local database: found running, or run as children of this process."""
+
+import sys
+import time
+from contextlib import suppress
+
+from db.engine.key import local_key
+from db.engine.ownership import running_service
+from evo.cli.service.child import Child, ChildFailed, Deaths
+from evo.cli.service.locations import Place
+from evo.cli.service.worker_lock import Post
+from evo.client import Client, ServiceUnreachable
+from evo.errors import EvoError
+from evo.messages.condition import silence
+from evo.search.lifecycle import State
+
+START_S = 60.0
+"""What a service may take until it answers, or a worker until it has looked at its devices."""
+WORKER = "local"
+"""Identity of the worker that commands on a local database share."""
+CONNECTED_S = 45.0
+"""A worker heard of this lately is taken to be there."""
+LOOK_S = 0.1
+PROVEN_S = 0.5
+ANY_PORT = "0"
+
+
+class NotStarted(EvoError, TimeoutError):
+    """A process runs but is not ready in time."""
+
+
+class Local:
+    """Keeps a service answering on a database for as long as this process needs one.
+
+    If one runs already it is used; if that one ends, this process takes its place, so that several terminals can work
+    on one database and leave in any order. Children that die are started again, within reason.
+
+    Args:
+        measuring: a worker is needed as well.
+    """
+
+    def __init__(self, place: Place, *, measuring: bool) -> None:
+        self.place = place
+        self.measuring = measuring
+        self.url: str | None = None
+        self._service: Child | None = None
+        self._worker: Child | None = None
+        self._deaths = Deaths()
+        self._post = Post(place.worker_data)
+
+    def tend(self) -> str:
+        """Find the service or start it, and its worker; returns its address. Cheap while all is well.
+
+        Raises:
+            EvoError: it does not start, or keeps dying; with what it said last.
+        """
+        if self._service is None or self._service.exit_code is not None:
+            self._bury(self._service)
+            self._service = None
+            if not self._attached():
+                self._start_service(self._port())
+        assert self.url is not None
+        if self.measuring:
+            self._tend_worker(self.url)
+        return self.url
+
+    def prepare(self) -> None:
+        """Tend it until it can serve: a service that answers and, where that is needed, a worker that has registered.
+
+        Raises:
+            EvoError: it does not start; with what it said last.
+        """
+        begun = time.monotonic()
+        url = self.tend()
+        while self.measuring and not self._has_worker(url, begun):
+            if self._worker is not None and self._worker.exit_code is not None:
+                raise ChildFailed(self._worker.last_words())
+            if time.monotonic() - begun > START_S:
+                raise NotStarted(f"no worker has registered at {url} within {START_S:.0f} s")
+            time.sleep(LOOK_S)
+            url = self.tend()
+
+    def _has_worker(self, url: str, begun: float) -> bool:
+        """Return whether a worker is connected; the one kept here must have been heard of since `begun`."""
+        within_s = time.monotonic() - begun if self._worker else CONNECTED_S
+        return worker_connected(url, token=self._key, within_s=within_s)
+
+    def let_finish(self) -> None:
+        """Wait while the worker kept here confirms or ablates for another terminal, which would have to begin it again.
+
+        It gets no further work meanwhile. Ctrl-C, or any trouble with the service, ends the wait.
+        """
+        if self._worker is None or self.url is None:
+            return
+        with suppress(EvoError, KeyboardInterrupt), Client(self.url, token=self._key, attempts=1) as client:
+            if not (others := _proven(client)):
+                return
+            sys.stderr.write(
+                f"The worker of this command is still at {', '.join(others)}, begun in another terminal: waiting for "
+                "that. Ctrl-C leaves at once; it is then begun again.\n"
+            )
+            client.drain(WORKER)
+            while self._worker.exit_code is None and _proven(client):
+                time.sleep(PROVEN_S)
+
+    def close(self) -> None:
+        """End what this process started, the worker first so that it can report."""
+        for child in (self._worker, self._service):
+            if child is not None:
+                child.stop()
+        self._worker = self._service = None
+        self._post.leave()
+
+    def _bury(self, child: Child | None) -> None:
+        if child is not None:
+            self._deaths.record(child)
+
+    def _attached(self) -> bool:
+        """Whether a service of somebody else answers; a starting one is waited for."""
+        deadline = time.monotonic() + START_S
+        while (running := running_service(self.place.database)) is not None:
+            if running.url is not None and (running.url == self.url or _answers(running.url)):
+                self._use(running.url)
+                return True
+            if time.monotonic() > deadline:
+                held = f"process {running.pid} holds {self.place.database} but does not answer"
+                raise NotStarted(f"{held}: end it, or use another --db")
+            time.sleep(LOOK_S)
+        return False
+
+    def _start_service(self, port: str) -> None:
+        child = self._child("service", "serve", "--db", str(self.place.database), "--port", port)
+        deadline = time.monotonic() + START_S
+        while child.exit_code is None:
+            running = running_service(self.place.database)
+            if running is not None and running.url is not None and _answers(running.url):
+                self._service = child
+                self._use(running.url)
+                return
+            if time.monotonic() > deadline:
+                child.stop()
+                raise NotStarted(f"the service did not answer within {START_S:.0f} s: {child.last_words()}")
+            time.sleep(LOOK_S)
+        if self._attached():  # somebody else was quicker
+            return
+        if port == ANY_PORT:
+            raise ChildFailed(child.last_words())
+        self._start_service(ANY_PORT)
+
+    def _port(self) -> str:
+        """The port it had before, so that pages and workers find it again; any free one at first."""
+        return self.url.rpartition(":")[2] if self.url else ANY_PORT
+
+    def _use(self, url: str) -> None:
+        if self.url not in (None, url) and self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        self.url = url
+
+    def _tend_worker(self, url: str) -> None:
+        if self._worker is not None and self._worker.exit_code is None:
+            return
+        self._bury(self._worker)
+        if not worker_connected(url, token=self._key, other_than=WORKER) and self._post.take():
+            # a fixed identity: whoever comes after a killed one takes over at once what that still held
+            arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
+            self._worker = self._child("worker", "worker", *arguments)
+
+    @property
+    def _key(self) -> str | None:
+        return local_key(self.place.database)
+
+    def _child(self, name: str, *arguments: str) -> Child:
+        log = self.place.log(name)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return Child(name, arguments, log, token=self._key)
+        except OSError as error:
+            raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
+
+
+def _proven(client: Client) -> list[str]:
+    """The searches that a worker has a confirmation or an ablation of in hand."""
+    states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
+    views = [view for state in states for view in client.searches(state=state, limit=200).items]
+    return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]
+
+
+def _answers(url: str) -> bool:
+    with Client(url, attempts=1, timeout_s=5.0) as client:
+        try:
+            client.health()
+        except EvoError:
+            return False
+    return True
+
+
+def worker_connected(
+    url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
+) -> bool:
+    """Return whether a worker that has a device was heard of within so many seconds, and has not left.
+
+    The service counts the seconds: the clocks of two machines, or one that is set, do not matter.
+    """
+    try:
+        with Client(url, token=token, attempts=2) as client:
+            workers = client.workers().items
+    except ServiceUnreachable:
+        return False
+    here = [worker for worker in workers if worker.left_at is None and worker.id != other_than]
+    return any(silence(worker) <= within_s and bool(worker.devices) for worker in here)

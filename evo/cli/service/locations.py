@@ -1,0 +1,105 @@
+"""Where the service is, and where things live on this machine."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from evo.errors import EvoError, InvalidInput, NotFound
+from evo.text.masking import masked
+
+SQLITE = b"SQLite format 3\0"
+"""What every such file begins with; an empty one may become a database."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Which service a command speaks to, as the user named it: the one at `url`, or the local database's."""
+
+    url: str | None = None
+    token: str | None = None
+    database: Path | None = None
+
+    @property
+    def options(self) -> str:
+        """What a further command needs to reach the same service, quoted, with a space in front; without a password."""
+        if self.url is not None:
+            return f" --url {shlex.quote(masked(self.url))}"
+        return "" if self.database is None else f" --db {shlex.quote(str(self.database))}"
+
+
+def data_folder() -> Path:
+    """The user's data directory, as this system has it."""
+    from platformdirs import user_data_path
+
+    return user_data_path("kernel-evo", appauthor=False)
+
+
+def _ours(database: Path) -> Path:
+    """The same path; what is plainly no database is refused before anything is put beside it.
+
+    Raises:
+        EvoError: it is a file of another kind.
+    """
+    try:
+        with database.open("rb") as file:
+            begins = file.read(len(SQLITE))
+    except OSError:
+        return database  # not there, or not to be read, which whoever opens it explains
+    if begins not in (b"", SQLITE):
+        raise EvoError(f"database {database}: it is not a kernel-evo database: move the file away, or use another --db")
+    return database
+
+
+@dataclass(frozen=True)
+class Place:
+    """A local database and the files that belong to it."""
+
+    database: Path
+
+    @classmethod
+    def of(cls, database: Path | None) -> "Place":
+        """The database a user named, or the default one in the user's data directory.
+
+        Raises:
+            InvalidInput: the user named a server's, which only a service opens.
+        """
+        if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
+            way_out = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
+            raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {way_out}")
+        if database is not None:
+            return cls(_ours(database.expanduser().absolute()))
+        return cls(data_folder() / "kernel-evo.db")
+
+    @classmethod
+    def to_use(cls, database: Path | None) -> "Place":
+        """Where a command looks at what is there already; only the default database may begin empty.
+
+        Raises:
+            NotFound: the user named a database that does not exist.
+        """
+        place = cls.of(database)
+        if database is not None and not place.database.exists():
+            raise NotFound(f"no database at {place.database}: check --db; `search` and `serve` make new ones")
+        return place
+
+    @classmethod
+    def to_begin(cls, database: Path | None) -> "Place":
+        """Where a command may make a new database: in the default folder, or in one that is there.
+
+        Raises:
+            NotFound: the user named a database in a folder that does not exist.
+        """
+        place = cls.of(database)
+        if database is not None and not place.database.parent.is_dir():
+            folder = place.database.parent
+            raise NotFound(f"there is no folder {folder} for the database: make it first, or use another --db")
+        return place
+
+    @property
+    def worker_data(self) -> Path:
+        """The worker of this database: its lock, and results it could not deliver yet."""
+        return self.database.with_name(f"{self.database.name}.worker")
+
+    def log(self, name: str) -> Path:
+        """Where the output of a child process goes."""
+        return self.database.with_name(f"{self.database.name}.{name}.log")

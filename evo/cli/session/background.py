@@ -1,0 +1,77 @@
+"""A search that goes on without the terminal: the same command once more, in a session of its own."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evo.cli.console.output import console, print_json
+from evo.cli.exits import Exit
+from evo.cli.service.locations import Place
+from evo.errors import EvoError
+from evo.text.visible import visible
+
+Tell: TypeAlias = Callable[[dict[str, Any], int], None]
+"""What the search that has begun tells of itself, and its process."""
+
+START_S = 120.0
+LOOK_S = 0.1
+
+
+def detach(arguments: Sequence[str], place: Place, options: str, *, as_json: bool = False) -> int:
+    """Run ``kernel-evo`` with these arguments in the background and return once its search has begun.
+
+    Args:
+        options: what a further command needs to reach the same service.
+        as_json: the search goes to standard output as it stands then, instead of what people want to know.
+
+    Returns:
+        The exit code of the background process if it ended before it began, after showing what it said; else 0.
+    """
+    log = place.log("search")
+
+    def tell(begun: dict[str, Any], pid: int) -> None:
+        print_json(begun["view"]) if as_json else _tell(begun, pid, log, options)
+
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="kernel-evo-") as folder, log.open("a+b") as output:
+            return _begin(arguments, Path(folder) / "search.json", output, tell)
+    except OSError as error:
+        raise EvoError(f"{log} cannot be written ({error.strerror}): use another --db") from None
+
+
+def _begin(arguments: Sequence[str], news: Path, output: Any, tell: Tell) -> int:
+    start = output.tell()
+    command = [sys.executable, "-m", "evo", *arguments, "--announce", str(news)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+    deadline = time.monotonic() + START_S
+    while (begun := _read(news)) is None and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    if begun is not None:
+        tell(begun, process.pid)
+        return Exit.DONE
+    process.terminate()
+    output.seek(start)
+    sys.stderr.write(visible(output.read().decode(errors="replace")))
+    return process.wait() or Exit.UNAVAILABLE
+
+
+def _read(news: Path) -> dict[str, Any] | None:
+    try:
+        begun: dict[str, Any] = json.loads(news.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return begun
+
+
+def _tell(begun: dict[str, Any], pid: int, log: Path, options: str) -> None:
+    out, number = console(), begun["search"]
+    out.print(f"Search {number} runs in the background (process {pid}, log {log}).")
+    out.print(f"  leaderboard  {begun['page']}")
+    out.print(f"  stay with it kernel-evo watch {number}{options}")
+    out.print(f"  end it       kernel-evo stop {number}{options}")

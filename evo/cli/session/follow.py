@@ -1,0 +1,131 @@
+"""Staying with a search until it ends: what the terminal shows meanwhile, and what Ctrl-C means."""
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+from evo.cli.service.connection import Connection
+from evo.client import SearchCommand, ServiceUnreachable
+from evo.errors import Conflict
+from evo.messages.condition import hindrance
+from evo.messages.view import SearchView, WorkerView
+from evo.search.lifecycle import TERMINAL
+from evo.text.shell import command
+
+POLL_S = 0.5
+LOOK_S = 5.0
+"""Seconds between two looks at whether there is a worker."""
+
+
+class Screen(Protocol):
+    """Where progress goes: a live panel on a terminal, lines elsewhere."""
+
+    def show(self, view: SearchView) -> None:
+        """Show the present state; called about twice a second."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Tell the user something once."""
+        ...
+
+
+class Interrupts:
+    """Counts Ctrl-C while it listens, so that the first two can mean something; the third ends the program."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def listen(self) -> Iterator["Interrupts"]:
+        before = signal.signal(signal.SIGINT, self._heard)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _heard(self, _signal: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+
+
+def follow(
+    connection: Connection,
+    search_id: int,
+    screen: Screen,
+    interrupts: Interrupts,
+    *,
+    alone: str | None = None,
+    where: str = "",
+) -> SearchView:
+    """Show a search until it has ended, and return how it stands then.
+
+    Ctrl-C once stops it: what runs may finish, and the report follows. Twice cancels it: what runs is dropped.
+
+    Args:
+        alone: the id of a worker that ends with this command: where only that one is there and cannot do the search's
+            work, there is nothing to wait for.
+        where: the options that lead a further command to the same service.
+
+    Raises:
+        Conflict: the search cannot go on; it stays as it is.
+        ServiceUnreachable: the service went away and did not come back; the error says how to follow the search again.
+    """
+    obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
+    while True:
+        view = _present(connection, search_id, where)
+        for warning in view.warnings[warned:]:
+            screen.note(f"Warning: {warning}")
+        warned = len(view.warnings)
+        screen.show(view)
+        if view.state in TERMINAL:
+            return view
+        if time.monotonic() - looked_at >= LOOK_S:
+            looked_at = time.monotonic()
+            workers = connection.ask(lambda client: client.workers().items)
+            found = view.obstacle or hindrance(workers, view.device, view.requirements)
+            if alone is not None and view.obstacle is not None and _nobody_else(workers, view, alone):
+                raise Conflict(stuck(view, where))
+            if found is not None and (known is None or (view.obstacle is not None and found != known)):
+                screen.note(found)
+            known = found
+        if interrupts.count > obeyed:
+            obeyed = interrupts.count
+            _obey(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
+        time.sleep(POLL_S)
+
+
+def _present(connection: Connection, search_id: int, where: str) -> SearchView:
+    """The search as it is now."""
+    try:
+        return connection.ask(lambda client: client.search(search_id))
+    except ServiceUnreachable as error:
+        again = f"once it is back, `{command('watch', search_id)}{where}` follows search {search_id} again"
+        raise ServiceUnreachable(f"{error}; {again}") from None
+
+
+def _nobody_else(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
+    """Whether no other connected worker has a device for the search."""
+    others = [worker for worker in workers if worker.id != worker_id and worker.left_at is None]
+    return not any(view.fits(device) for worker in others for device in worker.devices)
+
+
+def stuck(view: SearchView, where: str) -> str:
+    """Why a search does not go on, and the ways out."""
+    resume, end = command("search", "--resume", view.id), command("cancel", view.id)
+    ways_out = f"`{resume}{where}` goes on with it then, `{end}{where}` ends it"
+    return f"search {view.id} cannot go on: {view.obstacle}; {ways_out}"
+
+
+def _obey(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
+    try:
+        connection.ask(lambda client: client.command(search_id, wanted))
+    except Conflict:  # it ended in this very moment
+        return
+    if wanted == "stop":
+        screen.note("Stopping: what runs may finish, then the report. Ctrl-C again cancels at once.")
+    else:
+        screen.note("Cancelling: what runs is dropped.")

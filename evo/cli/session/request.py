@@ -1,0 +1,119 @@
+"""What a user asks to have searched, checked as far as that is possible before any service is asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evo.client import AccessDenied, Client
+from evo.errors import InvalidInput
+from evo.messages.view import SearchView
+from evo.promotion.policy import policy_from
+from evo.text.document import read_json, read_toml
+from templates import registry
+from templates.bundle import pack
+from templates.registry import Package
+from templates.render import RenderError, check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A search to be started.
+
+    Attributes:
+        family: as the user wrote it.
+        terms: the body of ``POST /searches``.
+    """
+
+    family: str
+    package: Package
+    terms: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, *, family: str, problem: str, policy: str, **terms: Any) -> "Request":
+        """Look up the family and the policy.
+
+        Raises:
+            NotFound, InvalidInput: names what was mistyped, here or in the family's folder.
+        """
+        package = registry.find(family)
+        _check_templates(package, terms.get("device", "auto"))
+        if problem:
+            package.family.problem(problem)
+        digest = {"family_digest": package.digest}
+        return cls(
+            family=family, package=package, terms={**digest, "problem": problem, "policy": read_policy(policy), **terms}
+        )
+
+    def under(self, policy: Mapping[str, Any]) -> "Request":
+        """The same under a policy that overrides these fields of the default one."""
+        return replace(self, terms={**self.terms, "policy": dict(policy)})
+
+    def at(self, problem: str) -> "Request":
+        """The same of another problem.
+
+        Raises:
+            InvalidInput: the family has no such problem.
+        """
+        if problem:
+            self.package.family.problem(problem)
+        return replace(self, terms={**self.terms, "problem": problem})
+
+    def submit(self, client: Client) -> SearchView:
+        """Register the family, uploaded where the service takes that, and start the search.
+
+        Raises:
+            NotFound, InvalidInput, Conflict: the service's refusal.
+        """
+        package = self.package
+        if not _uploaded(package, client):
+            name, document = package.family.name, package.family.document
+            client.register_family(package.digest, name=name, document=document, location=package.location)
+        return client.create_search(self.terms)
+
+
+def _uploaded(package: Package, client: Client) -> bool:
+    """Whether the service took the files; else its workers look for the family where it lies, if they reach that."""
+    if package.location is None:
+        return False
+    try:
+        content = pack(package)
+    except InvalidInput:  # nothing to be uploaded, which need not be an error: the workers may reach it
+        return False
+    try:
+        client.upload_family(package.digest, content)
+    except AccessDenied:
+        return False
+    return True
+
+
+def _check_templates(package: Package, device: str) -> None:
+    """Refuse what no config could be rendered from; `device` may name the one kind of device that counts."""
+    kinds = package.family.implementations
+    try:
+        for kind in kinds:
+            if device == kind or device not in kinds:
+                check(package, kind)
+    except RenderError as error:
+        raise InvalidInput("family", f"{package.path}: {error}") from None
+
+
+def read_policy(name_or_file: str) -> str | dict[str, Any]:
+    """A policy's name, or the fields a file overrides.
+
+    Raises:
+        InvalidInput: names the field, or says why the file cannot be read.
+    """
+    path = Path(name_or_file).expanduser()
+    if path.suffix not in (".toml", ".json"):
+        return policy_from(name_or_file).name
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        document = read_toml(text) if path.suffix == ".toml" else read_json(text, "file")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None
+    if not isinstance(document, dict):
+        raise InvalidInput("--policy", f"{path} must hold fields and values, not {document!r:.100}")
+    policy_from(document)
+    return document

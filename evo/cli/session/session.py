@@ -1,0 +1,229 @@
+"""One run of ``kernel-evo search``: reach a service, start or take up a search, stay with it, report."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.cli.console.display import head, left_text, screen
+from evo.cli.console.output import console, print_json
+from evo.cli.console.search_result import print_failures, print_report
+from evo.cli.exits import Exit
+from evo.cli.service.connection import Connection, connect
+from evo.cli.service.devices import cache_trouble, require_compiler
+from evo.cli.service.local import WORKER, worker_connected
+from evo.cli.service.locations import Where
+from evo.cli.session.follow import Interrupts, follow
+from evo.cli.session.request import Request
+from evo.device import Device
+from evo.errors import Conflict, EvoError, NotFound
+from evo.messages.view import SearchView
+from evo.search.lifecycle import TERMINAL
+from evo.text.masking import masked
+
+Then: TypeAlias = Callable[[Connection, SearchView], None]
+Tell: TypeAlias = Callable[[SearchView], None]
+
+RANKS = 10
+"""Trials in the table at the end."""
+
+
+def run(
+    asked: Request | int,
+    where: Where,
+    *,
+    stay: bool = True,
+    announce: Path | None = None,
+    as_json: bool = False,
+    then: Then | None = None,
+    tell: Tell = print_json,
+) -> Exit:
+    """Search, or go on with search number `asked`.
+
+    Args:
+        stay: until the search has ended; else only start it.
+        then: what to do with the ended search while its service can still be reached.
+        announce: a file that is told the number, the page and the view of the search, once they are known.
+        as_json: progress goes to standard error, and the search as it stands at the end to `tell`.
+    """
+    from pydantic_core import to_jsonable_python
+
+    out, interrupts = progress(as_json), Interrupts()
+    with (
+        ended_by_signals(),
+        reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
+        interrupts.listen(),
+    ):
+        view = _taken_up(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
+        page = masked(f"{connection.client.url}/searches/{view.id}")
+        if announce is not None:
+            news = {"search": view.id, "page": page, "view": to_jsonable_python(view)}
+            announce.write_text(json.dumps(news), encoding="utf-8")
+        out.print(head(view, page))
+        _mention_others(out, connection, view, where)
+        told = cache_trouble() if where.url is None else None
+        if where.url is None:
+            _mention_strangers(out, view.device)
+            _mention_cache(out, told)
+        if not stay:
+            if as_json:
+                tell(view)
+            return Exit.DONE
+        with screen(out) as shown:
+            alone = WORKER if where.url is None else None
+            view = follow(connection, view.id, shown, interrupts, alone=alone, where=where.options)
+        family = _family_of(view) if isinstance(asked, int) else asked.family
+        if told is None:
+            _mention_cache(out, _cache_warning(connection, view))
+        if as_json:
+            tell(view)
+        else:
+            _report(out, connection, view, where, family)
+        if then is not None:
+            then(connection, view)
+    return exit_code(view, interrupts.count)
+
+
+def watch(search_id: int, where: Where, *, as_json: bool = False) -> Exit:
+    """Follow a search that somebody else runs; leaving it changes nothing."""
+    out = progress(as_json)
+    with ended_by_signals(), reached(out, where, measuring=False) as connection:
+        view = connection.client.search(search_id)
+        out.print(head(view, masked(f"{connection.client.url}/searches/{view.id}")))
+        if view.state not in TERMINAL and not worker_connected(connection.client.url, token=connection.token()):
+            way_out = f"kernel-evo search --resume {search_id}{where.options} goes on with it."
+            out.print(Text(f"No worker is connected. {way_out}\n", "yellow"))
+        with screen(out) as shown:
+            view = follow(connection, search_id, shown, Interrupts(), where=where.options)
+        if as_json:
+            print_json(view)
+        else:
+            _report(out, connection, view, where, _family_of(view))
+    return exit_code(view, 0)
+
+
+def exit_code(view: SearchView, interruptions: int) -> Exit:
+    """Whether it found anything, for scripts."""
+    if view.state == "cancelled" and interruptions > 1:
+        return Exit.INTERRUPTED
+    return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
+
+
+def progress(as_json: bool) -> Console:
+    return console(stderr=as_json)
+
+
+def _report(out: Console, connection: Connection, view: SearchView, where: Where, family: str) -> None:
+    ranking = connection.ask(lambda client: client.trials(view.id, sort="rank", limit=RANKS)).items
+    measured = [trial for trial in ranking if trial.time_us is not None]
+    print_report(out, view, measured, where.options, family)
+    if not measured and ranking:
+        print_failures(out, ranking)
+
+
+def _family_of(view: SearchView) -> str:
+    """As a further command takes it; of uploaded files, which another machine has, with a gap to fill in."""
+    return view.source or f"PATH/OF/{view.family}"
+
+
+@contextmanager
+def reached(out: Console, where: Where, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
+    """A connection, and a sign of life on the terminal for the seconds that starting a service takes."""
+    status = out.status("Starting …")
+    if out.is_terminal:
+        status.start()
+    try:
+        with connect(where, measuring=measuring, beginning=beginning) as connection:
+            status.stop()
+            yield connection
+    finally:
+        status.stop()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a request to end, or a closed terminal, unwind the program, so that its children end before it does."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _mention_others(out: Console, connection: Connection, mine: SearchView, where: Where) -> None:
+    """Other running searches may keep the device until they end: the user may not remember them."""
+    running = connection.client.searches(state="running").items
+    others = [view for view in running if view.id != mine.id]
+    if others:
+        told = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
+        end = f"kernel-evo cancel {others[0].id}{where.options}"
+        order = "on the same device the oldest goes first"
+        out.print(Text(f"Also running: search {told}; {order}. To end it: {end}\n", "yellow"))
+
+
+def _mention_strangers(out: Console, device: Device) -> None:
+    """Other programs on this machine's GPU disturb every time that is taken there."""
+    from workers.backends.cuda import nvml
+
+    if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
+        out.print(
+            Text(
+                f"{device.model} is in use by {', '.join(users)}: times taken beside that are not to trust.\n", "yellow"
+            )
+        )
+
+
+def _mention_cache(out: Console, trouble: str | None) -> None:
+    """What cannot be kept costs time again and again, and else only the worker's log would tell."""
+    if trouble is not None:
+        out.print(Text(f"{trouble}\n", "yellow"))
+
+
+def _cache_warning(connection: Connection, view: SearchView) -> str | None:
+    """What the worker, on whatever machine, told of its cache with the last trial it measured."""
+    latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
+    warnings = (trial.environment.get("cache") for trial in latest)
+    return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)
+
+
+def begun(request: Request, connection: Connection, where: Where) -> SearchView:
+    try:
+        return request.submit(connection.client)
+    except Conflict as error:  # no worker offers a fitting device
+        wanted = request.terms["device"]
+        if where.url is not None:
+            raise
+        _require_compiler(request)
+        if wanted == "auto":
+            raise
+        raise NotFound(f"no device fits --device {wanted}: {error}") from None
+
+
+def _require_compiler(request: Request) -> None:
+    """With the way that is open where no GPU is: a target need not be run for."""
+    wanted = request.terms["device"]
+    try:
+        require_compiler(request.package.family, wanted)
+    except EvoError as error:
+        if wanted == "estimate" or "target" not in request.terms["objective"]:
+            raise
+        raise EvoError(f"{error}. Without a GPU, --compile-only estimates what the --target would take") from None
+
+
+def _taken_up(search_id: int, connection: Connection) -> SearchView:
+    view = connection.client.search(search_id)
+    if view.state in TERMINAL:
+        raise Conflict(f"search {search_id} is {view.state}, so there is nothing to resume: start a new one")
+    return connection.client.command(search_id, "resume") if view.state == "paused" else view

@@ -1,0 +1,65 @@
+"""Several problems of one family, searched in turn: each begins with the champions of its neighbours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evo.cli.console.output import console, print_json, styled
+from evo.cli.exits import Exit
+from evo.cli.service.connection import Connection
+from evo.cli.service.locations import Where
+from evo.cli.session import session
+from evo.cli.session.request import Request
+from evo.messages.view import SearchView
+from evo.text.wording import settings_text, time_text
+
+
+def run(
+    requests: Sequence[Request], where: Where, *, announce: Path | None, as_json: bool, then: session.Then | None = None
+) -> Exit:
+    """Search each; an interrupted one is the last. The code is that of the first that found nothing.
+
+    As JSON the searches are one list, also where an error ended it early. What starts a search with near problems'
+    champions is the service, which knows all of them.
+    """
+    ended: list[SearchView] = []
+    codes: list[Exit] = []
+    out = console(stderr=as_json)
+    try:
+        with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
+            for request in requests:  # each attaches to the service that is held here
+                kept = _keeping(ended, then)
+                codes.append(
+                    session.run(request, where, announce=announce, as_json=as_json, then=kept, tell=lambda _: None)
+                )
+                announce = None
+                if codes[-1] is Exit.INTERRUPTED or (ended and ended[-1].reason == "stopped"):
+                    break
+    finally:
+        if as_json and ended:
+            print_json(ended)
+    if not as_json:
+        _summarise(ended, where)
+    return next((code for code in codes if code is not Exit.DONE), Exit.DONE)
+
+
+def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then:
+    def keep(connection: Connection, view: SearchView) -> None:
+        ended.append(view)
+        if then is not None:
+            then(connection, view)
+
+    return keep
+
+
+def _summarise(ended: Sequence[SearchView], where: Where) -> None:
+    """The champions side by side, and how they become one folder."""
+    out = console()
+    out.print(styled("\n", ("All shapes", "bold")))
+    for view in ended:
+        found = "nothing was run" if view.estimated else "no champion"
+        if view.champion is not None:
+            found = f"champion {view.champion.id}, {time_text(view.champion.time_us)}"
+        out.print(f"  {settings_text(view.problem)}: {found}")
+    champions = [str(view.champion.id) for view in ended if view.champion is not None]
+    if len(champions) > 1:
+        out.print(f"  one folder of all: kernel-evo champion export {' '.join(champions)}{where.options}")

@@ -1,0 +1,119 @@
+"""How fast the device could be at best: the floor that shares are measured against and no honest kernel goes below."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from evo.device import Ceilings, Device
+from evo.family import Work
+from evo.trial.objective import Objective
+
+CLOCK_TOLERANCE = 0.2
+"""Of a datasheet's ceiling: turbo may lift the clock by about this fraction."""
+
+MOST_COLD_SETS = 4096
+"""The largest number of buffer sets that cold calls rotate."""
+
+MEASURED_TOLERANCE = 0.4
+"""Of a measured ceiling, which other work on the machine may have lowered: 1.4 times as much was seen minutes later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """The least time a problem can take on a device.
+
+    Attributes:
+        floor_us: the larger of arithmetic time and memory time; 0.0 where neither is known to bind.
+        bound: which of the two it is.
+        tolerance: by which fraction of it the floor may be too high.
+
+    Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
+    """
+
+    floor_us: float
+    bound: Literal["compute", "memory"]
+    tolerance: float = CLOCK_TOLERANCE
+
+    def share(self, time_us: float) -> float:
+        """Fraction of the limit a kernel of this time reaches: 1.0 is the floor itself."""
+        return self.floor_us / time_us
+
+    def impossible(self, time_us: float) -> bool:
+        """Faster than the device can do the work, by more than its ceilings may be wrong."""
+        return time_us < self.floor_us * (1.0 - self.tolerance)
+
+
+KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
+"""A stream of up to half a GPU's L2 cache stays in it from one call to the next; of one as long as the cache, nothing.
+
+Measured on an H100 (50 MiB of L2), copying and reading repeatedly: 4.3 TB/s at half the cache's size, 3.5 at 0.7 of it,
+2.8 at its size, 2.7 to 3.0 at 1.1 to 16 times its size, and its memory alone gives 3.0. Least-recently-used replacement
+has evicted each byte of a longer stream before the next call reads it again.
+"""
+
+
+def roofline(
+    work: Work,
+    ceilings: Ceilings,
+    *,
+    threads: int = 1,
+    cached_bytes: float = 0.0,
+    cache_bytes_per_s: float | None = None,
+) -> Roofline:
+    """The floor of one problem under these ceilings.
+
+    Args:
+        work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
+            ceiling adds no arithmetic time: the floor is then the memory's alone.
+        threads: CPU threads used; a bound must hold, so both rates are taken to grow with them.
+        cached_bytes: what a cache can keep between calls and main memory therefore need not move.
+        cache_bytes_per_s: what that cache moves of all bytes; None: it does not bind.
+    """
+    rate = ceilings.flops_per_s.get(work.dtype)
+    compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6
+    memory_us = max(0.0, work.bytes - cached_bytes) / (ceilings.bytes_per_s * threads) * 1e6
+    if cache_bytes_per_s is not None:
+        memory_us = max(memory_us, work.bytes / cache_bytes_per_s * 1e6)
+    bound: Literal["compute", "memory"] = "compute" if compute_us >= memory_us else "memory"
+    source = ceilings.source if bound == "compute" else ceilings.bytes_source or ceilings.source
+    tolerance = MEASURED_TOLERANCE if source == "measured" else CLOCK_TOLERANCE
+    return Roofline(floor_us=max(compute_us, memory_us), bound=bound, tolerance=tolerance)
+
+
+def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
+    """The floor on this device under these terms; None where the family states no work or the device no ceilings.
+
+    It is a bound: a kernel below it did not do the work. A hot measurement moves only what the last-level cache cannot
+    keep, however a kernel arranges that; where this level is not known it is taken to keep everything.
+    """
+    if device.ceilings is None or work is None:
+        return None
+    level = "l2_bytes" if device.kind == "cuda" else "l3_bytes"
+    cache_bytes = device.limits.get(level, math.inf)
+    # even the largest number of rotated buffer sets fits the cache, so cold calls find them there
+    small = math.isfinite(cache_bytes) and work.bytes * MOST_COLD_SETS < cache_bytes
+    kept = cache_bytes if objective.cache == "hot" or small else 0.0
+    threads = objective.threads if device.kind == "cpu" else 1
+    return roofline(work, device.ceilings, threads=threads, cached_bytes=kept)
+
+
+def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
+    """What a kernel takes on a GPU that moves each byte once, in the order of the addresses, as most do.
+
+    An expectation for estimates, not a bound: in hot measurements only a stream that fits into the L2 cache is found
+    there, at the rate of that cache. None where the family states no work or the target no ceilings.
+    """
+    if target.ceilings is None or work is None:
+        return None
+    hot = objective.cache == "hot"
+    kept = kept_bytes(work.bytes, target.limits.get("l2_bytes", 0.0)) if hot else 0.0
+    rate = target.ceilings.cache_bytes_per_s
+    return roofline(work, target.ceilings, cached_bytes=kept, cache_bytes_per_s=rate)
+
+
+def kept_bytes(stream_bytes: float, cache_bytes: float) -> float:
+    """How much of a stream a GPU's L2 cache still holds when the next call begins: see `KEPT_WHOLE`."""
+    if cache_bytes <= 0:
+        return 0.0
+    share = (KEPT_NOTHING - stream_bytes / cache_bytes) / (KEPT_NOTHING - KEPT_WHOLE)
+    return stream_bytes * min(1.0, max(0.0, share))

@@ -1,0 +1,179 @@
+"""One instance of a family: the fields a family declares, and the problem a user asks for."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal, TypeAlias
+
+from evo.errors import InvalidInput
+from evo.expression.arithmetic import INTEGER_LIMIT
+from evo.text.suggestion import unknown
+from evo.trial import Value
+
+Problem: TypeAlias = Mapping[str, Value]
+"""Field name → value; complete and in field order."""
+
+FieldType: TypeAlias = Literal["int", "bool", "choice"]
+
+BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+HUGE = re.compile(r"[+-]?[0-9]{20,}")
+MOST_SHAPES = 100
+"""Problems that one command searches."""
+
+MAX_TEXT, MAX_FIELDS = 2_000, 100
+"""Characters and fields in one text: each field of a filter is a condition of a query."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One field of a family's problems.
+
+    Attributes:
+        default: None: the user must give it.
+        min, max: of an ``int``, both allowed.
+        choices: of a ``choice``.
+    """
+
+    name: str
+    type: FieldType
+    default: Value | None = None
+    min: int = 1 - INTEGER_LIMIT
+    max: int = INTEGER_LIMIT - 1
+    choices: tuple[str, ...] = ()
+    help: str = ""
+
+    def parse(self, given: object, where: str) -> Value:
+        """The value of this field that a text or a typed value stands for.
+
+        Raises:
+            InvalidInput: wrong type, outside the limits, or not a choice; names `where` and what is accepted.
+        """
+        match self.type:
+            case "int":
+                return self._whole(given, where)
+            case "bool":
+                value = BOOLS.get(given.strip().lower()) if isinstance(given, str) else given
+                if not isinstance(value, bool):
+                    raise InvalidInput(where, f"{given!r:.100} is neither true nor false")
+                return value
+            case "choice":
+                if not isinstance(given, str) or given.strip() not in self.choices:
+                    raise InvalidInput(where, f"{given!r:.100} is not one of {', '.join(self.choices)}")
+                return given.strip()
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values, where they can be listed; empty for an ``int``."""
+        return (False, True) if self.type == "bool" else self.choices
+
+    @property
+    def accepts(self) -> str:
+        """What may be given, for people: ``1 … 64``, ``true or false``, ``float32, float16``."""
+        match self.type:
+            case "int":
+                low = "" if self.min <= 1 - INTEGER_LIMIT else f"{self.min} "
+                high = "" if self.max >= INTEGER_LIMIT - 1 else f" {self.max}"
+                return f"{low}…{high}" if low or high else "a whole number"
+            case "bool":
+                return "true or false"
+            case "choice":
+                return ", ".join(self.choices)
+
+    def _whole(self, given: object, where: str) -> int:
+        if isinstance(given, str) and HUGE.fullmatch(given.strip()):
+            raise InvalidInput(where, f"a number of 20 digits or more is out of its limits; accepted: {self.accepts}")
+        value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidInput(where, f"{given!r:.100} is not a whole number; accepted: {self.accepts}")
+        if not self.min <= value <= self.max:
+            raise InvalidInput(where, f"{value} is out of its limits; accepted: {self.accepts}")
+        return value
+
+
+def parse_problem(
+    fields: Sequence[Field], given: str | Mapping[str, object], defaults: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """A complete problem in field order.
+
+    Args:
+        given: ``B=1,H=8,causal=true``, or field name → value (typed or as text); may leave out what has a default.
+        defaults: take precedence over the fields' own.
+
+    Raises:
+        InvalidInput: names ``problem.<field>``: unknown, given twice, missing without default, or not accepted.
+    """
+    values = split_assignments(given, "problem") if isinstance(given, str) else dict(given)
+    names = [field.name for field in fields]
+    for name in values:
+        if name not in names:
+            raise InvalidInput(f"problem.{name}", unknown(str(name), names, "fields"))
+    preset = {field.name: field.default for field in fields if field.default is not None} | dict(defaults or {})
+    problem: dict[str, Value] = {}
+    for field in fields:
+        where = f"problem.{field.name}"
+        if field.name not in values and field.name not in preset:
+            raise InvalidInput(where, f"is missing and has no default; accepted: {field.accepts}")
+        problem[field.name] = field.parse(values.get(field.name, preset.get(field.name)), where)
+    return problem
+
+
+def problem_key(problem: Problem) -> str:
+    """The canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back."""
+    return ",".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in problem.items()
+    )
+
+
+def split_shapes(text: str) -> list[str]:
+    """The problems that ``B=2,S=128,256`` stands for, each as a text of its own: every combination once, in that order.
+
+    Raises:
+        InvalidInput: a value without a name before it, or more than `MOST_SHAPES` problems.
+    """
+    values: list[list[str]] = []
+    for piece in _pieces(text, "problem"):
+        if "=" in piece:
+            values.append([piece])
+        elif values:
+            values[-1].append(f"{values[-1][0].partition('=')[0]}={piece}")
+        else:
+            raise InvalidInput("problem", f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
+    count = math.prod(map(len, values))
+    if count > MOST_SHAPES:
+        raise InvalidInput("problem", f"names {count} problems; accepted: {MOST_SHAPES} at most")
+    return list(dict.fromkeys(",".join(chosen) for chosen in product(*values)))
+
+
+def split_assignments(text: str, what: str) -> dict[str, str]:
+    """``A=1, B=x`` as name → text; nothing for a blank text.
+
+    Raises:
+        InvalidInput: a piece without ``=``, a name given twice, or too much of it.
+    """
+    if len(text) > MAX_TEXT:
+        raise InvalidInput(what, f"is {len(text)} characters long, of at most {MAX_TEXT}")
+    found: dict[str, str] = {}
+    pieces = _pieces(text, what)
+    if len(pieces) > MAX_FIELDS:
+        raise InvalidInput(what, f"names {len(pieces)} fields, of at most {MAX_FIELDS}")
+    for piece in pieces:
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if not (name and equals and value):
+            raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
+        if name in found:
+            raise InvalidInput(f"{what}.{name}", "is given twice: keep one")
+        found[name] = value
+    return found
+
+
+def _pieces(text: str, what: str) -> list[str]:
+    """What stands between commas; one after the last piece does no harm."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    if not pieces[-1]:
+        pieces.pop()
+    if not all(pieces):
+        raise InvalidInput(what, "has nothing between two commas; write e.g. `A=1,B=2`")
+    return pieces

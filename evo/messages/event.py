@@ -1,0 +1,104 @@
+"""What the event stream carries: enough for a row of a live table, with the rest a request away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from evo.messages.view import BestView
+from evo.promotion.leading import Source
+from evo.search.lifecycle import State
+from evo.trial import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialEvent:
+    """A trial ended.
+
+    Attributes:
+        place: among the ended trials of its search, from 0.
+        outcome: kind of its outcome; `reason` says in one line what there is to know beyond that.
+        time_us: from `source`: quick, confirmed or estimated.
+        iqr_us: interquartile range of the quick samples.
+    """
+
+    id: int
+    search_id: int
+    number: int
+    place: int
+    config: Config
+    origin: str
+    parents: tuple[int, ...]
+    outcome: str
+    reason: str
+    time_us: float | None
+    iqr_us: float | None
+    suspect: bool
+    asked_at: datetime
+    finished_at: datetime | None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchEvent:
+    """A search as it stands now; comes when its state, best or champion changed, and after its trials.
+
+    Attributes:
+        counts: trials by outcome kind.
+        speedup: of the best trial over the fastest baseline; confirmed where `best` is.
+        champion_id: of the current champion of what it searches, whichever search found it.
+        elapsed_s: of running, pauses left out.
+    """
+
+    id: int
+    state: State
+    reason: str | None
+    family: str
+    problem_key: str
+    device_model: str
+    asked: int
+    finished: int
+    counts: Mapping[str, int]
+    best: BestView | None
+    speedup: float | None
+    champion_id: int | None
+    champion_us: float | None
+    elapsed_s: float
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerEvent:
+    """A worker registered, or what it should do changed; `devices` are models."""
+
+    id: str
+    name: str
+    host: str
+    devices: tuple[str, ...]
+    drain: bool
+    seen_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchDeleted:
+    """A search is no more."""
+
+    id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reset:
+    """Events that were asked for are no longer kept: whoever follows should read the lists anew."""
+
+
+Event: TypeAlias = TrialEvent | SearchEvent | WorkerEvent | SearchDeleted | Reset
+
+EVENTS: Mapping[str, type[Event]] = {
+    "trial": TrialEvent,
+    "search": SearchEvent,
+    "worker": WorkerEvent,
+    "deleted": SearchDeleted,
+    "reset": Reset,
+}
+"""The kinds of event by the names they are sent under."""

@@ -1,0 +1,95 @@
+"""What the service asks of a worker: a job, and the lease that grants it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evo.device import Device
+from evo.promotion.policy import Policy
+from evo.trial import Config, Value
+from evo.trial.objective import Objective
+from evo.trial.timing import Bars
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyRef:
+    """Which family, exactly.
+
+    Attributes:
+        digest: over spec, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
+        location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
+            an artefact of the service; None for a built-in family.
+    """
+
+    name: str
+    digest: str
+    location: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTerms:
+    """What every job of one search has in common."""
+
+    search_id: int
+    family: FamilyRef
+    problem: Mapping[str, Value]
+    device: Device
+    objective: Objective
+    policy: Policy
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Take one trial up the ladder: compile, resources, verify, quick gate."""
+
+    number: int
+    config: Config
+    bars: Bars = field(default_factory=Bars)
+    kind: Literal["evaluate"] = "evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Time every baseline of the family that can run here."""
+
+    kind: Literal["baseline"] = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirm:
+    """Interleave challenger, incumbent and baselines in a fresh process with fresh inputs."""
+
+    challenger: Config
+    incumbent: Config | None
+    seed: int
+    kind: Literal["confirm"] = "confirm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate:
+    """Interleave a champion with configs that differ from it by one change each, in a fresh process."""
+
+    champion: Config
+    changed: tuple[Config, ...]
+    seed: int
+    kind: Literal["ablate"] = "ablate"
+
+
+Job: TypeAlias = Evaluate | Baseline | Confirm | Ablate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """One job, granted to one slot of one worker until it expires.
+
+    Attributes:
+        attempt_id: identifies the lease; `token` fences it: a report with another token is stale.
+        lease_s: seconds until it expires unless a heartbeat renews it.
+    """
+
+    attempt_id: int
+    token: str
+    lease_s: float
+    terms: SearchTerms
+    job: Job

@@ -1,0 +1,39 @@
+"""What the service shows of its state; the service serialises these classes and its clients read them back."""
+
+from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
+from evo.messages.view.fleet import FamilyView, SlotView, WorkerView
+from evo.messages.view.page import Collected, Item, Page
+from evo.messages.view.search import (
+    BestView,
+    ChallengeView,
+    ProvingView,
+    RooflineView,
+    SearchView,
+    SpaceView,
+    WarmStartView,
+    WebhookView,
+)
+from evo.messages.view.trial import AttemptView, TrialView
+
+__all__ = [
+    "AblationView",
+    "AttemptView",
+    "BestView",
+    "ChallengeView",
+    "ChampionView",
+    "Collected",
+    "Decision",
+    "FamilyView",
+    "Item",
+    "Page",
+    "ProvingView",
+    "RetiredView",
+    "RooflineView",
+    "SearchView",
+    "SlotView",
+    "SpaceView",
+    "TrialView",
+    "WarmStartView",
+    "WebhookView",
+    "WorkerView",
+]

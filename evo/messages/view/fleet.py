@@ -1,0 +1,60 @@
+"""Families, and the workers that measure them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evo.device import Device
+from evo.messages.job import Activity
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyView:
+    """A registered family; `document` is its family.toml as data."""
+
+    name: str
+    digest: str
+    title: str
+    location: str | None
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotView:
+    """One device of a worker, as the worker last spoke of it.
+
+    Attributes:
+        activity: None before the first heartbeat.
+        quarantined_at: since when it is set aside; a person clears it.
+    """
+
+    device_uuid: str
+    activity: Activity | None = None
+    detail: str | None = None
+    quarantined_at: datetime | None = None
+    quarantine_reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerView:
+    """A worker and the devices it offers.
+
+    Attributes:
+        slots: in the order of `devices`.
+        silent_s: seconds since then by the clock of the service, which need not agree with the reader's.
+        left_at: when it ended in order; None while it works, and also when it just fell silent.
+        drain: it gets no more work, but finishes what it has.
+        note: what troubles it, e.g. a full disk.
+    """
+
+    id: str
+    name: str
+    host: str
+    devices: tuple[Device, ...]
+    seen_at: datetime
+    drain: bool = False
+    slots: tuple[SlotView, ...] = ()
+    left_at: datetime | None = None
+    silent_s: float | None = None
+    note: str | None = None

@@ -1,0 +1,244 @@
+"""A search as the service shows it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from evo.device import Device
+from evo.device.requirements import Requirements
+from evo.estimate.target import place_text
+from evo.messages.view.champion import ChampionView, RetiredView
+from evo.promotion import Verdict
+from evo.promotion.leading import Figure, Source
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Interval
+from evo.search.gain import Gain
+from evo.search.lifecycle import State
+from evo.search.search import Budget
+from evo.text.wording import factor_text
+from evo.trial import Config, Value
+from evo.trial.objective import Objective
+from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceView:
+    """How large a space is; `valid_count` is None where it is too large to count."""
+
+    product_size: int
+    valid_count: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestView:
+    """The trial whose figure stands for a search.
+
+    Attributes:
+        time_us: its leading time, from `source`: confirmed where a confirmation timed it.
+        estimated: its time was modelled; nothing ran.
+        interval: of a confirmed time, in µs.
+        quick_us: median of its quick samples, where `time_us` is confirmed.
+        speedup: over the fastest baseline, from the same source.
+    """
+
+    number: int
+    config: Config
+    time_us: float
+    estimated: bool = False
+    source: Source = "quick"
+    interval: Interval | None = None
+    quick_us: float | None = None
+    speedup: Figure | None = None
+
+    @property
+    def time(self) -> Figure:
+        """The leading time with its source."""
+        return Figure(value=self.time_us, unit="us", source=self.source, interval=self.interval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineView:
+    """The least time the problem can take here, and the fraction of that limit the best trial reaches."""
+
+    floor_us: float
+    bound: str
+    share_of_best: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChallengeView:
+    """One trial's challenge to the incumbent, and what came of it."""
+
+    trial: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvingView:
+    """The confirmation or ablation that a search is at.
+
+    Attributes:
+        trial: the challenger's number; None for an ablation.
+        since: when a worker took it up; None while it waits.
+        elapsed_s: for how long it has had it.
+        detail: what that worker is doing of it, as it last said; or that it is at something else.
+    """
+
+    job: Literal["confirm", "ablate"]
+    trial: int | None
+    since: datetime | None = None
+    elapsed_s: float | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStartView:
+    """Recorded results that a search begins with.
+
+    Attributes:
+        source: where they were recorded, as the submitter calls it.
+        used: configs that are tried first; `invalid` are not in the space, and `spare` were more than can be used.
+    """
+
+    source: str
+    used: int
+    invalid: int
+    spare: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookView:
+    """Who is told when a search ends.
+
+    Attributes:
+        attempts: deliveries tried so far; `error` is what the last one met with.
+        given_up: it was tried for the last time.
+    """
+
+    url: str
+    attempts: int = 0
+    delivered_at: datetime | None = None
+    error: str | None = None
+    given_up: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchView:
+    """One search.
+
+    Attributes:
+        source: the family as a command takes it: a name, or the path of its folder; None: its files were uploaded.
+        reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
+        counts: trials by outcome kind.
+        best: the trial of its own champion, else the fastest confirmed trial, else the fastest by quick samples.
+        unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None where there is none.
+        speedup: of the best trial over the fastest baseline, confirmed where `best` is; `best.speedup` says over which.
+        gains: what searching was worth: over the default config and over the median random one; empty in lists.
+        elapsed_s: of running, pauses left out.
+        overhead_ms: median over trials of what the search itself cost: time in which no compiler and no device
+            worked, though there was work to be had; `overhead_mean_ms` is the mean of the same.
+        delivery_ms: median over trials of the time that leases and results were on their way; the device did not wait.
+        priority: workers serve a search of higher priority first; of equal ones the older.
+        cost: of running so far, where the budget gives a rate.
+        warm_start: what of recorded results it was given to begin with.
+        webhook: who is told when it ends, and whether that worked.
+        requirements: what a device must have to be given work of it.
+        proving: what is confirmed or ablated now.
+        unchallenged: why it ended without its best trial challenging the champion; None where one did.
+        obstacle: why its work waits, in the words of the last worker that could not do it; None once some is done.
+        retired: those it promoted that are champions no more, the newest first.
+        device_uuid: the one unit that is given work of it; None: any that fits.
+        warnings: sentences about the family that the search goes on in spite of, each with a way out, and those of
+            `quick_gaps`.
+    """
+
+    id: int
+    state: State
+    reason: str | None
+    family: str
+    problem: Mapping[str, Value]
+    problem_key: str
+    device: Device
+    objective: Objective
+    strategy: str
+    seed: int
+    budget: Budget
+    policy: Policy
+    space: SpaceView
+    counts: Mapping[str, int]
+    asked: int
+    finished: int
+    best: BestView | None
+    baselines: Mapping[str, Timing]
+    fastest_baseline: str | None
+    speedup: float | None
+    roofline: RooflineView | None
+    champion: ChampionView | None
+    challenges: tuple[ChallengeView, ...]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    elapsed_s: float
+    overhead_ms: float | None
+    overhead_mean_ms: float | None = None
+    delivery_ms: float | None = None
+    priority: int = 0
+    notes: str = ""
+    archived: bool = False
+    cost: float | None = None
+    warm_start: WarmStartView | None = None
+    webhook: WebhookView | None = None
+    requirements: Requirements = field(default_factory=Requirements)
+    device_uuid: str | None = None
+    proving: ProvingView | None = None
+    unchallenged: str | None = None
+    obstacle: str | None = None
+    retired: tuple[RetiredView, ...] = ()
+    source: str | None = None
+    unconfirmed: BestView | None = None
+    warnings: tuple[str, ...] = ()
+    gains: tuple[Gain, ...] = ()
+
+    @property
+    def quick_gaps(self) -> tuple[str, ...]:
+        """Confirmed times that differ much from the quick ones, each with likely causes and advice."""
+        return gap_texts(self.challenges)
+
+    @property
+    def place(self) -> str:
+        """Where its times come from, in words."""
+        return place_text(self.device, self.objective)
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device may work for it: the same model, with what is required; the very unit if it is pinned."""
+        same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
+        return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
+
+    @property
+    def rolled_back(self) -> str | None:
+        """Which champion of its own was rolled back last and why; None where none was, or it has a champion now."""
+        if self.champion is not None and self.champion.search_id == self.id:
+            return None
+        found = next((each for each in self.retired if each.rolled_back), None)
+        return None if found is None else f"champion {found.id} was {found.reason}"
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its times are estimates: nothing is run."""
+        return self.device.kind == "estimate"
+
+
+def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
+    """Sentences on challenges whose confirmed time differs much from the quick one: one in full, the others in short.
+
+    The promoted trial is the one in full, or without one the first.
+    """
+    found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
+    if not found:
+        return ()
+    first = next((each for each in found if each[0].verdict.promote), found[0])
+    texts = [f"Trial {first[0].trial}: {first[1].text}"]
+    if others := [f"trial {each.trial} ({factor_text(rule.figure)})" for each, rule in found if each is not first[0]]:
+        texts.append(f"Confirmed over quick time of others: {', '.join(others)}.")
+    return tuple(texts)

@@ -1,0 +1,95 @@
+"""A trial with its leases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from evo.promotion.leading import Confirmation, Figure, Source, leading_speedup, leading_time
+from evo.results import ConfirmReport, Stages
+from evo.trial import Config
+from evo.trial.outcome import Estimated, Outcome
+from evo.trial.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptView:
+    """One lease of one job.
+
+    Attributes:
+        report: of a confirmation that came to an end, samples included.
+    """
+
+    id: int
+    job: str
+    state: str
+    worker_id: str
+    device_uuid: str
+    granted_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+    report: ConfirmReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialView:
+    """One trial.
+
+    Attributes:
+        time_us: the leading time, from `source`: confirmed where a confirmation timed this trial or its binary, else
+            the median of the quick samples in `outcome`, or an estimate.
+        source: None where there is no time.
+        quick_us: median of the quick samples, where `time_us` is confirmed.
+        confirmed: what the confirmation measured; None where there was none.
+        suspect: so much faster than every baseline that a person should look.
+        overhead_ms: time in which no compiler and no device worked on its account.
+        delivery_ms: that its lease and its result were on their way.
+        uncovered: cases the config has no kernel for, with the reason.
+        attempts: every lease of its evaluation and confirmations; only when one trial is asked for.
+    """
+
+    id: int
+    search_id: int
+    number: int
+    config: Config
+    origin: str
+    parents: tuple[int, ...]
+    outcome: Outcome | None
+    time_us: float | None
+    suspect: bool = False
+    overhead_ms: float | None = None
+    delivery_ms: float | None = None
+    binary_digest: str | None = None
+    stages: Stages | None = None
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[AttemptView, ...] = ()
+    asked_at: datetime | None = None
+    finished_at: datetime | None = None
+    source: Source | None = None
+    quick_us: float | None = None
+    confirmed: Confirmation | None = None
+
+    @property
+    def time(self) -> Figure | None:
+        """The leading time with its source and interval; None where there is no time."""
+        return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
+
+    def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
+        """The leading speed-up.
+
+        Args:
+            baselines: as its search timed them.
+        """
+        estimated = isinstance(self.outcome, Estimated)
+        return leading_speedup(self.time_us, self.confirmed, baselines, estimated=estimated)
+
+
+def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
+    """By number, those of one search that compiled to the binary of an earlier one of them: the number of that one."""
+    first: dict[str, int] = {}
+    for trial in sorted(trials, key=lambda trial: trial.number):
+        if trial.binary_digest is not None:
+            first.setdefault(trial.binary_digest, trial.number)
+    known = ((trial.number, first.get(trial.binary_digest or "")) for trial in trials)
+    return {number: earlier for number, earlier in known if earlier not in (None, number)}

@@ -1,0 +1,122 @@
+"""Which figure of a candidate is shown first: the confirmed one where there is one, else the quick one.
+
+Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs,
+so its figures replace the quick ones in every table, page, report and document.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evo.promotion.statistics import Interval
+from evo.promotion.verdict import Verdict
+from evo.trial.timing import Timing
+
+Source: TypeAlias = Literal["quick", "confirmed", "estimated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure of a candidate with its source.
+
+    Attributes:
+        value: in `unit`: microseconds, or times as fast.
+        source: ``quick`` samples of a trial, ``confirmed`` in fresh processes, or ``estimated`` without a run.
+        interval: of the value; None where none was computed.
+        against: the baseline that a speed-up is over.
+    """
+
+    value: float
+    unit: Literal["us", "x"]
+    source: Source
+    interval: Interval | None = None
+    against: str | None = None
+
+    @property
+    def confirmed(self) -> bool:
+        return self.source == "confirmed"
+
+    @property
+    def words(self) -> str:
+        """The source as a table or a sentence names it: ``quick, not confirmed``."""
+        return {"quick": "quick, not confirmed", "estimated": "estimate, not run"}.get(self.source, self.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """What a confirmation measured of a challenger, whether or not it was promoted.
+
+    Attributes:
+        time: median in µs with its interval, of the first fresh process.
+        baseline: the fastest baseline of that session; `speedup` is over it. None where no baseline ran.
+        processes: fresh processes that the speed-up is from.
+        refuted: why the kernel is not valid, whatever its time; None where nothing says so.
+    """
+
+    time: Interval
+    speedup: Interval | None = None
+    baseline: str | None = None
+    processes: int = 1
+    refuted: str | None = None
+
+
+def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
+    """The figures of a verdict; None where the challenger was not measured."""
+    if verdict is None or verdict.challenger is None:
+        return None
+    return Confirmation(
+        time=verdict.challenger,
+        speedup=verdict.baseline_speedup,
+        baseline=verdict.baseline,
+        processes=verdict.baseline_processes,
+        refuted=verdict.refuted,
+    )
+
+
+def leading_time(time_us: float | None, confirmation: Confirmation | None, *, estimated: bool = False) -> Figure | None:
+    """The time to show first; None where a candidate has no time.
+
+    Args:
+        time_us: median of the quick samples, or an estimate.
+        confirmation: None where the candidate was not confirmed.
+    """
+    if confirmation is not None:
+        found = confirmation.time
+        return Figure(value=found.estimate, unit="us", source="confirmed", interval=found)
+    if time_us is None:
+        return None
+    return Figure(value=time_us, unit="us", source="estimated" if estimated else "quick")
+
+
+def leading_speedup(
+    time_us: float | None,
+    confirmation: Confirmation | None,
+    baselines: Mapping[str, Timing],
+    *,
+    estimated: bool = False,
+) -> Figure | None:
+    """The speed-up over the fastest baseline to show first; None without a time or a baseline.
+
+    A confirmed speed-up is the ratio within its session. The confirmed time of a session is never divided by the time
+    that a baseline had in another one.
+    """
+    if confirmation is not None:
+        if confirmation.speedup is None:
+            return None
+        return Figure(
+            value=confirmation.speedup.estimate,
+            unit="x",
+            source="confirmed",
+            interval=confirmation.speedup,
+            against=confirmation.baseline,
+        )
+    fastest = fastest_of(baselines)
+    if not time_us or fastest is None:
+        return None
+    ratio = baselines[fastest].median_us / time_us
+    return Figure(value=ratio, unit="x", source="estimated" if estimated else "quick", against=fastest)
+
+
+def fastest_of(baselines: Mapping[str, Timing]) -> str | None:
+    """The name of the baseline with the lowest median."""
+    return min(baselines, key=lambda name: baselines[name].median_us, default=None)

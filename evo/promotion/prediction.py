@@ -1,0 +1,114 @@
+"""How many times as fast over several fresh processes: the speed-up, how sure it is, and what one more will find."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import (
+    Interval,
+    Samples,
+    mean_interval,
+    median_error,
+    paired_ratio,
+    prediction_interval,
+    rounds_ratio,
+)
+from evo.results import ConfirmReport
+from evo.trial.timing import Timing
+
+BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"
+"""What `times_as_fast` is, for a reader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What the fresh processes tried so far found, and what further ones will find.
+
+    Attributes:
+        against: ``incumbent``, or the name of a baseline.
+        speedup: its time over the challenger's: where one more process will find it, with this confidence.
+        found: the speed-up in each process so far, the median of its rounds' ratios.
+        rounds: that count in each process, the same number in all, so that all know their speed-up equally well.
+        overall: geometric mean of what was found, with its interval over processes; None in verdicts of before.
+        others: where the other processes by themselves predict the first; None where there are too few of them.
+    """
+
+    against: str
+    speedup: Interval
+    confidence: float
+    found: tuple[float, ...]
+    rounds: int
+    overall: Interval | None = None
+    others: Interval | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the first process is one of those that the others predict."""
+        return self.others is None or self.others.low <= self.found[0] <= self.others.high
+
+
+def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
+    """The speed-up over processes; every process counts by the median ratio of equally many rounds, its first."""
+    first, against = report.challenger, report.repeated_against
+    other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
+    if not report.repeats or first is None or against is None or other is None:
+        return None
+    pairs = [(first, other), *((each.challenger, each.other) for each in report.repeats if each.other is not None)]
+    rounds = min(len(own.samples_us) for own, _ in pairs)
+    ratios = [rounds_ratio(beside.samples_us[:rounds], own.samples_us[:rounds]) for own, beside in pairs]
+    found = tuple(float(np.median(each)) for each in ratios)
+    next_one = partial(prediction_interval, least_spread=_within(ratios))
+    return Prediction(
+        against=against,
+        speedup=_of_logarithms(next_one, found, policy.confidence),
+        confidence=policy.confidence,
+        found=found,
+        rounds=rounds,
+        overall=_of_logarithms(mean_interval, found, policy.confidence),
+        others=_of_logarithms(next_one, found[1:], policy.confidence) if len(found) > 2 else None,
+    )
+
+
+def _within(ratios: Sequence[Samples]) -> float:
+    """By how much one process's figure varies with its rounds alone, which is the least that processes differ by.
+
+    Five processes may agree better than that by chance; a prediction that rests on their spread alone is too narrow on
+    machines that are disturbed now and then (decision 74).
+    """
+    return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
+
+
+def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
+    """Where one more process will find the challenger's time; None where a speed-up is told, or one process is all."""
+    return None if report.repeated_against is not None else predict_time(report, policy.confidence)
+
+
+def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
+    """Where one more process will find the challenger's median, in µs; None where it was timed in one alone."""
+    if report is None or report.challenger is None or not report.repeats:
+        return None
+    medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
+    return _of_logarithms(prediction_interval, medians_us, confidence)
+
+
+def times_as_fast(one: Timing, other: Timing) -> float:
+    """How many times as fast the first kernel is in the rounds both were timed in."""
+    return paired_ratio(other.samples_us, one.samples_us)
+
+
+def fastest_baseline(report: ConfirmReport) -> str | None:
+    """The one the challenger gains least on, round by round."""
+    challenger = report.challenger
+    if challenger is None:
+        return None
+    return min(report.baselines, key=lambda name: times_as_fast(challenger, report.baselines[name]), default=None)
+
+
+def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
+    """An interval of ratios: those of 2 and of a half lie equally far from 1."""
+    made = interval(np.log(values), confidence)
+    low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
+    return Interval(low=low, estimate=estimate, high=high)

@@ -1,0 +1,83 @@
+"""What a policy may ask of what a profiler counted of a kernel, and a table of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evo.device.counters import FIGURES, Figure
+from evo.promotion.policy import Policy
+from evo.results import Profiled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """A policy's least value of a figure, or of its change against the incumbent.
+
+    Attributes:
+        better: +1 or −1: which change counts as a gain; 0: the value itself is meant.
+    """
+
+    field: str
+    figure: str
+    better: int = 0
+
+
+GATES = (
+    Gate(field="min_tensor_active", figure="tensor_active"),
+    Gate(field="min_achieved_occupancy", figure="achieved_occupancy"),
+    Gate(field="min_sector_efficiency", figure="sector_efficiency"),
+    Gate(field="min_fp8_operations", figure="fp8_operations"),
+    Gate(field="min_l2_hit_gain", figure="l2_hit_rate", better=1),
+    Gate(field="min_dram_drop", figure="dram_share", better=-1),
+)
+
+
+def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
+    """What of the policy's demands the challenger's profile does not meet; None where it demands nothing.
+
+    A change is demanded only where there is an incumbent to change from; a figure that was not counted is not met.
+    """
+    demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
+    if not demands:
+        return None
+    challenger, incumbent = (profiles.get(side) for side in ("challenger", "incumbent"))
+    unmet = (
+        _miss(gate, least, challenger, incumbent) for gate, least in demands if not gate.better or incumbent is not None
+    )
+    return tuple(miss for miss in unmet if miss is not None)
+
+
+def _miss(gate: Gate, least: float, challenger: Profiled | None, incumbent: Profiled | None) -> str | None:
+    figure = FIGURES[gate.figure]
+    value = None if challenger is None else challenger.figures.get(gate.figure)
+    if gate.better and value is not None:
+        before = None if incumbent is None else incumbent.figures.get(gate.figure)
+        value = None if before is None else gate.better * (value - before)
+    wanted = figure.text(least)
+    what = f"{figure.title} {'lower' if gate.better < 0 else 'higher'} by" if gate.better else figure.title
+    if value is None:
+        return f"{what} at least {wanted} (not counted)"
+    return None if value >= least else f"{what} at least {wanted} (found {figure.text(value)})"
+
+
+def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
+    """Title, challenger, incumbent and change of every figure that either of them has."""
+    sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
+    rows = []
+    for name, figure in FIGURES.items():
+        new, old = (side.get(name) for side in sides)
+        if new is None and old is None:
+            continue
+        rows.append((figure.title, _text(figure, new), _text(figure, old), _change(figure, new, old)))
+    return rows
+
+
+def _text(figure: Figure, value: float | None) -> str:
+    return "–" if value is None else figure.text(value)
+
+
+def _change(figure: Figure, new: float | None, old: float | None) -> str:
+    if new is None or old is None:
+        return ""
+    if figure.unit == "fraction":
+        return f"{100 * (new - old):+.1f} points"
+    return f"{new / old - 1:+.1%}" if old else ""

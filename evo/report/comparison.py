@@ -1,0 +1,54 @@
+"""Two trials beside each other: what their samples say, though they were taken at different times."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import Interval, hedges_g, independent_ratio_interval, order_interval, rank_sum_p_value
+from evo.trial.timing import Timing
+
+FEWEST = 3
+"""Samples of each that a comparison needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What two separate measurements suggest. A promotion rests on interleaved samples instead (`evo.promotion`).
+
+    Attributes:
+        left, right: median in µs with its interval, as a leaderboard gives it.
+        speedup: right time over left time: above 1 the left one is faster.
+        effect: Hedges' g, trimmed as in a confirmation; positive when the left one is faster.
+        p_value: two-sided, of the samples being this far apart by chance; drift between the two sessions counts
+            as a difference here.
+    """
+
+    left: Interval
+    right: Interval
+    speedup: Interval
+    effect: float
+    p_value: float
+
+    @property
+    def summary(self) -> str:
+        """The verdict in words."""
+        if self.speedup.low <= 1.0 <= self.speedup.high:
+            return "The samples do not tell the two apart."
+        faster, ratio = (
+            ("left", self.speedup.estimate) if self.speedup.low > 1 else ("right", 1 / self.speedup.estimate)
+        )
+        return f"The {faster} one looks {ratio - 1:.1%} faster."
+
+
+def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
+    """Compare two timings; None where either has too few samples, or another protocol took them."""
+    if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
+        return None
+    return Comparison(
+        left=order_interval(left.samples_us, policy.confidence),
+        right=order_interval(right.samples_us, policy.confidence),
+        speedup=independent_ratio_interval(right.samples_us, left.samples_us, policy.confidence, rng),
+        effect=hedges_g(left.samples_us, right.samples_us, trim=policy.effect_trim),
+        p_value=rank_sum_p_value(left.samples_us, right.samples_us),
+    )

@@ -1,0 +1,244 @@
+"""One search in memory: what to try next, what was learned, when to challenge and when to stop."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from evo.errors import Conflict, EvoError, InvalidInput
+from evo.promotion.challengers import Challenge, Challengers
+from evo.promotion.policy import Policy
+from evo.space import Space
+from evo.strategy.base import Patient, Strategy
+from evo.text.limits import MOST
+from evo.trial import Trial
+from evo.trial.history import ELITES, History
+from evo.trial.timing import Bars
+
+StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagnation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When a search stops by itself; None is no limit.
+
+    Attributes:
+        trials: trials asked for, however they end.
+        minutes: of running, by the clock of whoever owns the search.
+        stagnation: trials that ended since the best one did.
+        cost: of running, in whatever money `cost_per_hour` is in; needs that rate.
+        cost_per_hour: what the machines that work for the search cost together.
+    """
+
+    trials: int | None = None
+    minutes: float | None = None
+    stagnation: int | None = None
+    cost: float | None = None
+    cost_per_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "minutes", "stagnation", "cost", "cost_per_hour"):
+            limit = getattr(self, name)
+            if limit is not None and not 0 < limit <= MOST:
+                takes = f"above 0, up to {MOST:,}"
+                reason = f"{limit} is out of its limits; accepted: {takes}; leave it out for no limit"
+                raise InvalidInput(f"budget.{name}", reason)
+        if self.cost is not None and self.cost_per_hour is None:
+            raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
+
+    def spent(self, elapsed_s: float) -> float | None:
+        """What so many seconds of running cost; None where no rate is known."""
+        return None if self.cost_per_hour is None else self.cost_per_hour * elapsed_s / 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """One stored trial with its place in the order of events, which is all a restart needs.
+
+    Attributes:
+        seen: how many trials had ended when this one was asked.
+        position: its place among the ended ones, from 0; None while it is pending.
+    """
+
+    trial: Trial
+    seen: int
+    position: int | None
+
+
+class Search:
+    """Asks a strategy for trials within a budget, and keeps the history.
+
+    The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history: a `Search`
+    rebuilt from its log continues with the same trials as one that was never interrupted. Not thread-safe.
+    """
+
+    def __init__(self, *, space: Space, strategy: Strategy, budget: Budget, policy: Policy, seed: int) -> None:
+        self.space = space
+        self.budget = budget
+        self.policy = policy
+        self.seed = seed
+        self.history = History()
+        self._strategy = strategy
+        self._exhausted = False
+        self.challengers = Challengers(self.history, policy)
+
+    def ask(self) -> Trial | None:
+        """The next trial to evaluate, or None when the space holds no config that was not asked yet.
+
+        The caller looks at `stop_reason` first; several trials may be pending at once.
+        """
+        rng = np.random.default_rng((self.seed, len(self.history.asked)))
+        proposal = self._strategy.propose(self.history, rng)
+        if proposal is None:
+            self._exhausted = True
+            return None
+        return self.history.ask(proposal)
+
+    @property
+    def most_pending(self) -> int | None:
+        """How many trials should be under way at once for now; None: as many as there are workers for."""
+        return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
+
+    @property
+    def full(self) -> bool:
+        """Whether whoever wants a new trial had better wait for a result. `ask` gives one all the same."""
+        most = self.most_pending
+        return most is not None and len(self.history.pending) >= most
+
+    def tell(self, trial: Trial) -> Logged:
+        """Record how a trial ended and return what to store of it.
+
+        Raises:
+            Conflict: the trial is not pending: never asked, or told before.
+        """
+        if trial.outcome is None:
+            raise EvoError(f"trial {trial.number} has no outcome to tell")
+        if trial.number not in self.history.pending:
+            raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
+        self._end(trial)
+        return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
+
+    def restore(self, log: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
+        """Rebuild a fresh search from what was stored; nothing is proposed again.
+
+        Args:
+            log: every stored trial, in any order.
+            challenges: all so far, in their order.
+
+        Raises:
+            EvoError: the log has gaps or contradicts itself.
+        """
+        if self.history.asked:
+            raise EvoError("only a fresh search can be restored")
+        log = list(log)
+        asked = sorted(log, key=_number)
+        ended = sorted((entry for entry in asked if entry.position is not None), key=_position)
+        _check_log(asked, ended)
+        self.follow(log, challenges)
+
+    def follow(self, news: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
+        """Learn what others asked and told since; the search is then as if it had done so itself.
+
+        Args:
+            news: every trial that was asked or has ended since, in any order; others are passed over.
+            challenges: each one since, in their order; earlier ones do no harm.
+
+        Raises:
+            EvoError: something is missing among the news.
+        """
+        history, log = self.history, list(news)
+        asked = sorted((each for each in log if each.trial.number >= len(history.asked)), key=_number)
+        ended = sorted(
+            (each for each in log if each.position is not None and each.position >= len(history.finished)),
+            key=_position,
+        )
+        told = iter(ended)
+        for entry in asked:
+            while len(history.finished) < entry.seen:
+                self._follow_end(next(told, None))
+            if entry.trial.number != len(history.asked):
+                raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+            history.ask(entry.trial.proposal)
+        for entry in told:
+            self._follow_end(entry)
+        for each in challenges:
+            self.challengers.learn(each)
+
+    def _follow_end(self, entry: Logged | None) -> None:
+        if entry is None or entry.position != len(self.history.finished):
+            raise EvoError("the stored order of ended trials has gaps")
+        self._end(entry.trial)
+
+    def _end(self, trial: Trial) -> None:
+        self.history.tell(trial)
+        self.challengers.check(trial)
+
+    @property
+    def events(self) -> tuple[int, int, int]:
+        """How many trials were asked, how many have ended, and how many challenged the incumbent."""
+        return len(self.history.asked), len(self.history.finished), len(self.challengers)
+
+    def stop_reason(self, elapsed_s: float) -> StopReason | None:
+        """Why no further trial should be asked, or None to go on.
+
+        Args:
+            elapsed_s: seconds the search has been running.
+        """
+        budget, asked = self.budget, len(self.history.asked)
+        if self._exhausted or asked == self.space.valid_count:
+            return "exhausted"
+        if budget.trials is not None and asked >= budget.trials:
+            return "trials"
+        if budget.minutes is not None and elapsed_s >= 60 * budget.minutes:
+            return "minutes"
+        if budget.cost is not None and (budget.spent(elapsed_s) or 0.0) >= budget.cost:
+            return "cost"
+        if budget.stagnation is not None and self.stagnant >= budget.stagnation:
+            return "stagnation"
+        return None
+
+    @property
+    def stagnant(self) -> int:
+        """How many trials have ended since the best one did; all of them while none has a time."""
+        best = self.history.elites(1)
+        return len(self.history.finished) - (self.history.position[best[0].number] + 1 if best else 0)
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest measured trial so far."""
+        return next(iter(self.history.elites(1)), None)
+
+    def bars(self) -> Bars:
+        """What a candidate has to be faster than to be worth all samples; nothing until there are enough kernels."""
+        elites = self.history.kernels(ELITES)
+        if len(elites) < ELITES:
+            return Bars()
+        slowest_us, policy = self.history.time_us(elites[-1]) or 0.0, self.policy
+        return Bars(
+            prune_us=None if policy.prune_ratio is None else policy.prune_ratio * slowest_us,
+            shorten_us=None if policy.shorten_ratio is None else policy.shorten_ratio * slowest_us,
+        )
+
+
+def _number(entry: Logged) -> int:
+    return entry.trial.number
+
+
+def _position(entry: Logged) -> int:
+    return -1 if entry.position is None else entry.position
+
+
+def _check_log(asked: list[Logged], ended: list[Logged]) -> None:
+    if [entry.trial.number for entry in asked] != list(range(len(asked))):
+        raise EvoError("the stored trials are not numbered 0, 1, 2, … without gaps")
+    if [entry.position for entry in ended] != list(range(len(ended))):
+        raise EvoError("the stored order of ended trials has gaps")
+    for entry in asked:
+        if (entry.position is None) != (entry.trial.outcome is None):
+            raise EvoError(f"trial {entry.trial.number} must have both an outcome and a position, or neither")
+        if not 0 <= entry.seen <= len(ended) or (entry.position is not None and entry.position < entry.seen):
+            raise EvoError(f"trial {entry.trial.number} saw outcomes that came after its own")
+    if any(earlier.seen > later.seen for earlier, later in pairwise(asked)):
+        raise EvoError("a later trial saw fewer outcomes than an earlier one")

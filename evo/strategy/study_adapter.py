@@ -1,0 +1,168 @@
+"""A study's trials as a history, kept up to date as the study grows."""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from evo.space import Indices, Space
+from evo.strategy.axis import Axis
+from evo.strategy.endings import ENDED, Ends
+from evo.trial import Config, Proposal, Trial
+from evo.trial.history import History
+from evo.trial.outcome import Abandoned, Outcome
+
+GIVEN = "kernel_evo:given"
+"""System attribute of a trial: what was proposed for it, of which it may do without some parameters."""
+
+
+class Told:
+    """The history of one study over one space.
+
+    Values become positive times in the same order (`Ends`), all of them anew once one is not positive. A parameter that
+    a trial did without had no effect: its result is that of what was proposed. Left out is a trial beyond the grid, and
+    all but one of those that repeat a config: its first value counts, or the best one where a point of the grid stands
+    for several.
+    """
+
+    def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
+        self._axes = axes
+        self._space = space
+        self._grid = _digest(axes)
+        self._ends = Ends(maximise=direction == StudyDirection.MAXIMIZE)
+        self._open: list[int] = []
+        self._read = 0
+        self._counting: dict[str, FrozenTrial] = {}
+        self._outdone = False
+        self._clear()
+
+    def read(self, trials: Sequence[FrozenTrial]) -> History:
+        """Take in what is new; `trials` are all trials of the study, by number."""
+        news = [*(trials[number] for number in self._open), *trials[self._read :]]
+        if self._ends.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
+            self._ends = replace(self._ends, positive=False)
+            return self._read_again(trials)
+        for trial in news:
+            self._take(trial)
+        if self._outdone:
+            self._outdone = False
+            return self._read_again(trials)
+        self._open = [trial.number for trial in news if trial.state not in ENDED]
+        self._read = len(trials)
+        return self.history
+
+    def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
+        """What was told before cannot be taken back."""
+        self._clear()
+        return self.read(trials)
+
+    def expect(self, number: int, config: Config) -> None:
+        """A trial was given this config and has not ended."""
+        self._ask(number, config)
+
+    def note(self, config: Config) -> dict[str, Any]:
+        """What to store with a trial that is given this config: ranks mean something on the same grid only."""
+        return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
+
+    def unmet(self, *, most: float = math.inf) -> Config | None:
+        """A config that was proposed, `most` times at most, for trials that then chose others."""
+        return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
+
+    def _clear(self) -> None:
+        self.history = History()
+        self._pending: dict[int, Trial] = {}
+        self._keys: set[str] = set()
+        self._unmet: dict[str, Config] = {}
+        self._missed: Counter[str] = Counter()
+        self._open, self._read = [], 0
+
+    def _ask(self, number: int, config: Config) -> Trial:
+        key = self._space.key(config)
+        self._keys.add(key)
+        self._unmet.pop(key, None)
+        self._pending[number] = self.history.ask(Proposal(config=config, origin="asked"))
+        return self._pending[number]
+
+    def _take(self, trial: FrozenTrial) -> None:
+        given, ended = self._noted(trial), trial.state in ENDED
+        asked = self._pending.get(trial.number)
+        if asked is None and given is not None:
+            asked = self._ask(trial.number, given)
+        config = self._config(trial, given) if ended or self._whole(trial) else None
+        if asked is not None and ended and config != asked.config:
+            self._miss(asked)
+            asked = None
+        if ended and config is not None and not self._counts(config, trial):
+            if asked is not None:
+                self._tell(asked, Abandoned(worker_losses=1))
+            asked = config = None
+        if asked is None and config is not None and self._is_new(config):
+            asked = self._ask(trial.number, config)
+        if asked is not None and ended:
+            self._tell(asked, self._ends.outcome(trial))
+        if ended:
+            self._pending.pop(trial.number, None)
+
+    def _miss(self, asked: Trial) -> None:
+        """Its trial chose another config."""
+        key = self._space.key(asked.config)
+        self._tell(asked, Abandoned(worker_losses=1))
+        self._unmet[key] = asked.config
+        self._missed[key] += 1
+
+    def _counts(self, config: Config, trial: FrozenTrial) -> bool:
+        """Whether this ended trial is the one that counts of those with this config, as far as they are known."""
+        key = self._space.key(config)
+        so_far = self._counting.setdefault(key, trial)
+        if so_far.number != trial.number and self._ends.outdoes(trial, so_far):
+            self._counting[key], self._outdone = trial, True
+        return self._counting[key].number == trial.number
+
+    def _noted(self, trial: FrozenTrial) -> Config | None:
+        """What `note` made of the config that it was given, by whichever sampler of this space."""
+        noted = trial.system_attrs.get(GIVEN)
+        if noted is None or noted.get("grid") != self._grid:
+            return None
+        config = self._space.decode(noted["ranks"])
+        return config if config in self._space else None
+
+    def _is_new(self, config: Config) -> bool:
+        key = self._space.key(config)
+        return key not in self._keys or key in self._unmet
+
+    def _tell(self, asked: Trial, outcome: Outcome) -> None:
+        self.history.tell(Trial(number=asked.number, proposal=asked.proposal, outcome=outcome))
+
+    def _whole(self, trial: FrozenTrial) -> bool:
+        return all(each.name in trial.params for each in self._axes)
+
+    def _config(self, trial: FrozenTrial, given: Config | None) -> Config | None:
+        """What the trial tried, None where that is nothing of this space."""
+        if not any(each.name in trial.params for each in self._axes):
+            return None
+        ranks = [self._rank(each, trial, given) for each in self._axes]
+        if any(rank is None for rank in ranks):
+            return None
+        config = self._space.decode([rank or 0 for rank in ranks])
+        return config if config in self._space else None
+
+    @staticmethod
+    def _rank(axis: Axis, trial: FrozenTrial, given: Config | None) -> int | None:
+        if axis.name in trial.params:
+            return axis.rank(trial.params[axis.name])
+        return axis.tunable.default_index if given is None else axis.tunable.index(given[axis.tunable.name], axis.name)
+
+
+def _digest(axes: Sequence[Axis]) -> str:
+    """Of the names and values: equal digests, equal grids."""
+    return hashlib.sha256(repr([(each.name, each.values) for each in axes]).encode()).hexdigest()[:16]
+
+
+def row_values(axes: Sequence[Axis], row: Indices) -> dict[str, object]:
+    """What the study calls the values of a row of ranks."""
+    return {each.name: each.values[rank] for each, rank in zip(axes, row.tolist(), strict=True)}

@@ -1,0 +1,29 @@
+"""A strategy that has no opening of its own, after the configs that a search is given to begin with."""
+
+import numpy as np
+
+from evo.strategy.advice import refuted
+from evo.strategy.base import Context, Strategy
+from evo.strategy.initial_design import ADVICE, Opening
+from evo.strategy.observations import Observations
+from evo.trial import Proposal
+from evo.trial.history import History
+
+
+class GivenFirst:
+    """Advice, warm starts and the default, then whatever the strategy proposes, which learns from them as from any.
+
+    Advice that is refuted goes no further.
+    """
+
+    def __init__(self, strategy: Strategy, context: Context) -> None:
+        self._strategy = strategy
+        self._opening = Opening(context)
+        self._seen = Observations(context.space)
+        self._own = Observations(context.space, hidden=(ADVICE,))
+
+    def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
+        self._seen.refresh(history)
+        self._own.refresh(history)
+        start = self._opening.start(self._seen, advice=not refuted(self._seen, self._own))
+        return start or self._strategy.propose(history, rng)

@@ -1,0 +1,117 @@
+"""Figures as people read them: four significant digits, a unit that fits, thousands apart."""
+
+import math
+from collections.abc import Mapping
+
+from evo.text.limits import LONGEST_S
+
+_ROUNDS_UP = 0.99995
+"""From this fraction of a limit on, four digits round up to it."""
+
+
+def time_text(time_us: float | None, *, estimated: bool = False) -> str:
+    """A kernel's time: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``; an estimated one: ``≈ 45.25 µs``."""
+    if time_us is None:
+        return "–"
+    if estimated:
+        return f"≈ {time_text(time_us)}"
+    for limit_us, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
+        if time_us < limit_us * _ROUNDS_UP:
+            return f"{significant(time_us * factor)} {unit}"
+    return f"{significant(time_us * 1e-6)} s"
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes in the decimal unit that suits them: ``48 MB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= scale:
+            return f"{significant(size_bytes / scale)} {unit}"
+    return f"{size_bytes:.0f} bytes"
+
+
+def duration_text(seconds: float) -> str:
+    """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
+    whole = max(0, round(min(seconds, LONGEST_S)))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def significant(value: float) -> str:
+    """Four significant digits, never in scientific notation: ``1,234``, ``45.25``, ``0.8125``."""
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return f"{value}"
+    decimals = 3 - math.floor(math.log10(abs(value)))
+    if decimals <= 0:
+        return f"{value:,.0f}"
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def factor_text(factor: float | None) -> str:
+    """A ratio of times, three digits of it: ``3.42×``, ``1.70×``."""
+    if factor is None:
+        return "–"
+    return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
+
+
+def factor_interval_text(low: float, estimate: float, high: float) -> str:
+    """A ratio of times with its interval, all to the same decimals: ``2.010× (1.987 to 2.033)``."""
+    decimals = 0 if estimate <= 0 else max(0, 3 - math.floor(math.log10(estimate)))
+    shown, least, most = (f"{each:,.{decimals}f}" for each in (estimate, low, high))
+    return f"{shown}× ({least} to {most})"
+
+
+def processes_text(count: int) -> str:
+    """What an interval speaks of: ``over 5 fresh processes``, ``in one process``."""
+    return "in one process" if count == 1 else f"over {count} fresh processes"
+
+
+def timed_text(count: int) -> str:
+    """Of which processes a time is, where so many timed the kernel: ``in the first of 5 fresh processes``."""
+    return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
+
+
+def percent_text(fraction: float | None) -> str:
+    return "–" if fraction is None else f"{fraction:.1%}" if fraction < 0.1 else f"{fraction:.0%}"
+
+
+def settings_text(settings: Mapping[str, bool | int | float | str]) -> str:
+    """A config or a problem in the form the command line accepts: ``B=1,H=8,causal=false``."""
+    return ",".join(f"{name}={value_text(value)}" for name, value in settings.items())
+
+
+def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
+    """The same for reading: it may break between two entries."""
+    return settings_text(settings).replace(",", ", ")
+
+
+def value_text(value: bool | int | float | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 trial``, ``12,345 trials``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def bound_text(bound: str) -> str:
+    """What holds a kernel back at best, as people say it: ``arithmetic`` or ``memory``."""
+    return {"compute": "arithmetic"}.get(bound, bound)
+
+
+def limit_words(cache: str) -> str:
+    """What a limit counts, for a search that measures hot or cold."""
+    if cache == "cold":
+        return "arithmetic or bytes, whichever takes longer"
+    return "arithmetic or bytes, whichever takes longer; hot, without what the last cache keeps between calls"
+
+
+def outcome_text(kind: str) -> str:
+    """``wrong_answer`` as people say it: ``wrong answer``."""
+    return kind.replace("_", " ")

@@ -1,0 +1,112 @@
+"""How a trial ended, in one line or at length."""
+
+from collections.abc import Mapping, Sequence
+
+from evo.text.wording import count_text, duration_text, percent_text, significant, size_text, time_text
+from evo.trial.outcome import (
+    Abandoned,
+    Cancelled,
+    CaseError,
+    CompileFailed,
+    Crashed,
+    Estimated,
+    Impossible,
+    InvalidConfig,
+    InvalidMeasurement,
+    LaunchFailed,
+    Measured,
+    Outcome,
+    OverResources,
+    Pruned,
+    ReferenceFailed,
+    TimedOut,
+    WrongAnswer,
+)
+
+LOG_LINES = 12
+
+
+def detail_text(outcome: Outcome) -> str:
+    """What there is to know beyond the outcome's name."""
+    text = ""
+    match outcome:
+        case Measured():
+            text = f"{time_text(outcome.timing.median_us)} (interquartile range {time_text(outcome.timing.iqr_us)})"
+        case Estimated():
+            text = _estimate(outcome)
+        case Pruned():
+            seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
+            samples = count_text(len(outcome.timing.samples_us), "sample")
+            text = f"stopped after {samples} at {seen}: above {limit}, the slowest elite's time × the prune_ratio"
+        case CompileFailed():
+            text = first_lines(outcome.log)
+        case OverResources():
+            text = f"{outcome.resource}: {significant(outcome.used)} of at most {significant(outcome.limit)}"
+        case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer() | InvalidMeasurement():
+            text = outcome.reason
+        case TimedOut():
+            text = f"the {outcome.stage} stage ran past {duration_text(outcome.limit_s)}"
+        case Crashed():
+            text = f"while in {outcome.stage}: {outcome.reason}"
+        case Impossible():
+            floor = time_text(outcome.floor_us)
+            text = f"{time_text(outcome.timing.median_us)}, but the work takes {floor} at least: it did not do it"
+        case Abandoned():
+            text = f"lost with its worker {outcome.worker_losses} times"
+        case Cancelled():
+            pass
+    return text
+
+
+def _estimate(outcome: Estimated) -> str:
+    """What an estimate was made from, in one line."""
+    names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
+    parts = {name: outcome.parts.get(name) for name in names}
+    reasons = [
+        f"arithmetic and memory take {time_text(parts['floor_us'])} at least{_cached(parts)}",
+        f"blocks keep {percent_text(parts['balance'])} of the multiprocessors busy",
+        f"a warp is ready {percent_text(parts['hiding'])} of the time",
+        f"spills take {time_text(parts['spill_us'])}" if parts["spill_us"] else "nothing spills",
+        *([f"the launch itself takes {time_text(parts['launch_us'])} at least"] if parts["launch_us"] else []),
+    ]
+    return f"estimated, never run: {'; '.join(reasons)}"
+
+
+def _cached(parts: Mapping[str, float | None]) -> str:
+    """What an estimate counts on the cache for."""
+    moved, cached = parts["bytes"], parts["cached_bytes"]
+    if moved is None or cached is None:
+        return ""
+    if not cached:
+        return f" with all {size_text(moved)} from memory"
+    whole = "all" if cached >= moved else f"{size_text(cached)} of"
+    return f" with {whole} {size_text(moved)} from the L2 cache"
+
+
+def first_lines(text: str, count: int = LOG_LINES) -> str:
+    """The first lines of a log; what a compiler says first is mostly what is wrong."""
+    lines = text.strip().splitlines()
+    rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
+    return "\n".join(lines[:count]) + rest
+
+
+def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
+    """The worst check of each case and output, in order of appearance: seeds of one case are told by their worst."""
+    worst: dict[tuple[str, str], CaseError] = {}
+    for case in cases:
+        key = (case.case, case.output)
+        if key not in worst or _badness(case) > _badness(worst[key]):
+            worst[key] = case
+    return list(worst.values())
+
+
+def _badness(case: CaseError) -> float:
+    if case.rel_l2 is None or case.max_abs is None:
+        return float("inf")
+    return max(_share(case.rel_l2, case.rel_l2_limit), _share(case.max_abs, case.max_abs_limit))
+
+
+def _share(error: float, limit: float) -> float:
+    if error == 0.0:
+        return 0.0
+    return error / limit if limit else float("inf")

@@ -1,0 +1,54 @@
+"""What exactly is compared; part of a search and of a champion's key."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evo.text.wording import count_text
+
+PROTOCOL_VERSION = 3
+"""Raised whenever the way samples are taken changes: figures of different versions are never ranked together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The terms of the comparison.
+
+    Attributes:
+        cache: ``hot`` times the same buffers again and again, ``cold`` rotates buffer sets past the last-level cache.
+        threads: CPU threads a kernel may use.
+        launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
+        accumulate: the accumulator's dtype, the accuracy class of the result.
+        target: a known GPU (`evo.estimate.target`) other than the device, whose limits a config must keep and
+            whose build the gates judge; for estimates, the GPU that is estimated.
+        deterministic: True refuses a kernel whose output differs between runs on the same input.
+        protocol: version of the timing protocol.
+    """
+
+    cache: Literal["hot", "cold"] = "hot"
+    threads: int = 1
+    launch: Literal["plain", "pdl"] = "plain"
+    accumulate: str = "float32"
+    deterministic: bool = True
+    protocol: int = PROTOCOL_VERSION
+    target: str | None = None
+
+    @property
+    def key(self) -> str:
+        """A stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``."""
+        order = "deterministic" if self.deterministic else "any-order"
+        aim = "" if self.target is None else f",for={self.target}"
+        return f"{self.cache},threads={self.threads},{self.launch},{self.accumulate},{order},v{self.protocol}{aim}"
+
+
+def objective_text(objective: Objective) -> str:
+    """What is minimised and under which terms.
+
+    ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
+    """
+    order = "same output in each run" if objective.deterministic else "output may differ between runs"
+    target = "" if objective.target is None else f", for {objective.target}"
+    return (
+        f"least median time of a call, in µs: cache {objective.cache}, {count_text(objective.threads, 'thread')}, "
+        f"launch {objective.launch}, accumulator {objective.accumulate}, {order}, timing protocol "
+        f"{objective.protocol}{target}"
+    )

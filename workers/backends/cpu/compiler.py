@@ -1,0 +1,182 @@
+"""C and C++ sources to shared libraries, with the C compiler of this machine."""
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from evo.device import Device
+from evo.errors import EvoError
+from evo.family.cflags import c_steps, native_flag
+from evo.family.flags import header_folders, linked_files
+from evo.family.language import Language
+from evo.trial.outcome import CompileFailed, OverResources
+from workers.build import Artefact, Launch, Resources, Unit
+from workers.build.vacancies import search_list
+from workers.system.program import run
+from workers.system.scratch import scratch
+
+SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
+"""Of source files, by which every C compiler chooses the language."""
+
+_SURROUNDINGS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+"""Environment variables that change what a compiler finds."""
+
+_ANSWER_S = 60.0
+"""For a question to the compiler that involves no source."""
+
+_NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
+"""A file name in Make's syntax, with its escapes."""
+
+
+class NoCompilerError(EvoError, FileNotFoundError):
+    """This machine has no C compiler."""
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The command that starts the C compiler: ``$CC``, gcc, clang, or the one `ziglang` brings.
+
+    Raises:
+        NoCompilerError: there is none; the message names both ways out.
+    """
+    chosen = shlex.split(environment.get("CC", ""))
+    if chosen:
+        if shutil.which(chosen[0], path=environment.get("PATH")) is None:
+            raise NoCompilerError(f"CC: {chosen[0]!r} is not a command here; name a C compiler, or unset CC")
+        return tuple(chosen)
+    for name in ("gcc", "clang", "cc"):
+        if path := shutil.which(name, path=environment.get("PATH")):
+            return (path,)
+    if importlib.util.find_spec("ziglang"):
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise NoCompilerError(
+        "no C compiler found: install gcc or clang with the distribution's package manager "
+        "(e.g. `apt install gcc`, `xcode-select --install`), or install kernel-evo with the extra `cpu-compiler`, "
+        "which brings one"
+    )
+
+
+class CCompiler:
+    """A `workers.build.Compiler` for C; each compilation is one short-lived process of its own."""
+
+    suffix = ".so"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = tuple(command)
+        self._search_lists: dict[tuple[Language, tuple[str, ...]], tuple[str, ...]] = {}
+
+    @cached_property
+    def macros(self) -> Mapping[str, str]:
+        """What the compiler predefines for this machine, e.g. ``__AVX512F__``: the resolved native target."""
+        defines = self._ask(native_flag(platform.machine()), "-dM", "-E", "-x", "c", os.devnull).splitlines()
+        pairs = (line.removeprefix("#define ").partition(" ") for line in defines)
+        return {name: value for name, _, value in pairs}
+
+    @cached_property
+    def product(self) -> str:
+        """The compiler's own name and version, one line."""
+        return self._ask("--version").partition("\n")[0]
+
+    @cached_property
+    def version(self) -> str:
+        target = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()[:16]
+        steps = c_steps(platform.machine(), (), source="kernel.c", library="kernel.so")
+        surroundings = "".join(f" {name}={os.environ[name]}" for name in _SURROUNDINGS if name in os.environ)
+        return f"{self.product} {'; '.join(map(shlex.join, steps))} target {target}{surroundings}"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        with scratch() as folder:
+            # relative names, so that no path gets into the binary
+            source, library, reads = f"kernel{SUFFIXES[unit.language]}", "kernel.so", "kernel.d"
+            (folder / source).write_text(unit.source, encoding="utf-8")
+            machine, system = platform.machine(), platform.system()
+            steps = c_steps(machine, searched_flags(unit), source=source, library=library, system=system)
+            steps[0].extend(("-MD", "-MF", reads))
+            said, deadline = "", time.monotonic() + timeout_s
+            for step in steps:
+                status, log = run([*self.command, *step], folder, max(0.0, deadline - time.monotonic()))
+                said = f"{said}\n{log}".strip()
+                if status is None:
+                    return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{said}".strip())
+                if status != 0:
+                    return CompileFailed(log=said or f"the compiler ended with status {status} and said nothing")
+            binary = (folder / library).read_bytes()
+            if not _exports(binary, unit.entry):
+                return CompileFailed(log=f"{_unexported(unit)}\n{said}".strip())
+            return Artefact(
+                binary=binary, log=said, reads=_read_files(folder / reads, unit), searched=self._searched(unit, folder)
+            )
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        return Resources()
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        return None
+
+    def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
+        """The folders that headers are looked for in, apart from those of the unit; asked once for the same flags."""
+        key = (unit.language, unit.placed_flags)
+        if key not in self._search_lists:
+            language = "c++" if unit.language == "c++" else "c"
+            command = [*self.command, *unit.placed_flags, "-x", language, "-E", "-v", os.devnull]
+            _, said = run(command, folder, _ANSWER_S)
+            own = {os.path.normpath(each) for each in header_folders(unit.placed_flags)}
+            self._search_lists[key] = tuple(dict.fromkeys(each for each in search_list(said) if each not in own))
+        return self._search_lists[key]
+
+    def _ask(self, *arguments: str) -> str:
+        command = [*self.command, *arguments]
+        plain = {**os.environ, "LC_ALL": "C"}  # words as the parsers know them
+        try:
+            answer = subprocess.run(
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_ANSWER_S,
+                check=True,
+                env=plain,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or error
+            raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {said}") from None
+        return answer.stdout
+
+
+def searched_flags(unit: Unit) -> tuple[str, ...]:
+    """The unit's flags, behind the folders that its headers are looked for in."""
+    return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
+
+
+def _exports(binary: bytes, name: str) -> bool:
+    """True if the library has a symbol of this very name; Apple's have an underscore in front."""
+    return any(b"\0" + mark + name.encode() + b"\0" in binary for mark in (b"", b"_"))
+
+
+def _unexported(unit: Unit) -> str:
+    way_out = "give it that name and no `static`"
+    if unit.language == "c++":
+        way_out = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
+    return f"the source exports no function `{unit.entry}`, which is the `entry` of family.toml: {way_out}"
+
+
+def _read_files(dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
+    """What a dependency file in Make's syntax lists besides the source, and the libraries that the flags name."""
+    try:
+        text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    listed = text.replace("\\\n", " ").partition(":")[2]
+    names = (re.sub(r"\\([ #\\])", r"\1", name).replace("$$", "$") for name in _NAME.findall(listed))
+    headers = [str(dependencies.parent / name) for name in names]
+    own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
+    return tuple(name for name in (*headers, *linked_files(unit.placed_flags)) if name != own)

@@ -1,0 +1,340 @@
+"""The CPU as a device: kernels are functions of a shared library, called on pinned cores."""
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from evo.device import Device, DeviceKind
+from evo.errors import InvalidInput
+from evo.export.loader.float_control import FloatControl
+from evo.trial.objective import Objective
+from workers.backends import Buffers, LaunchError, Manner, Timer
+from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
+from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
+from workers.backends.cpu.kernel_process import KernelProcess
+from workers.backends.cpu.memory import HostBuffers, host_sets
+from workers.backends.cpu.sanitizer import CSanitizer
+from workers.backends.cpu.support import kernel_program, load_ceilings, load_support
+from workers.build import Launch
+from workers.build.kernel import Argument
+from workers.system import descendants, machine
+from workers.system.scratch import scratch
+
+MINIMUM_SAMPLE_S = 5e-4
+"""Calls are repeated within a sample until it lasts this long: far above the clock's resolution and a call's cost."""
+
+MOST_ATTEMPTS = 12
+"""Attempts at a sample. One that the system's account contradicts is repeated: with eight busy programs on two cores,
+six in ten honest batches are answered late, and in every one of twelve attempts only two in a thousand."""
+
+_THREAD_EXIT_S = 0.05
+_TYPICAL_ARGUMENTS = 4
+_SELF_TEST_BYTES = 1 << 20
+
+
+class CallTimer:
+    """Times zero-argument calls of this process, each in turn: baselines and the anchor.
+
+    Floating-point modes that calls leave changed are restored after each sample.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._turn, self._turns, self._made = cycle(calls), len(calls), 0
+        self.calls = calibrated(self._take)
+
+    def sample(self) -> float:
+        return self._take(self.calls) / self.calls * 1e6
+
+    @property
+    def last(self) -> int:
+        return (self._made - 1) % self._turns
+
+    def _take(self, calls: int) -> float:
+        due = list(islice(self._turn, calls))
+        self._made += calls
+        modes = FloatControl()
+        start = time.perf_counter()
+        for call in due:
+            call()
+        took = time.perf_counter() - start
+        modes.restore()
+        return max(took, 1e-9)
+
+
+class KernelTimer:
+    """Times calls that a kernel process makes, on each set of buffers in turn.
+
+    Args:
+        once: a sample is each of them once, however short that is.
+    """
+
+    def __init__(self, process: KernelProcess, sets: Sequence[HostBuffers], *, once: bool = False) -> None:
+        self._process, self._sets, self._made = process, sets, 0
+        self._table, self._once = process.bind(sets, new=True), once
+        if once:
+            self.calls = len(sets)
+            return
+        self.calls = calibrated(self._take)
+
+    def sample(self) -> float:
+        taken_s = self._take(self.calls)
+        if self._once:  # taken again it would find other outputs, and is too short for the system's account of it
+            self._process.note(self._batch)
+            return taken_s / self.calls * 1e6
+        for _ in range(MOST_ATTEMPTS - 1):
+            if not self._process.worth_repeating(self._batch):
+                break
+            taken_s = self._take(self.calls)
+        self._process.note(self._batch)
+        self._process.ledger.append(self._batch)
+        return taken_s / self.calls * 1e6
+
+    @property
+    def last(self) -> int:
+        return (self._made - 1) % len(self._sets)
+
+    def _take(self, calls: int) -> float:
+        self._batch = self._process.run(self._table, calls, first=self._made % len(self._sets))
+        self._table = replace(self._table, spans=())
+        self._made += calls
+        return max(self._batch.claimed_ns, 1) * 1e-9
+
+
+def calibrated(take: Callable[[int], float]) -> int:
+    """How many calls make a sample of `MINIMUM_SAMPLE_S`.
+
+    Args:
+        take: makes so many calls and returns the seconds that they took.
+    """
+    take(1)  # first touch
+    calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
+    if calls > 1:  # one call alone overstates a short one, whose true cost shows only in a row
+        calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (take(calls) / calls)))
+    return calls
+
+
+class CpuSession:
+    """A `workers.backends.Session` on this machine's cores: kernels run in processes of their own."""
+
+    places = True
+
+    def __init__(self, device: Device, objective: Objective, folder: Path) -> None:
+        compiler = CCompiler(find_compiler())
+        self._programs = ExitStack()
+        place = self._programs.enter_context(scratch())
+        self._support_path = place / "support.so"
+        self._support = load_support(compiler, folder, self._support_path)
+        self._program = kernel_program(compiler, folder, place)
+        self._all_cores = machine.cores()
+        self._cores = machine.pin(objective.threads)
+        self._threads = objective.threads
+        self._processes: WeakSet[KernelProcess] = WeakSet()
+        self._at_return: tuple[HostBuffers, list[int]] | None = None
+        self._children = descendants.children()
+        self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
+        self._memory_bytes = 0
+
+    def limit_memory(self, most_bytes: int) -> None:
+        self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
+
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Any:
+        """See `workers.backends.Session`."""
+        if forbidden := forbidden_imports(binary):
+            raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
+        cores = self._cores if elsewhere is None else self._others(elsewhere)
+        try:
+            process = self._process(binary, entry, cores, timed=elsewhere is None)
+        except LaunchError as error:
+            raise LaunchError(f"the shared library does not load: {error}") from None
+        self._processes.add(process)
+        return process
+
+    def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
+        return host_sets(arguments, inputs, 1)[0]
+
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
+        return host_sets(arguments, inputs, count)
+
+    def call(self, kernel: Any, buffers: Buffers, manner: Manner = Manner()) -> None:
+        process, held = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
+        batch = process.run(process.bind([held], new=False), 1, manner=manner)
+        process.note(batch)
+        self._at_return = (held, held.output_prints()) if _threads_of(process.pid) > 1 else None
+
+    def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
+        return KernelTimer(cast(KernelProcess, kernel), cast(Sequence[HostBuffers], sets), once=once)
+
+    def _process(self, library: Path, entry: str, cores: Sequence[int], *, timed: bool) -> KernelProcess:
+        return KernelProcess(
+            program=self._program,
+            library=library,
+            entry=entry,
+            cores=cores,
+            threads=self._threads,
+            timed=timed,
+            memory_bytes=self._memory_bytes,
+        )
+
+    def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
+        return CallTimer(calls)
+
+    def anchor(self) -> Timer:
+        return CallTimer([self._support.anchor])
+
+    def floor(self) -> Timer:
+        """An empty function, called as kernels are."""
+        process = self._process(self._support_path, "empty", self._cores, timed=True)
+        self._processes.add(process)
+        buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
+        arguments = [replace(buffer, name=f"x{number}") for number in range(_TYPICAL_ARGUMENTS)]
+        return KernelTimer(process, [HostBuffers(arguments, {})])
+
+    def settle(self) -> None:
+        self._children = descendants.children() - self._kernel_pids()
+
+    def self_test(self) -> str | None:
+        sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
+        received = np.zeros_like(sent)
+        self._support.copy(received.ctypes.data, sent.ctypes.data, sent.nbytes)
+        wrong = int(np.count_nonzero(sent != received))
+        return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
+
+    def residue(self) -> str | None:
+        """What the kernels changed or left behind; a joined thread may take a moment to vanish.
+
+        Raises:
+            InvalidMeasurementError: their times are contradicted.
+        """
+        orphans = descendants.children() - self._children - self._kernel_pids()
+        started = [pid for process in self._living() for pid in descendants.started_by(process.pid)]
+        if forked := len(orphans) + len(started):
+            descendants.end_these([*orphans, *started])
+            return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
+        for process in self._living():
+            if fault := self._left_running(process) or process.fault():
+                return fault
+        return self._written_since()
+
+    def _living(self) -> list[KernelProcess]:
+        return [process for process in self._processes if process.alive]
+
+    def _kernel_pids(self) -> set[int]:
+        return {process.pid for process in self._processes}
+
+    def _others(self, place: int) -> tuple[int, ...]:
+        """As many cores, chosen by a number; where there are more than that, not those on which kernels are timed."""
+        least = max(len(self._cores), 1)
+        spare = [core for core in self._all_cores if core not in self._cores]
+        found = spare if len(spare) >= least else self._all_cores
+        start = place % max(1, len(found) - least + 1)
+        return tuple(found[start : start + least])
+
+    def _left_running(self, process: KernelProcess) -> str | None:
+        deadline = time.monotonic() + _THREAD_EXIT_S
+        while (extra := _threads_of(process.pid) - self._threads) > 0:
+            if time.monotonic() > deadline:
+                return f"leaves {extra} threads running after it returned"
+            time.sleep(0.001)
+        return None
+
+    def _written_since(self) -> str | None:
+        """A thread may end within the moment it is given, and have finished the kernel's work only then."""
+        if self._at_return is None:
+            return None
+        buffers, prints = self._at_return
+        return None if buffers.output_prints() == prints else "goes on writing its outputs after it returned"
+
+    def environment(self) -> Mapping[str, str]:
+        facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}
+        if self._cores and (frequency := machine.frequency_mhz(self._cores[0])):
+            facts["mhz"] = f"{frequency:.0f}"
+        if levels := {process.level for process in self._processes}:
+            facts["separation"] = "; ".join(sorted(levels))
+        return facts
+
+
+def _threads_of(pid: int) -> int:
+    """Threads of a process; 1 where the system does not tell."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return 1
+
+
+class CpuDriver:
+    """Finds the CPU and opens it; see `workers.backends.Driver`."""
+
+    kind: DeviceKind = "cpu"
+    baselines = "baselines"
+    limits_address_space = True
+
+    def discover(self, folder: Path) -> list[Device]:
+        try:
+            compiler = self.compiler()
+            macros = compiler.macros
+        except NoCompilerError:
+            return []
+        model, caches = machine.processor_model(), machine.cache_bytes()
+        limits = {"cores": len(machine.cores()), "simd_bytes": machine.simd_bytes(macros), **caches}
+        return [
+            Device(
+                kind="cpu",
+                model=model,
+                architecture=machine.architecture(macros),
+                uuid=f"cpu-{machine.machine_id()}",
+                limits={name: float(value) for name, value in limits.items()},
+                ceilings=load_ceilings(compiler, folder, model, max(caches.values())),
+                software={
+                    "compiler": compiler.product,
+                    "system": platform.platform(),
+                    "python": platform.python_version(),
+                    "numpy": np.__version__,
+                },
+                memory_bytes=psutil.virtual_memory().total,
+            )
+        ]
+
+    def compiler(self) -> CCompiler:
+        return self._compiler
+
+    def sanitizer(self) -> CSanitizer:
+        return CSanitizer(self.compiler().command)
+
+    def profiler(self) -> None:
+        """None: counters of a CPU are seldom readable, least of all in a container."""
+
+    @cached_property
+    def _compiler(self) -> CCompiler:
+        return CCompiler(find_compiler())
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
+        available = len(machine.cores())
+        if objective.threads > available:
+            raise InvalidInput("objective.threads", f"{objective.threads} asked for, but this machine has {available}")
+        return CpuSession(device, objective, folder)
+
+
+DRIVER = CpuDriver()

@@ -1,0 +1,414 @@
+"""The judge's end of a kernel process: starts it, sends requests, checks the replies and ends it.
+
+The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked: outputs are read from
+memory that the judge filled, and times are compared with the processor time that the system counts for the process.
+"""
+
+import array
+import contextlib
+import os
+import platform
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
+from workers.backends import DeviceLostError, InvalidMeasurementError, LaunchError, Manner, TrespassError
+from workers.backends.cpu.batch import Batch, contradicted, leak, worth_repeating
+from workers.backends.cpu.kernel_state import KernelState, state_of
+from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
+from workers.backends.cpu.segment import Segment
+from workers.system import descendants
+from workers.system.exit_status import ended, sent_from_outside
+
+_LOAD, _MAP, _TABLE, _RUN = range(1, 5)
+_OWN_THREAD, _EXAMINE, _PERTURB = 1, 2, 4
+_REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q5QQ")
+_FAILED, _FAULT = -1, -2
+_STACKED, _FLOATS = 24, 8
+"""Words beyond those in registers, and floating-point numbers, that a kernel may take (`kernel_process.c`)."""
+
+_APRON_BYTES = 1 << 20
+"""Inaccessible memory on both sides of a segment (`kernel_process.c`)."""
+
+_LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
+_SAID_BYTES = 600
+_FIRST_USER, _USERS = 61_184, 4_000
+"""User ids of kernel processes: the range that systemd uses for services with a dynamic user."""
+
+_PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
+_SESSION = "XDG_SESSION_ID"
+"""Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
+
+_CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Arguments of calls on sets of buffers, in the layout of the process.
+
+    Attributes:
+        spans: memory to map before the first call: address and bytes.
+        words: arguments of each set's call.
+    """
+
+    sets: int
+    width: int
+    floats: int
+    spans: tuple[tuple[int, int], ...]
+    words: bytes
+
+
+@dataclass(kw_only=True, eq=False)
+class KernelProcess:
+    """A process with one library, and the function of it that is called.
+
+    Args:
+        program: the compiled `kernel_process.c`.
+        library: the candidate.
+        cores: on which it runs; empty: on those of this process.
+        threads: how many of them it may use at once.
+        timed: True measures what idle requests take, to compare timed ones with.
+        memory_bytes: limit on what it allocates; 0: no limit.
+
+    Raises:
+        LaunchError: the library does not load, or lacks the entry.
+    """
+
+    program: Path
+    library: Path
+    entry: str
+    cores: Sequence[int] = ()
+    threads: int = 1
+    timed: bool = True
+    memory_bytes: int = 0
+    ledger: list[Batch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._bases: dict[int, tuple[Segment, int]] = {}
+        self._known: dict[int, GuardedArray] = {}
+        self._table: Table | None = None
+        self._changed: str | None = None
+        self._ended: str | None = None
+        self._killed = False
+        self._said: deque[bytes] = deque(maxlen=4)
+        self._start()
+        self.level = self._greeted()
+        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
+        self.before: KernelState = state_of(self.pid)
+        self._load()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._ended is None
+
+    def bind(self, sets: Sequence[HostBuffers], *, new: bool) -> Table:
+        """Map the memory of some sets and return the arguments of calls on them.
+
+        Args:
+            new: map all pages before the first call.
+        """
+        for buffers in sets:
+            for name, held in buffers.arrays.items():
+                self._known.setdefault(id(held), held)
+                self._base(held.segment, name)
+        words, floats, width = [self._words(buffers) for buffers in sets], 0, 0
+        spans: list[tuple[int, int]] = []
+        if new:
+            spans = [(self._address(each), each.bytes.size) for one in sets for each in one.arrays.values()]
+        if sets:
+            arguments = sets[0].arguments
+            real = [each.role == "scalar" and each.dtype.startswith("float") for each in arguments]
+            floats, width = sum(real), len(real) - sum(real)
+        return Table(sets=len(sets), width=width, floats=floats, spans=tuple(spans), words=b"".join(words))
+
+    def run(self, table: Table, calls: int, *, first: int = 0, manner: Manner = Manner()) -> Batch:
+        """Call the kernel `calls` times, on each set in turn.
+
+        Raises:
+            TrespassError: it touched memory that it must not.
+            DeviceLostError: the process ended.
+        """
+        if table.words != (self._table.words if self._table else None) or table.spans:
+            payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
+            flags = table.width << 32 | table.floats
+            self._send(_REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, 0) + payload)
+            self._table = table
+        return self._batch(calls, first, manner)
+
+    def note(self, batch: Batch) -> None:
+        """Keep what a call left changed, for `fault`."""
+        self._changed = self._changed or batch.changes
+
+    def worth_repeating(self, batch: Batch) -> bool:
+        """True if the system contradicts the claimed time of a batch and another attempt may clear it."""
+        return worth_repeating(batch, self.ledger, self.idle, self.threads)
+
+    def fault(self) -> str | None:
+        """Return what the calls so far changed or kept and must not; None if nothing.
+
+        Raises:
+            InvalidMeasurementError: the system counted more processor time than the calls can have taken.
+        """
+        found, self._changed = self._changed or state_of(self.pid).changed(self.before) or leak(self.ledger), None
+        if contradiction := contradicted(self.ledger, self.idle, self.threads):
+            raise InvalidMeasurementError(contradiction)
+        return found
+
+    def close(self) -> None:
+        """End the process and everything it started. Repeated calls do nothing."""
+        if self._ended is None and hasattr(self, "_process"):
+            self._reap(kill=True)
+
+    # --- the process -------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        heard, said = os.pipe()
+        os.set_blocking(said, False)  # what nobody reads is lost, and never stops the kernel
+        os.set_blocking(heard, False)
+        self._heard = heard
+        library = _readable_copy(self.library)
+        where = str(self.library) if library is None else f"/proc/self/fd/{library}"
+        user = _FIRST_USER + os.getpid() % _USERS if hasattr(os, "geteuid") and os.geteuid() == 0 else 0
+        words = [theirs.fileno(), where, user, os.getpid(), self.memory_bytes, *self.cores]
+        try:
+            self._process = subprocess.Popen(
+                ["kernel", *map(str, words)],
+                executable=self.program,
+                cwd="/",
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=[theirs.fileno(), *([] if library is None else [library])],
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(heard)
+            self._ended = str(error)
+            raise DeviceLostError(f"no process can be started for the kernel: {error}") from None
+        finally:
+            theirs.close()
+            os.close(said)
+            if library is not None:
+                os.close(library)
+        self.pid = self._process.pid
+        self._clock = (~self.pid << 3) | 2 if sys.platform == "linux" else None
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._end = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+        if self._end is not None:
+            self._poll.register(self._end, select.POLLIN)
+
+    def _greeted(self) -> str:
+        values = self._answer()
+        self._registers = values[1]
+        held = [words for bit, words in _LEVELS.items() if values[0] & bit]
+        return ", ".join(held) or "none"
+
+    def _reap(self, *, kill: bool) -> str:
+        """How the process ended, with what it used and said; nothing of it is left."""
+        started = descendants.started_by(self.pid)
+        if kill or started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._killed = not (kill or started) and sent_from_outside(self._process.returncode)
+            how, peak = ended(self._process.returncode), f" (peak memory {usage.ru_maxrss >> 10} MiB)"
+        except ChildProcessError:
+            how, peak = "is gone", ""
+        descendants.end_these(started)
+        self._listen()
+        os.close(self._heard)
+        self._channel.close()
+        if self._end is not None:
+            os.close(self._end)
+        said = b"".join(self._said).decode(errors="replace").strip()[-_SAID_BYTES:]
+        self._ended = how + peak + (f"; it said: {said}" if said else "")
+        return self._ended
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _batch(self, calls: int, first: int = 0, manner: Manner = Manner()) -> Batch:
+        flags = _EXAMINE | _OWN_THREAD * manner.own_thread | _PERTURB * manner.perturb
+        request = _REQUEST.pack(_RUN, 0, calls, first, flags, manner.stack_bytes)
+        cpu_before, began = self._cpu_ns(), time.perf_counter_ns()
+        self._send(request)
+        start, stop, changes, signal_number, heap = self._answer()
+        over, cpu_ns = time.perf_counter_ns(), self._cpu_ns() - cpu_before
+        claimed_ns = stop - start
+        if not began <= start <= stop <= over:
+            claimed_ns = -1
+        self._listen()
+        return Batch(
+            calls=calls,
+            claimed_ns=claimed_ns,
+            wall_ns=over - began,
+            cpu_ns=cpu_ns,
+            changes=_changes_text(changes, signal_number),
+            heap_bytes=heap,
+        )
+
+    def _base(self, segment: Segment, name: str) -> int:
+        if segment.number not in self._bases:
+            holes = struct.pack(f"={len(segment.holes)}Q", *segment.holes)
+            header = _REQUEST.pack(_MAP, len(holes), segment.size, 0, int(segment.writable), 0)
+            descriptor = segment.descriptor()
+            try:
+                self._send(header)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self._channel.sendmsg([b"."], rights)
+                self._send(holes)
+            finally:
+                os.close(descriptor)
+            try:
+                self._bases[segment.number] = (segment, self._answer()[0])
+            except LaunchError as error:
+                raise MemoryError(f"`{name}` cannot be mapped for the kernel: {error}") from None
+        return self._bases[segment.number][1]
+
+    def _load(self) -> None:
+        entry = self.entry.encode()
+        self._send(_REQUEST.pack(_LOAD, len(entry), 0, 0, 0, 0) + entry)
+        self._answer()
+
+    def _send(self, message: bytes) -> None:
+        if self._ended is not None:
+            raise DeviceLostError(self._ended, killed=self._killed)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
+            self._channel.sendall(message)
+
+    def _answer(self) -> tuple[int, ...]:
+        status, *values, length = _REPLY.unpack(self._received(_REPLY.size))
+        text = self._received(min(length, 1 << 16)).decode(errors="replace") if length else ""
+        if status == _FAULT:
+            self._trespassed(*values[:3])
+        if status == _FAILED:
+            raise LaunchError(text or "the kernel process refuses")
+        return tuple(values)
+
+    def _received(self, size: int) -> bytes:
+        got = b""
+        while len(got) < size:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            chunk = self._channel.recv(size - len(got)) if self._channel.fileno() in ready else b""
+            if not chunk:
+                how = self._reap(kill=False)
+                raise DeviceLostError(how, killed=self._killed)
+            got += chunk
+        return got
+
+    def _trespassed(self, number: int, address: int, writes: int) -> None:
+        how = self._reap(kill=False)
+        found = self._near(address)
+        if number in (signal.SIGSEGV, signal.SIGBUS) and found is not None:
+            array_, distance = found
+            raise TrespassError(_trespass_text(array_, distance, writes))
+        raise DeviceLostError(how)
+
+    def _near(self, address: int) -> tuple[GuardedArray, int] | None:
+        """The array nearest to an address in or beside a mapped segment, and the address's distance from its start."""
+        near: list[tuple[int, GuardedArray, int]] = []
+        for held in self._known.values():
+            segment, base = self._bases[held.segment.number]
+            if not base - _APRON_BYTES <= address < base + segment.size + _APRON_BYTES:
+                continue
+            offset = address - base - held.offset
+            outside = max(-offset, offset - held.bytes.size + 1, 0)
+            near.append((outside, held, offset))
+        if not near:
+            return None
+        _, held, offset = min(near, key=lambda each: each[0])
+        return held, offset
+
+    # --- layout ------------------------------------------------------------------------------------------------------
+
+    def _address(self, held: GuardedArray) -> int:
+        return self._bases[held.segment.number][1] + held.offset
+
+    def _words(self, buffers: HostBuffers) -> bytes:
+        whole: list[bytes] = []
+        real: list[bytes] = []
+        for argument in buffers.arguments:
+            if argument.role != "scalar":
+                whole.append(struct.pack("=Q", self._address(buffers.arrays[argument.name])))
+                continue
+            value = scalar(argument)
+            (real if argument.dtype.startswith("float") else whole).append(bytes(value).ljust(8, b"\0"))
+        most = self._registers + _STACKED
+        if len(whole) > most or len(real) > _FLOATS:
+            raise LaunchError(f"a kernel takes at most {most} buffers and whole numbers, and {_FLOATS} others")
+        return b"".join(whole).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * _FLOATS, b"\0")
+
+    def _cpu_ns(self) -> int:
+        return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._heard, 1 << 16):
+                self._said.append(chunk)
+
+
+def _readable_copy(library: Path) -> int | None:
+    """A descriptor of the library that another user may open; None where there is no such thing."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
+    os.write(copy, library.read_bytes())
+    os.fchmod(copy, 0o555)
+    return copy
+
+
+def _environment() -> dict[str, str]:
+    """What a kernel needs to know, and nothing that tells where it is."""
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+    mark = os.environ.get(descendants.MARK)
+    return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
+
+
+def _changes_text(changes: int, number: int) -> str | None:
+    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks"}
+    if left := [name for bit, name in modes.items() if changes & bit]:
+        return f"leaves the processor's {' and '.join(left)} changed after it returned"
+    if changes & 4:
+        return f"changes what happens on {_signal_name(number)} and leaves it so"
+    if changes & 8:
+        return "leaves a timer running"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _trespass_text(held: GuardedArray, distance: int, writes: int) -> str:
+    name, size = held.argument.name, held.bytes.size
+    if 0 <= distance < size:
+        return f"modifies its input `{name}`"
+    verb = {0: "reads", 1: "writes"}.get(writes, "reads or writes")
+    where = f"{distance - size} bytes after" if distance >= size else f"{-distance} bytes before"
+    return f"{verb} out of bounds: {where} `{name}`"
+
+
+def separated_here() -> bool:
+    """Whether kernel processes exist on this kind of machine as they are meant to."""
+    return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64", "arm64")

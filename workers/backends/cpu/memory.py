@@ -1,0 +1,228 @@
+"""Kernel arguments in host memory, with a guard band on both sides of every buffer."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.backends import Buffers, LaunchError, Placement
+from workers.backends.cpu.segment import PAGE_BYTES, Room, Segment
+from workers.backends.distance import POISON, Distance, distance
+from workers.build.kernel import Argument
+
+GUARD_BYTES = PAGE_BYTES
+"""Of each band, at least, where data begins on a page: it does unless a `Placement` moves it."""
+
+_SCALARS: Mapping[str, type[Any]] = {
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+class GuardedArray:
+    """An array whose surroundings can be checked; both bands touch it.
+
+    Args:
+        segment, room: where it lies; None: in a segment of its own.
+
+    Attributes:
+        offset: of the data, in the segment.
+    """
+
+    def __init__(self, argument: Argument, segment: Segment | None = None, room: Room | None = None) -> None:
+        self.argument = argument
+        self.segment = segment or Segment([argument.bytes], writable=argument.role != "input")
+        self._room = room or self.segment.rooms[0]
+        self._whole = self.segment.bytes_of(self._room)
+        self._settle(GUARD_BYTES)
+
+    def place(self, placement: Placement) -> None:
+        """Move the data, which is lost, and fill the bands."""
+        slack = self._whole.size - self.argument.bytes
+        alignment = max(self.argument.alignment, self.argument.stored.itemsize)
+        start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
+        if start is None:  # adrift: anywhere in the first page, but on an element
+            start = GUARD_BYTES + placement.shift * self.argument.stored.itemsize % GUARD_BYTES
+        self._settle(min(start, slack) // alignment * alignment)
+
+    def guard(self) -> None:
+        """Fill both bands."""
+        for band in self._bands.values():
+            band.fill(POISON)
+
+    def overrun(self) -> str | None:
+        """Which band was written and where, or None."""
+        for side, band in self._bands.items():
+            hit = np.flatnonzero(band != POISON)
+            if hit.size:
+                distance = int(hit[0]) if side == "after" else band.size - int(hit[-1]) - 1
+                return (
+                    f"writes out of bounds: {hit.size} bytes of the guard band {side} `{self.argument.name}`, "
+                    f"the nearest {distance} bytes from the buffer"
+                )
+        return None
+
+    def _settle(self, start: int) -> None:
+        end = start + self.argument.bytes
+        self.offset = self._room.start + start
+        self.bytes = self._whole[start:end]
+        self.values: NDArray[Any] = self.bytes.view(self.argument.stored).reshape(self.argument.shape)
+        self._bands = {"before": self._whole[:start], "after": self._whole[end:]}
+        self.guard()
+
+
+class HostBuffers:
+    """A `workers.backends.Buffers` in host memory, most of it shared with kernel processes.
+
+    Args:
+        arrays: made for this set; None: each in a segment of its own.
+        beside: share the inputs of this set, which are then right there already.
+
+    Attributes:
+        arrays: by argument name.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        inputs: Mapping[str, NDArray[Any]],
+        *,
+        arrays: Mapping[str, GuardedArray] | None = None,
+        beside: "HostBuffers | None" = None,
+    ) -> None:
+        self.arguments, self._inputs = arguments, inputs
+        shared: dict[str, GuardedArray] = {} if beside is None else {name: beside.arrays[name] for name in inputs}
+        made = {**(arrays or {}), **shared}
+        self.arrays: dict[str, GuardedArray] = {
+            argument.name: made.get(argument.name) or GuardedArray(argument)
+            for argument in arguments
+            if argument.role != "scalar"
+        }
+        if beside is None:
+            self.renew(inputs)
+        self._written = [array for array in self.arrays.values() if array.argument.role != "input"]
+        self.call_arguments  # noqa: B018 - a scalar that cannot be passed is refused here
+        self.poison()
+
+    @property
+    def call_arguments(self) -> list[Any]:
+        """What a ctypes function of this very process is called with, in order."""
+        return [self._call_argument(argument) for argument in self.arguments]
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(array.bytes.size for array in self.arrays.values())
+
+    def poison(self, byte: int = POISON) -> None:
+        for array in self.arrays.values():
+            array.guard()
+            if array.argument.role != "input":
+                array.bytes.fill(byte)
+
+    def place(self, placement: Placement) -> None:
+        for array in self.arrays.values():
+            array.place(placement)
+        self.renew(self._inputs)
+        self.poison()
+
+    def sibling(self) -> Buffers:
+        return self.siblings(1)[0]
+
+    def siblings(self, count: int) -> list[Buffers]:
+        written = [argument for argument in self.arguments if argument.role not in ("input", "scalar")]
+        sets = guarded_sets(written, count, holes=False)
+        return [HostBuffers(self.arguments, self._inputs, arrays=arrays, beside=self) for arrays in sets]
+
+    def rewrite(self, source: Buffers) -> None:
+        for own, other in zip(self._written, cast(HostBuffers, source)._written, strict=True):
+            np.copyto(own.bytes, other.bytes)
+
+    def refill(self, source: Buffers) -> None:
+        self.renew(cast(HostBuffers, source)._inputs)
+
+    def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        self._inputs = inputs
+        for name, values in inputs.items():
+            self.arrays[name].values[...] = values
+
+    def same_outputs(self, other: Buffers) -> bool:
+        theirs = cast(HostBuffers, other).arrays
+        return all(np.array_equal(array.bytes, theirs[name].bytes) for name, array in self._outputs)
+
+    def read(self, name: str) -> NDArray[Any]:
+        return self.arrays[name].values.copy()
+
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
+        array = self.arrays[name]
+        return distance(array.values, reference, array.argument.dtype)
+
+    def fingerprint(self, name: str) -> int:
+        return int.from_bytes(blake2b(self.arrays[name].bytes.data, digest_size=8).digest())
+
+    def output_prints(self) -> list[int]:
+        """The fingerprint of each output."""
+        return [self.fingerprint(name) for name, _ in self._outputs]
+
+    def damage(self) -> str | None:
+        for array in self.arrays.values():
+            if overrun := array.overrun():
+                return overrun
+        for name, original in self._inputs.items():
+            if not np.array_equal(self.arrays[name].bytes, _bytes(original)):
+                return f"modifies its input `{name}`"
+        return None
+
+    @property
+    def _outputs(self) -> list[tuple[str, GuardedArray]]:
+        return [(name, array) for name, array in self.arrays.items() if array.argument.role == "output"]
+
+    def _call_argument(self, argument: Argument) -> object:
+        if argument.role != "scalar":
+            return ctypes.c_void_p(self.arrays[argument.name].bytes.ctypes.data)
+        return scalar(argument)
+
+
+def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
+    """So many sets of buffers with the same inputs; in two segments, whatever their number."""
+    sets = guarded_sets([each for each in arguments if each.role != "scalar"], count, holes=count == 1)
+    return [HostBuffers(arguments, inputs, arrays=arrays) for arrays in sets]
+
+
+def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
+    """Arrays by name, `count` times: what is only read in one segment, the rest in another.
+
+    Args:
+        holes: whether kernel processes may not even touch what lies between two arrays.
+    """
+    made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
+    for writable in (False, True):
+        chosen = [argument for argument in arguments if (argument.role != "input") == writable]
+        if not chosen:
+            continue
+        segment = Segment([argument.bytes for _ in range(count) for argument in chosen], writable=writable)
+        if not holes:
+            segment.holes.clear()
+        rooms = iter(segment.rooms)
+        for arrays in made:
+            arrays.update({argument.name: GuardedArray(argument, segment, next(rooms)) for argument in chosen})
+    return made
+
+
+def scalar(argument: Argument) -> Any:
+    """A scalar as ctypes passes it.
+
+    Raises:
+        LaunchError: of a dtype that cannot be passed.
+    """
+    if argument.dtype not in _SCALARS:
+        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
+    return _SCALARS[argument.dtype](argument.value)
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

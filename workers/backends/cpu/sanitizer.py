@@ -1,0 +1,144 @@
+"""C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them."""
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evo.family.cflags import native_flag, without_libraries
+from evo.results import Sanitized
+from workers.backends.cpu.compiler import SUFFIXES, searched_flags
+from workers.backends.sanitizer import Subject
+from workers.build.kernel import Argument
+from workers.system.program import run
+from workers.system.scratch import scratch
+
+MAX_FINDINGS = 10
+_FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=fast")
+_UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
+"""A kernel must not know that a sanitizer watches it, and then behave."""
+
+_FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
+_ALIGNMENT = 4096
+"""As in `workers.backends.cpu.memory`: a kernel may rely on what it is given when it is timed."""
+
+_SETTINGS = {
+    "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "print_stacktrace=0",
+    "TSAN_OPTIONS": "halt_on_error=1",
+}
+"""No leak detection: it needs to trace the process, which containers forbid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """Sanitizers that go together, as the compiler names them."""
+
+    name: str
+    threaded: bool = False
+
+    def unfit(self, subject: Subject) -> str | None:
+        """Why this tool has nothing to say about a kernel."""
+        if self.threaded and subject.threads == 1:
+            return "the kernel runs on one thread"
+        if self.threaded and "-fopenmp" in subject.unit.flags:
+            return "it does not understand OpenMP's own locks"
+        return None
+
+
+TOOLS = (Tool(name="address,undefined"), Tool(name="thread", threaded=True))
+
+
+class CSanitizer:
+    """A `workers.backends.sanitizer.Sanitizer` for C kernels.
+
+    Args:
+        compiler: the command that starts gcc or clang.
+    """
+
+    def __init__(self, compiler: Sequence[str]) -> None:
+        self._compiler = tuple(compiler)
+
+    def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
+        return tuple(self._run(tool, subject, timeout_s) for tool in TOOLS)
+
+    def _run(self, tool: Tool, subject: Subject, timeout_s: float) -> Sanitized:
+        if (reason := tool.unfit(subject)) is not None:
+            return Sanitized(tool=tool.name, skipped=reason)
+        with scratch() as folder:
+            suffix = SUFFIXES[subject.unit.language]
+            (folder / f"kernel{suffix}").write_text(subject.unit.source, encoding="utf-8")
+            (folder / f"main{suffix}").write_text(program(subject.kernel.entry, subject.kernel.arguments))
+            stop = subject.interruption
+            status, log = run([*self._compiler, *_flags(tool, subject)], folder, timeout_s, interruption=stop)
+            if status != 0:
+                said = log.strip().partition("\n")[0] or "the compiler says nothing"
+                return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {said}")
+            command = [str(folder / "main"), str(subject.inputs)]
+            status, log = run(command, folder, timeout_s, {**os.environ, **_SETTINGS}, interruption=stop)
+        if status is None:
+            return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")
+        found = tuple(dict.fromkeys(line.strip() for line in _FINDING.findall(log)))[:MAX_FINDINGS]
+        if status != 0 and not found:
+            found = (f"the kernel ended the program with status {status}",)
+        return Sanitized(tool=tool.name, findings=found)
+
+
+def _flags(tool: Tool, subject: Subject) -> Iterator[str]:
+    unit = subject.unit
+    suffix, standard = SUFFIXES[unit.language], "-std=gnu++17" if unit.language == "c++" else "-std=gnu11"
+    yield from (*_FLAGS, standard, native_flag(platform.machine()))
+    yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all", *_UNDEFINED)
+    own, behind = without_libraries(searched_flags(unit), unit.language, platform.system())
+    yield from (*own, f"kernel{suffix}", f"main{suffix}", "-o", "main", *behind)
+
+
+def program(entry: str, arguments: Sequence[Argument]) -> str:
+    """A C program that calls the kernel once with buffers of exactly the right size; its argument is their folder."""
+    buffers = [argument for argument in arguments if argument.role != "scalar"]
+    parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
+    values = ", ".join(repr(each.value) if each.role == "scalar" else f"{each.name}_" for each in arguments)
+    lines = [f"    void *{each.name}_ = {_made(each)};" for each in buffers]
+    return _PROGRAM % {"entry": entry, "parameters": parameters, "values": values, "buffers": "\n".join(lines)}
+
+
+def _made(argument: Argument) -> str:
+    source = f'"{argument.name}.bin"' if argument.role == "input" else "NULL"
+    return f"buffer({argument.bytes}ul, argv[1], {source})"
+
+
+_C_TYPES = {"int32": "int32_t", "int64": "int64_t", "float32": "float", "float64": "double"}
+
+_PROGRAM = f"""\
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C"
+#endif
+void %(entry)s(%(parameters)s);
+
+static void *buffer(size_t size, const char *folder, const char *name) {{
+    void *made = NULL;
+    if (posix_memalign(&made, {_ALIGNMENT}, size)) exit(1);
+    memset(made, 0xff, size);
+    if (name) {{
+        char path[4096];
+        snprintf(path, sizeof path, "%%s/%%s", folder, name);
+        FILE *file = fopen(path, "rb");
+        if (!file || fread(made, 1, size, file) != size) exit(1);
+        fclose(file);
+    }}
+    return made;
+}}
+
+int main(int argc, char **argv) {{
+    if (argc != 2) return 1;
+%(buffers)s
+    %(entry)s(%(values)s);
+    return 0;
+}}
+"""

@@ -1,0 +1,169 @@
+"""The compiled companion of the CPU device (`support.c`), and the ceilings it measures."""
+
+import ctypes
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from evo.device import Ceilings
+from evo.errors import EvoError
+from evo.trial.outcome import CompileFailed
+from workers.backends.cpu.compiler import CCompiler
+from workers.backends.cpu.kernel_process import KernelProcess
+from workers.build import Unit
+from workers.build.cache import Cache, cache_key
+from workers.system.exhaustion import refuse_noexec
+from workers.system.program import run
+from workers.system.scratch import scratch
+
+_BURSTS = 40
+_FRESH_S = 3600.0
+"""After which ceilings are measured again: the first time may have been a busy one."""
+
+_COPY_BYTES = 64 << 20
+_MEASURED_AT = "measured_at"
+_COMPILE_S = 120.0
+_PROGRAM_FLAGS = ("-O2", "-std=gnu11", "-D_GNU_SOURCE", "kernel_process.c", "-o", "kernel", "-pthread", "-ldl")
+
+
+class SupportError(EvoError, RuntimeError):
+    """The C compiler here cannot build the part of kernel-evo that is written in C."""
+
+
+def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
+    """The library, compiled once for each compiler and kept in `folder`.
+
+    Args:
+        path: where to leave it as well.
+
+    Raises:
+        SupportError: it does not compile.
+        MachineExhausted: nothing can be loaded from that place.
+    """
+    source = files("workers.backends.cpu").joinpath("support.c").read_text()
+    cache, key = Cache(folder), cache_key("support", compiler.version, source)
+    binary = cache.get(key)
+    if binary is None:
+        binary = _compile(compiler, source)
+        cache.put(key, binary)
+    with scratch() as place:
+        path = path or place / f"support{compiler.suffix}"
+        path.write_bytes(binary)
+        refuse_noexec(path.parent)
+        library = ctypes.CDLL(str(path))
+    _declare(library)
+    return library
+
+
+def kernel_program(compiler: CCompiler, folder: Path, place: Path) -> Path:
+    """The program that kernels are called by, compiled once for each compiler and kept in `folder`.
+
+    Args:
+        place: where to put it.
+
+    Raises:
+        SupportError: it does not compile.
+    """
+    source = files("workers.backends.cpu").joinpath("kernel_process.c").read_text()
+    cache, key = Cache(folder), cache_key("kernel process", compiler.version, source)
+    binary, path = cache.get(key), place / "kernel"
+    if binary is None:
+        (place / "kernel_process.c").write_text(source)
+        status, log = run([*compiler.command, *_PROGRAM_FLAGS], place, _COMPILE_S)
+        if status != 0:
+            raise SupportError(_not_compiled(compiler, "kernel_process.c", log))
+        cache.put(key, path.read_bytes())
+    else:
+        path.write_bytes(binary)
+    path.chmod(0o755)
+    return path
+
+
+def separation_here(compiler: CCompiler, folder: Path) -> str:
+    """What separates a kernel process from its judge on this machine, tried with an empty kernel.
+
+    Returns:
+        The parts that held, as measurements record them; ``none`` if there are none.
+
+    Raises:
+        SupportError, LaunchError, DeviceLostError: no kernel process can be started.
+    """
+    with scratch() as place:
+        load_support(compiler, folder, place / "support.so")
+        process = KernelProcess(
+            program=kernel_program(compiler, folder, place),
+            library=place / "support.so",
+            entry="empty",
+            timed=False,
+        )
+        process.close()
+        return process.level
+
+
+def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
+    """The ceilings of one thread of this machine: the best that were ever measured, kept in `folder`.
+
+    They are measured again after `_FRESH_S`, and only ever rise: other work on the machine lowers what is measured.
+
+    Args:
+        model: of the processor; another one is measured anew.
+        last_level_bytes: of its largest cache, which the copy has to exceed.
+    """
+    cache, key = Cache(folder), cache_key("ceilings", compiler.version, model)
+    kept: dict[str, float] = json.loads(cache.get(key) or "{}")
+    if abs(time.time() - kept.pop(_MEASURED_AT, 0.0)) > _FRESH_S:
+        found = _measure(load_support(compiler, folder), max(_COPY_BYTES, 2 * last_level_bytes))
+        kept = {name: max(rate, kept.get(name, 0.0)) for name, rate in found.items()}
+        cache.put(key, json.dumps({**kept, _MEASURED_AT: time.time()}).encode())
+    bytes_per_s = kept.pop("bytes_per_s")
+    return Ceilings(flops_per_s=kept, bytes_per_s=bytes_per_s, source="measured")
+
+
+def _compile(compiler: CCompiler, source: str) -> bytes:
+    result = compiler.compile(Unit(source=source, architecture="native", entry="anchor"), timeout_s=_COMPILE_S)
+    if isinstance(result, CompileFailed):
+        raise SupportError(_not_compiled(compiler, "support.c", result.log))
+    return result.binary
+
+
+def _not_compiled(compiler: CCompiler, file: str, log: str) -> str:
+    return f"the C compiler {compiler.product!r} does not compile {file}; name another with CC:\n{log}"
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    for name, real in (("peak_float32", ctypes.c_float), ("peak_float64", ctypes.c_double)):
+        function = getattr(library, name)
+        function.argtypes, function.restype = (ctypes.c_long, real, real), real
+        getattr(library, f"{name}_flops").restype = ctypes.c_long
+    library.copy.argtypes, library.copy.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long), None
+    library.empty.restype, library.anchor.restype = None, ctypes.c_float
+
+
+def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
+    flops_per_s = {name: _flops_per_s(library, name) for name in ("float32", "float64")}
+    source, target = np.ones(copy_bytes, np.uint8), np.zeros(copy_bytes, np.uint8)
+    seconds = _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, copy_bytes))
+    return {**flops_per_s, "bytes_per_s": 2 * copy_bytes / seconds}
+
+
+def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
+    rounds = 20_000
+    seconds = _fastest(partial(getattr(library, f"peak_{dtype}"), rounds, 0.5, 1.0))
+    operations: int = getattr(library, f"peak_{dtype}_flops")() * rounds
+    return operations / seconds
+
+
+def _fastest(call: Callable[[], object]) -> float:
+    """Seconds of the fastest of many short bursts: on a busy machine one of them runs undisturbed."""
+    call()
+    seconds = []
+    for _ in range(_BURSTS):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

@@ -1,0 +1,200 @@
+"""Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.backends import Buffers, LaunchError, Placement
+from workers.backends.cuda.launch import cuda_errors
+from workers.backends.distance import POISON, Distance, distance
+from workers.build.kernel import Argument
+
+GUARD_BYTES = 4096
+MOST_BUFFERS = 64
+"""Of one kernel; CUDA passes 4 KB of parameters, and nobody writes so many."""
+
+DISTANCES = ("float16", "float32", "float64")
+"""Dtypes of outputs that are judged on the device; others are on the host."""
+
+Span: TypeAlias = tuple[int, int]
+"""Address and bytes."""
+
+
+class Kernels(Protocol):
+    """What is found out about buffers where they lie."""
+
+    def checksums(self, spans: Sequence[Span]) -> list[int]:
+        """One for each span."""
+        ...
+
+    def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
+        """Of a buffer of one of `DISTANCES`."""
+        ...
+
+
+class GuardedBuffer:
+    """Device memory with a guard band on both sides; the trailing one starts at the very next byte."""
+
+    def __init__(self, argument: Argument, runtime: Any) -> None:
+        self.argument = argument
+        self.size = argument.bytes
+        self._runtime = runtime
+        self._base = runtime.malloc(self.size + 2 * GUARD_BYTES)
+        self.pointer = self._base + GUARD_BYTES
+
+    def __del__(self) -> None:
+        try:
+            self._runtime.free(self._base)
+        except Exception:  # noqa: BLE001 - the context may be dead, and its memory with it
+            return
+
+    def fill(self, byte: int) -> None:
+        self._runtime.memset(self.pointer, byte, self.size)
+
+    def guard(self) -> None:
+        for place in self._bands.values():
+            self._runtime.memset(place, POISON, GUARD_BYTES)
+
+    def write(self, values: NDArray[Any]) -> None:
+        host = np.ascontiguousarray(values)
+        self._runtime.memcpy(self.pointer, host.ctypes.data, self.size, self._runtime.memcpyHostToDevice)
+
+    def read(self) -> NDArray[Any]:
+        host = np.empty(self.argument.shape, self.argument.stored)
+        self._runtime.memcpy(host.ctypes.data, self.pointer, self.size, self._runtime.memcpyDeviceToHost)
+        return host
+
+    def overrun(self) -> str | None:
+        """Which band was written and where, or None."""
+        for side, place in self._bands.items():
+            band = np.empty(GUARD_BYTES, np.uint8)
+            self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
+            hit = np.flatnonzero(band != POISON)
+            if hit.size:
+                distance = int(hit[0]) if side == "after" else GUARD_BYTES - int(hit[-1]) - 1
+                return (
+                    f"writes out of bounds: {hit.size} bytes of the guard band {side} `{self.argument.name}`, "
+                    f"the nearest {distance} bytes from the buffer"
+                )
+        return None
+
+    @property
+    def _bands(self) -> Mapping[str, int]:
+        return {"before": self._base, "after": self.pointer + self.size}
+
+
+class DeviceBuffers:
+    """A `workers.backends.Buffers` in plain device allocations: a pool would hide overruns.
+
+    Args:
+        runtime: CuPy's ``cuda.runtime``.
+        kernels: that look after what is in memory.
+        beside: share the inputs of this set, which are then right there already.
+
+    Raises:
+        LaunchError: there are more than `MOST_BUFFERS`.
+
+    Attributes:
+        pointers: device addresses by argument name.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        inputs: Mapping[str, NDArray[Any]],
+        runtime: Any,
+        kernels: "Kernels",
+        *,
+        beside: "DeviceBuffers | None" = None,
+    ) -> None:
+        if len(arguments) > MOST_BUFFERS:
+            raise LaunchError(f"a kernel takes {len(arguments)} arguments, of at most {MOST_BUFFERS}")
+        self._arguments, self._runtime, self._kernels = arguments, runtime, kernels
+        self._inputs: list[str] = list(inputs) if beside is None else beside._inputs
+        shared: dict[str, GuardedBuffer] = {}
+        if beside is not None:
+            shared = {name: beside._buffers[name] for name in self._inputs}
+        with cuda_errors():
+            self._buffers: dict[str, GuardedBuffer] = {
+                argument.name: shared.get(argument.name) or GuardedBuffer(argument, runtime)
+                for argument in arguments
+                if argument.role != "scalar"
+            }
+            self.pointers = {name: buffer.pointer for name, buffer in self._buffers.items()}
+            for name, values in inputs.items():
+                self._buffers[name].write(values)
+        self._sums: list[int] = self._sum(self._inputs) if beside is None else beside._sums
+        self.poison()
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(buffer.size for buffer in self._buffers.values())
+
+    def poison(self, byte: int = POISON) -> None:
+        with cuda_errors():
+            for buffer in self._buffers.values():
+                buffer.guard()
+                if buffer.argument.role != "input":
+                    buffer.fill(byte)
+            self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
+
+    def sibling(self) -> "DeviceBuffers":
+        return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, beside=self)
+
+    def siblings(self, count: int) -> list[Buffers]:
+        return [self.sibling() for _ in range(count)]
+
+    def place(self, placement: Placement) -> None:
+        """Kernels rely on how the driver aligns what it allocates."""
+
+    def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        with cuda_errors():
+            for name in self._inputs:
+                self._buffers[name].write(inputs[name])
+            self._runtime.deviceSynchronize()
+        self._sums = self._sum(self._inputs)
+
+    def rewrite(self, source: Buffers) -> None:
+        self._copy(source, [name for name, buffer in self._buffers.items() if buffer.argument.role != "input"])
+
+    def refill(self, source: Buffers) -> None:
+        self._copy(source, self._inputs)
+        self._sums = cast(DeviceBuffers, source)._sums
+
+    def same_outputs(self, other: Buffers) -> bool:
+        outputs = [name for name, buffer in self._buffers.items() if buffer.argument.role == "output"]
+        return self._sum(outputs) == cast(DeviceBuffers, other)._sum(outputs)
+
+    def read(self, name: str) -> NDArray[Any]:
+        with cuda_errors():
+            return self._buffers[name].read()
+
+    def distance(self, name: str, reference: NDArray[Any]) -> Distance:
+        buffer = self._buffers[name]
+        if buffer.argument.dtype not in DISTANCES:
+            return distance(self.read(name), reference, buffer.argument.dtype)
+        return self._kernels.distance(buffer, reference)
+
+    def fingerprint(self, name: str) -> int:
+        return self._sum([name])[0]
+
+    def damage(self) -> str | None:
+        with cuda_errors():
+            for buffer in self._buffers.values():
+                if overrun := buffer.overrun():
+                    return overrun
+        sums = self._sum(self._inputs)
+        changed = (name for name, before, now in zip(self._inputs, self._sums, sums, strict=True) if now != before)
+        return next((f"modifies its input `{name}`" for name in changed), None)
+
+    def _copy(self, source: Buffers, names: Iterable[str]) -> None:
+        kind, pointers = self._runtime.memcpyDeviceToDevice, cast(DeviceBuffers, source).pointers
+        with cuda_errors():
+            for name in names:
+                self._runtime.memcpy(self.pointers[name], pointers[name], self._buffers[name].size, kind)
+            self._runtime.deviceSynchronize()  # such copies return before they are done
+
+    def _sum(self, names: Sequence[str]) -> list[int]:
+        return self._kernels.checksums([(self._buffers[name].pointer, self._buffers[name].size) for name in names])

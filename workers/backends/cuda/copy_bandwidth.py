@@ -1,0 +1,74 @@
+"""The copy bandwidth of a GPU, measured once for each unit and kept.
+
+The program `cuda_copying` measures it: the daemon must never hold a CUDA context.
+"""
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from workers.build.cache import Cache, cache_key
+from workers.system.device_lock import GaveUp, exclusive
+from workers.system.exit_status import last_line
+from workers.system.log import log
+
+LEAST_SHARE = 0.5
+"""Of the datasheet's rate: a GPU that reaches less is busy with something else, and is asked again next time."""
+
+PATIENCE_S = 20.0
+"""For devices that somebody measures on, all together: whoever waits for this worker gives it up after a minute."""
+
+_LIMIT_S = 120
+_DEVICE = TypeAdapter(Device)
+
+
+def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
+    """Each device with its own copy bandwidth among its ceilings.
+
+    As it is where that cannot be measured now: it is then asked again next time.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    return [_with_measured_copy(each, folder, until_s) for each in devices]
+
+
+def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
+    if device.ceilings is None:
+        return device
+    cache, key = Cache(folder), cache_key("copy", device.uuid, repr(sorted(device.software.items())))
+    kept = cache.get(key)
+    if kept is None:
+        rate = _measured(device, folder, until_s=until_s)
+        if rate is None or rate < LEAST_SHARE * device.ceilings.bytes_per_s:
+            log().warning("copy.not_measured", device=device.model, bytes_per_s=rate)
+            return device
+        kept = repr(rate).encode()
+        cache.put(key, kept)
+    return device.copying_at(float(kept))
+
+
+def copy_us(device: Device, folder: Path, size: int) -> float | None:
+    """What a copy of so many bytes takes now, past the caches; while nobody else measures here."""
+    rate = _measured(device, folder, str(size))
+    return None if rate is None else 2 * size / rate * 1e6
+
+
+def _measured(device: Device, folder: Path, *size: str, until_s: float = math.inf) -> float | None:
+    command = [sys.executable, "-m", "workers.backends.cuda.copy_process", str(folder), *size]
+    try:
+        with exclusive(device.uuid, unwanted=lambda: time.monotonic() > until_s):
+            done = subprocess.run(
+                command, input=_DEVICE.dump_json(device), capture_output=True, timeout=_LIMIT_S, check=True
+            )
+            return float(done.stdout)
+    except GaveUp:
+        log().warning("copy.failed", reason="others measure on this device")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        said = last_line((getattr(error, "stderr", None) or b"").decode(errors="replace"))
+        log().warning("copy.failed", reason=said or str(error))
+    return None

@@ -1,0 +1,49 @@
+"""``python -m workers.backends.cuda.copy_process``: measures how fast a GPU copies, in a process of its own."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from evo.device import Device
+from evo.trial.objective import Objective
+from workers.backends import Timer
+from workers.backends.cold_sets import cold_sets
+from workers.backends.cuda.device import DRIVER
+
+MOST_BYTES = 256 << 20
+"""What is copied; less where that is more than a sixteenth of the device's memory."""
+
+SAMPLES = 7
+
+
+def copy_bytes(device: Device) -> int:
+    """How much is copied at once."""
+    share = MOST_BYTES if device.memory_bytes is None else device.memory_bytes // 16
+    return min(MOST_BYTES, share) // 16 * 16
+
+
+def copy_rate(ways: Sequence[Timer], size: int) -> float:
+    """Bytes a second, read plus written, of the fastest way: the middle one of a few samples.
+
+    Args:
+        ways: to copy so many bytes, far more than the caches hold.
+    """
+    fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
+    return 2 * size / (fastest_us * 1e-6)
+
+
+def main() -> None:
+    """Print the rate of the device on standard input; arguments: a folder for compiled helpers and, if given, bytes."""
+    device = TypeAdapter(Device).validate_json(sys.stdin.buffer.read())
+    folder, *given = sys.argv[1:]
+    size = int(given[0]) // 16 * 16 if given else copy_bytes(device)
+    session = DRIVER.open(device, Objective(), Path(folder))
+    sets = cold_sets(session.cold_bytes, 2 * size, device.memory_bytes or sys.maxsize)
+    sys.stdout.write(repr(copy_rate(session.copies(size, sets), size)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""NVIDIA GPUs as devices. Nothing but this and `cuda_survey` imports CuPy, and only where a GPU is opened or asked."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.device import Ceilings, Device, DeviceKind
+from evo.device.gpu import capability, ceilings, limits
+from evo.trial.objective import Objective
+from workers.backends import Buffers, LaunchError, Manner, Timer
+from workers.backends.cuda import nvml
+from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
+from workers.backends.cuda.copy_bandwidth import with_measured_copies
+from workers.backends.cuda.graph import GraphTimer
+from workers.backends.cuda.launch import BoundKernel, cuda_errors, driver_installed, static_shared_bytes
+from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
+from workers.backends.cuda.profiler import NcuProfiler
+from workers.backends.cuda.sanitizer import CudaSanitizer
+from workers.backends.cuda.support import SupportKernels, checksum, support_binary
+from workers.backends.cuda.survey import NO_DRIVER, CudaUnusableError, index_of, surveyed
+from workers.build import Launch
+from workers.build.kernel import Argument
+from workers.system.log import log
+
+_DEFAULT_SHARED_BYTES = 48 << 10
+_SELF_TEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A loaded kernel; `module` keeps it loaded."""
+
+    module: Any
+    function: int
+    launch: Launch
+    arguments: tuple[Argument, ...]
+
+
+class CudaSession:
+    """A `workers.backends.Session` on one GPU.
+
+    Raises:
+        CudaUnusableError: it is not there any more, or the driver refuses it.
+    """
+
+    places = False
+
+    def __init__(self, device: Device, folder: Path, compiler: NvrtcCompiler) -> None:
+        import cupy
+
+        self._cuda: Any = cupy.cuda
+        self._device = device
+        self.cold_bytes = int(device.limits["l2_bytes"])
+        try:
+            with cuda_errors():
+                cupy.cuda.Device(index_of(device.uuid)).use()
+                self._stream = cupy.cuda.Stream(non_blocking=True)
+        except LaunchError as error:
+            users = f"; it is in use by {', '.join(found)}" if (found := nvml.strangers(device.uuid)) else ""
+            raise CudaUnusableError(f"{device.model} ({device.uuid}) cannot be opened: {error}{users}") from None
+        binary = support_binary(compiler, device.architecture, folder)
+        self._support = SupportKernels(self._cuda, self._stream, device, binary)
+
+    def limit_memory(self, most_bytes: int) -> None:
+        """A kernel allocates nothing."""
+
+    def load(
+        self,
+        binary: Path,
+        entry: str,
+        arguments: Sequence[Argument],
+        launch: Launch | None,
+        *,
+        elsewhere: int | None = None,
+    ) -> Kernel:
+        if launch is None:
+            raise LaunchError("a CUDA kernel needs [cuda.launch] in its family.toml")
+        with cuda_errors():
+            module = self._cuda.function.Module()
+            module.load_file(str(binary))
+            function = module.get_function(entry)
+            if launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
+                attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._cuda.driver.funcSetAttribute(function.ptr, attribute, launch.shared_memory_bytes)
+        return Kernel(module=module, function=function.ptr, launch=launch, arguments=tuple(arguments))
+
+    def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
+        return DeviceBuffers(arguments, inputs, self._cuda.runtime, self._support)
+
+    def allocate_sets(
+        self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
+    ) -> Sequence[Buffers]:
+        return [self.allocate(arguments, inputs) for _ in range(count)]
+
+    def call(self, kernel: Kernel, buffers: Buffers, manner: Manner = Manner()) -> None:
+        if own_bytes := kernel.launch.shared_memory_bytes + static_shared_bytes(kernel.function):
+            self._support.poison_shared(own_bytes)
+        self._bind(kernel, buffers)()
+        self._wait()
+
+    def timer(self, kernel: Kernel, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
+        calls = [self._bind(kernel, buffers) for buffers in sets]
+        return GraphTimer(self._cuda, self._stream, calls, keep=(kernel, sets), once=once)
+
+    def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
+        self._warm(calls)
+        return GraphTimer(self._cuda, self._stream, calls, keep=calls)
+
+    def anchor(self) -> Timer:
+        return self._support.anchor()
+
+    def floor(self) -> Timer:
+        return self._support.empty()
+
+    def copies(self, size: int, sets: int = 1) -> list[Timer]:
+        """See `SupportKernels.copies`."""
+        return self._support.copies(size, sets)
+
+    def settle(self) -> None:
+        """Nothing runs beside it."""
+
+    def residue(self) -> str | None:
+        return None
+
+    def self_test(self) -> str | None:
+        sent = np.random.default_rng(0).integers(0, 256, _SELF_TEST_BYTES, np.uint8)
+        argument = Argument(name="bytes", role="input", dtype="uint8", shape=sent.shape)
+        with cuda_errors():
+            buffer = GuardedBuffer(argument, self._cuda.runtime)
+            buffer.write(sent)
+        (found,), expected = self._support.checksums([(buffer.pointer, sent.nbytes)]), checksum(sent)
+        return None if found == expected else f"a known kernel computed {found:#x} where {expected:#x} is right"
+
+    def environment(self) -> Mapping[str, str]:
+        load = {"load": f"{os.getloadavg()[0]:.2f}"}
+        return {**self._device.software, **nvml.facts(self._device.uuid), **load}
+
+    def _bind(self, kernel: Kernel, buffers: Buffers) -> BoundKernel:
+        pointers = cast(DeviceBuffers, buffers).pointers
+        return BoundKernel(kernel.function, kernel.launch, kernel.arguments, dict(pointers), self._stream.ptr)
+
+    def _wait(self) -> None:
+        with cuda_errors():
+            self._cuda.runtime.deviceSynchronize()
+
+    def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
+        """Libraries choose kernels and allocate workspaces on the first calls, which must not be captured."""
+        torch = sys.modules.get("torch")
+        for call in [*calls[:3], *calls]:
+            if torch is not None and torch.cuda.is_initialized():
+                with self._stream, torch.cuda.stream(torch.cuda.ExternalStream(self._stream.ptr)):
+                    call()
+            else:
+                with self._stream:
+                    call()
+        self._wait()
+
+
+class CudaDriver:
+    """Finds GPUs and opens them; see `workers.backends.Driver`."""
+
+    kind: DeviceKind = "cuda"
+    baselines = "cuda_baselines"
+    limits_address_space = False
+
+    def discover(self, folder: Path) -> list[Device]:
+        found, obstacle = self.look()
+        if obstacle and find_spec("cupy"):
+            log().info("cuda.unusable", reason=obstacle)
+        return with_measured_copies(found, folder)
+
+    def look(self) -> tuple[list[Device], str | None]:
+        """The GPUs that can be used here, and what keeps others, or any, from being used, if anything does."""
+        if find_spec("cupy") is None:
+            return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
+        if not driver_installed():
+            return [], NO_DRIVER
+        try:
+            toolkit = self.compiler().toolkit
+        except NoNvrtcError as error:
+            return [], str(error)
+        report = surveyed(toolkit)
+        return [_device(each, f"NVRTC {toolkit[0]}.{toolkit[1]}") for each in report["gpus"]], report["obstacle"]
+
+    def compiler(self) -> NvrtcCompiler:
+        return self._compiler
+
+    @cached_property
+    def _compiler(self) -> NvrtcCompiler:
+        return NvrtcCompiler()
+
+    def sanitizer(self) -> CudaSanitizer:
+        return CudaSanitizer.here()
+
+    def profiler(self) -> NcuProfiler:
+        return NcuProfiler.here()
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> CudaSession:
+        return CudaSession(device, folder, self.compiler())
+
+
+def _device(gpu: Mapping[str, Any], compiler: str) -> Device:
+    attributes = gpu["attributes"]
+    rates = ceilings(attributes)
+    return Device(
+        kind="cuda",
+        model=gpu["name"],
+        architecture=f"sm_{capability(attributes)}",
+        uuid=gpu["uuid"],
+        limits=limits(attributes),
+        ceilings=Ceilings(
+            flops_per_s=rates.flops_per_s,
+            bytes_per_s=rates.bytes_per_s,
+            source="table",
+            cache_bytes_per_s=rates.cache_bytes_per_s,
+        ),
+        software={**gpu["software"], "cuda": compiler.partition(" ")[2], "compiler": compiler},
+        memory_bytes=gpu["memory_bytes"],
+    )
+
+
+DRIVER = CudaDriver()

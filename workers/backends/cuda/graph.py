@@ -1,0 +1,98 @@
+"""Timing by CUDA graphs: all calls of a sample are enqueued at once, between two events."""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+from workers.backends.cuda.launch import cuda_errors
+
+SAMPLE_US = 1000.0
+FIRST_CALLS = 20
+SHORT_US, SHORT_CALLS = 5.0, 200
+"""A sample lasts at least `SAMPLE_US`; one of kernels shorter than `SHORT_US` averages over at least `SHORT_CALLS`."""
+
+
+class GraphTimer:
+    """Times zero-argument calls that enqueue work on one stream: all calls of a sample are one CUDA graph.
+
+    Args:
+        cuda: CuPy's ``cuda``.
+        keep: whatever must live as long as the graph.
+        once: a sample is each of the calls once, however short that is.
+    """
+
+    def __init__(
+        self,
+        cuda: Any,
+        stream: Any,
+        calls: Sequence[Callable[[], object]],
+        keep: object = None,
+        *,
+        once: bool = False,
+    ) -> None:
+        self._cuda, self._stream, self._keep = cuda, stream, keep
+        self._events = cuda.Event(), cuda.Event()
+        self._turn, self.last = cycle(calls), len(calls) - 1
+        self.calls = len(calls)
+        self._capture()
+        if once:
+            return
+        estimate = min(self.sample(), self.sample())
+        if estimate * self.calls < SAMPLE_US:  # so few may be mostly what it takes to begin
+            self.calls = self._rounded(FIRST_CALLS, len(calls))
+            self._capture()
+            estimate = min(self.sample(), self.sample())
+        least = SHORT_CALLS if estimate < SHORT_US else 1
+        wanted = self._rounded(max(math.ceil(SAMPLE_US / max(estimate, 1e-3)), least), len(calls))
+        if wanted != self.calls:
+            self.calls = wanted
+            self._capture()
+        self.sample()
+
+    def sample(self) -> float:
+        begin, end = self._events
+        with cuda_errors():
+            begin.record(self._stream)
+            self._replay()
+            end.record(self._stream)
+            end.synchronize()
+            return float(self._cuda.get_elapsed_time(begin, end)) * 1e3 / self.calls
+
+    @staticmethod
+    def _rounded(calls: int, sets: int) -> int:
+        """Every set is called equally often."""
+        return math.ceil(calls / sets) * sets
+
+    def _capture(self) -> None:
+        """Record one sample's calls. Calls of PyTorch need its own capture, which keeps their memory for the graph."""
+        due = list(islice(self._turn, self.calls))
+        with cuda_errors():
+            if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+                self._replay = _torch_graph(self._stream, due)
+                return
+            with self._stream:
+                self._stream.begin_capture()
+                try:
+                    for call in due:
+                        call()
+                finally:
+                    graph = self._stream.end_capture()
+        self._replay = lambda: graph.launch(self._stream)
+
+
+def _torch_graph(stream: Any, calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
+    import torch
+
+    outside = torch.cuda.ExternalStream(stream.ptr)  # type: ignore[no-untyped-call,unused-ignore]
+    graph = torch.cuda.CUDAGraph()
+    with stream, torch.cuda.graph(graph, stream=outside, capture_error_mode="thread_local"):
+        for call in calls:
+            call()
+
+    def replay() -> None:
+        with torch.cuda.stream(outside):
+            graph.replay()
+
+    return replay

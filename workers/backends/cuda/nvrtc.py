@@ -1,0 +1,326 @@
+"""CUDA sources to cubins for a named architecture, on any machine: no GPU and no driver take part."""
+
+import contextlib
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import IO, cast
+
+from evo.device import Device
+from evo.errors import EvoError
+from evo.family.flags import header_folders
+from evo.trial.outcome import CompileFailed, OverResources
+from workers.backends.cuda.nvrtc_library import Nvrtc, NvrtcMissingError
+from workers.backends.cuda.occupancy import occupancy, registers_of_block
+from workers.build import Artefact, Launch, Resources, Unit
+from workers.build.contents import files_below
+from workers.build.toolkit import include_folders
+from workers.system.exit_status import ended
+
+DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
+_CACHING_SINCE = (12, 9)
+"""From here on NVRTC looks into the driver's cache first, and of a binary from there ptxas tells no resources at all:
+the gates would let everything through (https://github.com/NVIDIA/Fuser/pull/4694)."""
+_COMMAND = (sys.executable, "-m", "workers.backends.cuda.nvrtc_library")
+_TRIAL = """#include <cuda_fp16.h>
+extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
+"""
+_TRIAL_S = 60.0
+_MOST_NAMES = 5
+"""Kernels of a binary that an error lists."""
+
+_END_S = 2.0
+"""What a process gets that has closed its output to end."""
+
+_ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
+_MOST_LOCAL_BYTES = 512 << 10
+"""Local memory of a thread, by every compute capability."""
+_FIGURES: Mapping[str, str] = {
+    "registers": r"Used (\d+) registers",
+    "stack_bytes": r"(\d+) bytes stack frame",
+    "spill_store_bytes": r"(\d+) bytes spill stores",
+    "spill_load_bytes": r"(\d+) bytes spill loads",
+    "static_shared_memory_bytes": r"(\d+) bytes smem",
+    "barriers": r"used (\d+) barriers",
+}
+
+
+_INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
+"""What a source that reads any other file must contain."""
+
+_COMPILED = re.compile(r"Compiling entry function '([^']+)'")
+
+
+class NoNvrtcError(EvoError, FileNotFoundError):
+    """This machine has no CUDA compiler that works for what was asked."""
+
+
+class NvrtcCompiler:
+    """A `workers.build.Compiler` for CUDA; up to as many processes as threads ask at once, each used again.
+
+    Raises:
+        NoNvrtcError: NVRTC is not installed; the message names the way out.
+    """
+
+    suffix = ".cubin"
+
+    def __init__(self) -> None:
+        try:
+            self._nvrtc = Nvrtc()
+        except NvrtcMissingError:
+            raise NoNvrtcError(
+                "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda13`, for example "
+                "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
+                "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
+            ) from None
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()
+
+    @cached_property
+    def toolkit(self) -> tuple[int, int]:
+        """The CUDA version it belongs to."""
+        return self._nvrtc.version
+
+    @cached_property
+    def version(self) -> str:
+        return f"NVRTC {'.'.join(map(str, self.toolkit))} {' '.join(default_flags(self.toolkit))}"
+
+    def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+        self._check(unit.architecture)
+        own, cuda = (
+            [f"--include-path={folder}" for folder in folders] for folders in (unit.folders, include_folders())
+        )
+        options = [f"--gpu-architecture={unit.architecture}", *default_flags(self.toolkit)]
+        options += [*own, *unit.placed_flags, *cuda]
+        answer = self._answer({"source": unit.source, "options": options}, timeout_s)
+        if isinstance(answer, CompileFailed):
+            return answer
+        log = str(answer["log"])
+        if answer["binary"] is None:
+            return CompileFailed(log=log)
+        binary, ptx = bytes.fromhex(str(answer["binary"])), str(answer["ptx"]).encode()
+        told = figures(log, unit.entry)
+        if "registers" not in told:
+            return CompileFailed(log=f"{_absent(unit.entry, log)}\n{log}".rstrip())
+        return Artefact(
+            binary=binary,
+            log=log,
+            figures=told,
+            ptx=ptx,
+            reads=_reads(answer["headers"], unit),
+            searched=include_folders(),
+        )
+
+    def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
+        found = {name: int(value) for name, value in artefact.figures.items()}
+        dynamic = launch.shared_memory_bytes if launch else 0
+        registers, shared = found.get("registers"), found.get("static_shared_memory_bytes", 0) + dynamic
+        known = registers is not None and launch is not None
+        return Resources(
+            registers=registers,
+            shared_memory_bytes=shared,
+            stack_bytes=found.get("stack_bytes"),
+            spill_bytes=found.get("spill_store_bytes", 0) + found.get("spill_load_bytes", 0),
+            occupancy=occupancy(registers or 0, shared, _threads(launch), device.limits) if known else None,
+        )
+
+    def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
+        for resource, used, limit in _hard_limits(resources, launch, device.limits):
+            if used > limit:
+                return OverResources(resource=resource, used=used, limit=limit)
+        return None
+
+    def _check(self, architecture: str) -> None:
+        match = _ARCHITECTURE.fullmatch(architecture)
+        known = self._nvrtc.architectures
+        if match is None or int(match[1]) not in known:
+            names = ", ".join(f"sm_{each}" for each in known)
+            way_out = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
+            raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{way_out}")
+
+    def _answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
+        """Where a process ended by itself a new one is asked: the system, short of memory, may have killed it idle."""
+        deadline_s = time.monotonic() + timeout_s
+        ends: list[str] = []
+        for anew in (False, True):
+            with self._process(anew=anew) as process:
+                answer = process.ask(question, deadline_s - time.monotonic())
+            if answer is None:
+                before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
+                return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
+            if not isinstance(answer, str):
+                return answer
+            ends.append(answer)
+        return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
+
+    @contextlib.contextmanager
+    def _process(self, *, anew: bool) -> Iterator["_Process"]:
+        """An idle process or a new one; a broken one is not used again."""
+        try:
+            process = _Process() if anew else self._idle.get_nowait()
+        except queue.Empty:
+            process = _Process()
+        try:
+            yield process
+        except BaseException:
+            process.close()  # its answer would be taken for that to the next question
+            raise
+        if process.works:
+            self._idle.put(process)
+
+
+class _Process:
+    """One compiling process; it ends with its owner, whose end closes its input."""
+
+    def __init__(self) -> None:
+        self._popen = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.works = True
+        self._end = weakref.finalize(self, _end, self._popen)  # at the interpreter's end as well
+
+    def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
+        """The answer; how the process ended instead; or None when there was no answer in time, and it was killed."""
+        late = threading.Event()
+        watchdog = threading.Timer(timeout_s, self._stop, (late,))
+        watchdog.start()
+        try:
+            self._pipe("stdin").write(json.dumps(question) + "\n")
+            self._pipe("stdin").flush()
+            line = self._pipe("stdout").readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+            watchdog.join()  # it may have been at it
+        whole = line.endswith("\n")
+        how = None if whole or late.is_set() else self._how_it_ended()
+        if late.is_set() or not whole:
+            self.close()
+        return self._answered(line) if whole else how
+
+    def _answered(self, line: str) -> Mapping[str, object] | str:
+        try:
+            return cast(Mapping[str, object], json.loads(line))
+        except json.JSONDecodeError:
+            self.close()  # whoever wrote this may have written more
+            return f"wrote {line.strip()[:80]!r} where an answer was due"
+
+    def _stop(self, late: threading.Event) -> None:
+        late.set()
+        self._popen.kill()
+
+    def _how_it_ended(self) -> str:
+        try:
+            return ended(self._popen.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes"
+
+    def close(self) -> None:
+        """End the process; it cannot be asked again."""
+        self.works = False
+        self._end()
+
+    def _pipe(self, name: str) -> IO[str]:
+        return cast(IO[str], getattr(self._popen, name))
+
+
+def _end(popen: "subprocess.Popen[str]") -> None:
+    popen.kill()
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout):
+        with contextlib.suppress(BrokenPipeError):
+            if pipe is not None:
+                pipe.close()
+
+
+def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
+    """Why a small kernel, with a header of the toolkit, does not compile for some architectures; by architecture."""
+    found: dict[str, str] = {}
+    for architecture in architectures:
+        unit = Unit(source=_TRIAL, architecture=architecture, entry="trial", language="cuda")
+        try:
+            made = compiler.compile(unit, timeout_s=_TRIAL_S)
+        except NoNvrtcError as error:
+            found[architecture] = str(error)
+            continue
+        if isinstance(made, CompileFailed):
+            found[architecture] = _way_out(made.log)
+    return found
+
+
+def _way_out(log: str) -> str:
+    """What to do about a compiler that does not compile even a small kernel."""
+    first = log.strip().partition("\n")[0]
+    if "builtin" in log:
+        return f"{first}; reinstall the package that brings NVRTC, so that its two libraries are of one version"
+    if "open source file" in log:
+        return f"{first}; install CUDA's headers: pip install 'cuda-toolkit[cudart,crt,cccl]' of the same version"
+    return first
+
+
+def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
+    """Ours, before a family's own."""
+    return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
+
+
+def figures(log: str, entry: str) -> dict[str, float]:
+    """What ptxas says of one entry function, after naming it as what it compiles; remarks on it may come before."""
+    after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
+    matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
+    return {name: float(match[1]) for name, match in matches.items() if match}
+
+
+def _absent(entry: str, log: str) -> str:
+    """Why a build has no figures of its entry: which kernels there are in its place, as `entry` takes them."""
+    names = list(dict.fromkeys(_COMPILED.findall(log)))
+    if entry in names:
+        return f"ptxas says nothing of the resources of `{entry}`"
+    missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
+    if not names:
+        return (
+            f'{missing}, which has none: write `extern "C" __global__ void {entry}(…)`; a template needs an instance, '
+            "e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
+        )
+    mangled = f"{len(entry)}{entry}"
+    alike = [name for name in names if mangled in name]
+    ways = [f'entry = "{name}"' for name in (alike or names)[:_MOST_NAMES]]
+    plain = any(f"{mangled}I" not in name for name in alike)  # an instance of a template has no C name
+    first = 'write `extern "C"` before its `__global__`, or, as it is compiled, ' if plain else "it has these, write "
+    return f"{missing}: {first}{' or '.join(ways)} in family.toml"
+
+
+def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
+    """The files a compilation read; of a version that does not say, all that it may have read of the family's."""
+    if isinstance(headers, list):
+        return tuple(headers)
+    folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())
+    return files_below(folders) if _INCLUDES.search(unit.source) else ()
+
+
+def _threads(launch: Launch | None) -> int:
+    return launch.block[0] * launch.block[1] * launch.block[2] if launch else 0
+
+
+def _hard_limits(
+    resources: Resources, launch: Launch | None, limits: Mapping[str, float]
+) -> Iterator[tuple[str, float, float]]:
+    """(resource, used, limit) that makes a launch fail; `workers.build.launch_checks` checks the other limits."""
+    unlimited = float("inf")
+    threads = _threads(launch)
+    yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)
+    yield "threads", threads, limits.get("max_threads", unlimited)
+    registers = registers_of_block(resources.registers or 0, threads)
+    yield "registers of a block", registers, limits.get("registers", unlimited)
+    yield "stack_bytes", resources.stack_bytes or 0, _MOST_LOCAL_BYTES

@@ -1,0 +1,187 @@
+"""NVIDIA's runtime compiler, and the small process it runs in: ``python -m workers.backends.cuda.nvrtc_library``.
+
+It needs neither a GPU nor a driver. It runs in processes of its own because a compilation cannot be interrupted, holds
+a lock of its library, and may take its process along.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workers.build.toolkit import in_wheels
+from workers.system.scratch import scratch
+
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+_TRACES_HEADERS_SINCE = (13, 0)
+"""The first CUDA version whose ``--fdevice-time-trace`` has an event for each header."""
+
+_HEADER_EVENT = "Processing Header File"
+_BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
+
+
+class NvrtcMissingError(OSError):
+    """NVRTC is not installed here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """The result of one compilation.
+
+    Attributes:
+        binary: None when the compiler refused the source.
+        headers: that were read, as the compiler names them; None where this version does not say.
+    """
+
+    binary: bytes | None
+    log: str
+    ptx: str = ""
+    headers: tuple[str, ...] | None = None
+
+
+class Nvrtc:
+    """The loaded library.
+
+    Raises:
+        NvrtcMissingError: there is none.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check(self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        return major.value, minor.value
+
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        """Compute capabilities it compiles for, e.g. 90."""
+        count = ctypes.c_int()
+        self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+        values = (ctypes.c_int * count.value)()
+        self._check(self._library.nvrtcGetSupportedArchs(values))
+        return tuple(values)
+
+    def compile(self, source: str, options: list[str]) -> Compilation:
+        """Compile one source. Headers in quotes are looked for in the working directory first."""
+        if self.version < _TRACES_HEADERS_SINCE:
+            return self._compile(source, options)
+        with scratch() as folder:
+            done = self._compile(source, [*options, f"--fdevice-time-trace={folder / 'trace'}"])
+            return replace(done, headers=_traced_headers(folder / "trace.json"))
+
+    def _compile(self, source: str, options: list[str]) -> Compilation:
+        program = ctypes.c_void_p()
+        text = source.encode()
+        self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None))
+        try:
+            arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            failed = self._library.nvrtcCompileProgram(program, len(options), arguments)
+            log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            if failed:
+                return Compilation(binary=None, log=log.strip() or self._error(failed))
+            ptx = self._read(program, "PTX").rstrip(b"\0").decode()
+            return Compilation(binary=self._read(program, "CUBIN"), log=log.strip(), ptx=ptx)
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(self._library[f"nvrtcGet{what}Size"](program, ctypes.byref(size)))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._check(self._library[f"nvrtcGet{what}"](program, buffer))
+        return buffer.raw
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self._error(status))
+
+    def _error(self, status: int) -> str:
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return f"NVRTC: {self._library.nvrtcGetErrorString(status).decode()}"
+
+
+def _traced_headers(trace: Path) -> tuple[str, ...] | None:
+    """The headers in a time trace, in the format of Chrome's trace events."""
+    try:
+        events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
+    except (OSError, ValueError, KeyError):
+        return None
+    named = (event["args"]["detail"] for event in events if event.get("name") == _HEADER_EVENT)
+    return tuple(dict.fromkeys(name for name in named if name != _BUILT_IN_HEADER))
+
+
+def _load() -> Any:
+    """The first NVRTC that has its built-in functions; where none has, one without, which compiles nothing."""
+    paths: tuple[Path | str, ...] = (*in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
+    incomplete = None
+    for path in paths:
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        if _load_builtins(library, Path(path).parent):
+            return library
+        incomplete = incomplete or library
+    if incomplete is None:
+        raise NvrtcMissingError("NVRTC is not installed")
+    return incomplete
+
+
+def _load_builtins(library: Any, folder: Path) -> bool:
+    """Load the library of built-in functions that belongs to this NVRTC: beside it, or where the system finds it.
+
+    NVRTC opens it by its bare name with the first compilation. Some packages (13.0, which PyTorch depends on) do not
+    say where it lies, so the system finds none, or that of another version. One that is loaded already is taken.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+        return False
+    name = f"libnvrtc-builtins.so.{major.value}.{minor.value}"
+    for path in (str(folder / name), name):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            return True
+    return False
+
+
+def installed() -> bool:
+    """Whether it is there; one that came with a Python package is not loaded for this, which takes 90 MB."""
+    try:
+        return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
+    except NvrtcMissingError:
+        return False
+
+
+def serve() -> None:
+    """Answer each line of JSON ``{source, options}`` by ``{binary, log, ptx, headers}``; the binary is hexadecimal."""
+    nvrtc = Nvrtc()
+    with scratch() as folder:
+        os.chdir(folder)  # no header of the caller's working directory is taken for one of the family
+        for line in sys.stdin:
+            sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
+            sys.stdout.flush()
+
+
+def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
+    done = nvrtc.compile(asked["source"], asked["options"])
+    binary = done.binary.hex() if done.binary is not None else None
+    return {"binary": binary, "log": _without_times(done.log), "ptx": done.ptx, "headers": done.headers}
+
+
+def _without_times(log: str) -> str:
+    """Equal compilations shall have equal logs."""
+    return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
+
+
+if __name__ == "__main__":
+    serve()

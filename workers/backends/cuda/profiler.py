@@ -1,0 +1,95 @@
+"""CUDA kernels under Nsight Compute: the hardware's own counters, one launch replayed as often as they need."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+
+from evo.device.counters import FIGURES, Metric
+from evo.results import Profiled
+from workers.backends.cuda.tools import find_tool, watched
+from workers.backends.sanitizer import Subject
+from workers.system.scratch import scratch
+
+TOOL = "Nsight Compute"
+WARM_LAUNCHES = 3
+"""Before the one that counts, where the caches are to be warm."""
+
+
+_NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
+_ERROR = re.compile(r"^==ERROR== (.*)$", re.MULTILINE)
+_NO_PERMISSION = "ERR_NVGPUCTRPERM"
+
+
+class NcuProfiler:
+    """A `workers.backends.profiler.Profiler` for CUDA kernels.
+
+    Args:
+        command: starts Nsight Compute; None: there is none here.
+    """
+
+    def __init__(self, command: Sequence[str] | None) -> None:
+        self._command = command
+
+    @classmethod
+    def here(cls) -> "NcuProfiler":
+        found = find_tool("ncu")
+        return cls(None if found is None else (str(found),))
+
+    def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
+        if self._command is None:
+            return Profiled(tool=TOOL, skipped="ncu is not installed here")
+        status, log = self.said(subject, cold=cold, timeout_s=timeout_s)
+        if status is None:
+            return Profiled(tool=TOOL, skipped=f"it did not end within {timeout_s:g} s")
+        return read(log)
+
+    def said(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
+        """Status (None: it was stopped) and the raw page, unread; metrics this GPU lacks are asked for only once."""
+        asked = [name for figure in FIGURES.values() for name in figure.metric.names]
+        status, log = self._asked(asked, subject, cold, timeout_s)
+        if unknown := set(_NOT_FOUND.findall(log)):
+            status, log = self._asked([name for name in asked if name not in unknown], subject, cold, timeout_s)
+        return status, log
+
+    def _asked(self, names: Sequence[str], subject: Subject, cold: bool, timeout_s: float) -> tuple[int | None, str]:
+        warm = 0 if cold else WARM_LAUNCHES
+        command = [
+            *(self._command or ()),
+            *("--clock-control", "none", "--cache-control", "all" if cold else "none"),
+            *("--csv", "--page", "raw", "--print-units", "base", "--print-fp"),
+            *("--launch-skip", str(warm), "--launch-count", "1"),
+            *("--metrics", ",".join(names)),
+        ]
+        with scratch() as folder:
+            return watched(command, subject, folder, launches=warm + 1, timeout_s=timeout_s)
+
+
+def read(log: str) -> Profiled:
+    """The figures of the last kernel in a raw page: a line of names, one of units, one for each launch."""
+    if _NO_PERMISSION in log:
+        return Profiled(tool=TOOL, skipped=f"this user may not read the GPU's counters ({_NO_PERMISSION})")
+    begin = log.find('"ID",')
+    rows = list(csv.reader(line for line in log[max(begin, 0) :].splitlines() if line.startswith('"')))
+    if begin < 0 or len(rows) < 3:
+        error = _ERROR.search(log)
+        last = next((line for line in reversed(log.splitlines()) if line.strip()), "it said nothing")
+        return Profiled(tool=TOOL, skipped=error[1] if error else last)
+    values = dict(zip(rows[0], rows[-1], strict=False))
+    found = {name: value_of(figure.metric, values) for name, figure in FIGURES.items()}
+    figures = {name: value for name, value in found.items() if value is not None}
+    return Profiled(tool=TOOL, figures=figures)
+
+
+def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
+    """In our unit; None where the page lacks it, or where a rate is of instructions that were never issued."""
+    found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
+    if metric.beside:
+        found = [number for number in found if number > 0]
+    return min(metric.scale * min(found), metric.most) if found else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return None

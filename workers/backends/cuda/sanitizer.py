@@ -1,0 +1,82 @@
+"""CUDA kernels under compute-sanitizer: out of bounds, races on shared memory, uninitialised reads, bad barriers."""
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from evo.results import Sanitized
+from workers.backends.cuda.solo import DONE
+from workers.backends.cuda.tools import find_tool, watched
+from workers.backends.sanitizer import Subject
+from workers.system.scratch import scratch
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+MAX_FINDINGS = 10
+OPTIONS = {"memcheck": ("--padding", "256")}
+"""The driver packs buffers of a multiple of 512 bytes without a gap, where a read beyond one is a valid read of the
+next; padding behind each makes it an invalid one."""
+
+_SAID = re.compile(r"^========= ?(?P<text>.*)$", re.MULTILINE)
+_HARMLESS = re.compile(
+    r"COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK SUMMARY|Target application returned an error|"
+    r"Saved host backtrace|Host Frame|No attachable process|Warning: .*not supported|$"
+)
+_OWN_FAULT = re.compile(
+    r"(Error: (?:Device not supported|Target application terminated before|.*[Ii]nternal|.*not supported).*"
+    r"|Internal Sanitizer Error.*|Error: No attachable process.*)"
+)
+
+
+class CudaSanitizer:
+    """A `workers.backends.sanitizer.Sanitizer` for CUDA kernels.
+
+    Args:
+        command: starts compute-sanitizer; None: there is none here.
+    """
+
+    def __init__(self, command: Sequence[str] | None) -> None:
+        self._command = command
+
+    @classmethod
+    def here(cls) -> "CudaSanitizer":
+        found = find_tool("compute-sanitizer")
+        return cls(None if found is None else (str(found),))
+
+    def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
+        if self._command is None:
+            return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each spends its time on starting and on one core
+            return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
+
+    def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
+        status, log = self.said(tool, subject, timeout_s=timeout_s)
+        if status is None:
+            return Sanitized(tool=tool, skipped=f"it did not end within {timeout_s:g} s")
+        return read(tool, log)
+
+    def said(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
+        """Status (None: it was stopped) and log of one tool, unread."""
+        command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
+        with scratch() as folder:
+            return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
+
+
+def read(tool: str, log: str) -> Sanitized:
+    """What a run's log says; one that ended before the kernel was launched, and found nothing, did not run."""
+    texts = [match["text"] for match in _SAID.finditer(log)]
+    if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
+        return Sanitized(tool=tool, skipped=own)
+    found = tuple(dict.fromkeys(_findings(texts)))[:MAX_FINDINGS]
+    if not found and DONE not in log:
+        said = [line for line in log.splitlines() if line.strip() and not line.startswith("=========")]
+        return Sanitized(tool=tool, skipped=f"the kernel was not launched: {said[-1] if said else 'nothing was said'}")
+    return Sanitized(tool=tool, findings=found)
+
+
+def _findings(texts: Sequence[str]) -> Iterator[str]:
+    """Each report begins at the margin; where it happened follows, indented."""
+    for place, text in enumerate(texts):
+        if text.startswith(" ") or _HARMLESS.match(text):
+            continue
+        following = texts[place + 1].strip() if place + 1 < len(texts) else ""
+        yield f"{text} {following}" if following.startswith("at ") else text

@@ -1,0 +1,107 @@
+"""One CUDA kernel alone in a process, for tools that watch it: ``python -m workers.backends.cuda.solo PLAN``.
+
+Nothing but the driver is loaded, so that a tool sees the candidate's launches and no others. Every argument is a plain
+allocation of exactly its own size, and only inputs are ever written: a tool can then tell what is out of bounds, and
+what is read before it was written.
+"""
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workers.backends.cuda.launch import BoundKernel, error_name, library
+from workers.build.kernel import Argument, KernelFile
+
+DONE = "kernel-evo: launched"
+"""Printed when every launch has ended well."""
+
+_DYNAMIC_SHARED_BYTES = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+
+_DEFAULT_SHARED_BYTES = 48 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is launched.
+
+    Attributes:
+        inputs: a folder with the bytes of each input, ``NAME.bin``.
+        launches: one after the other on the same buffers.
+    """
+
+    kernel: KernelFile
+    inputs: str
+    launches: int = 1
+
+
+PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
+
+
+class Failed(Exception):
+    """A call of the driver was refused."""
+
+
+def run(plan: Plan) -> None:
+    """Raises:
+    Failed: names the call and the error.
+    """
+    _open()
+    kernel, launch = plan.kernel, plan.kernel.launch
+    if launch is None:
+        raise Failed("the kernel has no launch")
+    function = _loaded(Path(kernel.path).read_bytes(), kernel.entry)
+    if launch.shared_memory_bytes > _DEFAULT_SHARED_BYTES:
+        _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_BYTES, launch.shared_memory_bytes)
+    pointers = {each.name: _buffer(each, Path(plan.inputs)) for each in kernel.arguments if each.role != "scalar"}
+    bound = BoundKernel(function.value or 0, launch, kernel.arguments, pointers, 0)
+    for _ in range(plan.launches):
+        bound()
+        _call("cuCtxSynchronize")
+
+
+def _open() -> None:
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _call("cuInit", 0)
+    _call("cuDeviceGet", ctypes.byref(device), 0)
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    _call("cuCtxSetCurrent", context)
+
+
+def _loaded(binary: bytes, entry: str) -> ctypes.c_void_p:
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _call("cuModuleLoadData", ctypes.byref(module), binary)
+    _call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+    return function
+
+
+def _buffer(argument: Argument, inputs: Path) -> int:
+    pointer = ctypes.c_uint64()
+    _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(argument.bytes, 1)))
+    if argument.role == "input":
+        content = (inputs / f"{argument.name}.bin").read_bytes()
+        _call("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))
+    return pointer.value
+
+
+def _call(name: str, *arguments: Any) -> None:
+    if status := getattr(library(), name)(*arguments):
+        raise Failed(f"{name}: {error_name(status)}")
+
+
+def main(path: str) -> int:
+    try:
+        run(PLANS.validate_json(Path(path).read_bytes()))
+    except Exception as error:  # noqa: BLE001 - its message is all that whoever watches can see
+        sys.stdout.write(f"kernel-evo: {error}\n")
+        return 3
+    sys.stdout.write(f"{DONE}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

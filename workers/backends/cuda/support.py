@@ -1,0 +1,171 @@
+"""The CUDA device's own kernels (`support.cu`): what is timed beside a candidate, and what looks after its buffers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.device import Device
+from evo.trial.outcome import CompileFailed
+from workers.backends import Timer
+from workers.backends.cuda.buffers import MOST_BUFFERS, GuardedBuffer, Span
+from workers.backends.cuda.graph import GraphTimer
+from workers.backends.cuda.launch import BoundKernel, cuda_errors
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.survey import CudaUnusableError
+from workers.backends.distance import Distance
+from workers.build import Launch, Unit
+from workers.build.cache import Cache, cache_key
+from workers.build.kernel import Argument
+
+_COPY_BYTES = 4 * 256 * 16
+"""What a block of `copy` moves: four 16-byte words a thread."""
+
+
+class SupportKernels:
+    """Loaded on one GPU; they run on `stream`.
+
+    Args:
+        cuda: CuPy's ``cuda``.
+    """
+
+    def __init__(self, cuda: Any, stream: Any, device: Device, binary: bytes) -> None:
+        self._cuda, self._stream = cuda, stream
+        self._limits = {name: int(value) for name, value in device.limits.items()}
+        with cuda_errors():
+            self._module = cuda.function.Module()
+            self._module.load(binary)
+            sums = Argument(name="sum", role="output", dtype="uint64", shape=(MOST_BUFFERS,))
+            self._counters = GuardedBuffer(sums, cuda.runtime)
+        self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
+
+    def anchor(self) -> Timer:
+        """A fixed amount of arithmetic on every multiprocessor."""
+        counter = self._counters.argument
+        return self._timer(self._bound("anchor", self._limits["sm_count"], counter, sum=self._counters.pointer))
+
+    def empty(self) -> Timer:
+        return self._timer(self._bound("empty", 1, threads=32))
+
+    def copies(self, size: int, sets: int = 1) -> list[Timer]:
+        """Copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel and by the driver."""
+        source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
+        count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
+        runtime = self._cuda.runtime
+        with cuda_errors():
+            held = [[GuardedBuffer(each, runtime) for each in (source, target)] for _ in range(sets)]
+        pairs = [{buffer.argument.name: buffer.pointer for buffer in pair} for pair in held]
+        blocks = math.ceil(size / _COPY_BYTES)
+        by_kernel = [self._bound("copy", blocks, source, target, count, **pair) for pair in pairs]
+        kind, stream = runtime.memcpyDeviceToDevice, self._stream.ptr
+        by_driver = [partial(runtime.memcpyAsync, pair["to"], pair["from"], size, kind, stream) for pair in pairs]
+        return [GraphTimer(self._cuda, self._stream, calls, keep=held) for calls in (by_kernel, by_driver)]
+
+    def checksums(self, spans: Sequence[Span]) -> list[int]:
+        """One for each span of memory; all are asked for before any is waited for."""
+        self._clear()
+        for place, (pointer, size) in enumerate(spans):
+            data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
+            count = Argument(name="count", role="scalar", dtype="int64", value=size)
+            pointers = {"bytes": pointer, "sum": self._counters.pointer + 8 * place}
+            self._bound("checksum", self._plenty, data, count, self._counters.argument, **pointers)()
+        return [int(each) for each in self._counted()[: len(spans)]]
+
+    def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
+        """Of an output of one of the dtypes that support.cu knows."""
+        right, elements = self._reference(reference), buffer.argument.elements
+        found = replace(buffer.argument, name="found")  # whatever a family calls it: `sum` is the counters'
+        count = Argument(name="count", role="scalar", dtype="int64", value=elements)
+        pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
+        arguments = (found, right.argument, count, self._counters.argument)
+        self._clear()
+        self._bound(f"distance_{buffer.argument.dtype}", self._plenty, *arguments, **pointers)()
+        counted = self._counted()
+        max_abs, squares = counted[2:4].view(np.float64).tolist()
+        unwritten, not_finite = int(counted[0]), int(counted[1])
+        return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
+
+    def poison_shared(self, own_bytes: int) -> None:
+        """Leave NaN in all shared memory, which keeps what the last block wrote: reading it unwritten then shows.
+
+        Once in all there is, and once in blocks as large as the kernel's own, which are laid out as its own are.
+        """
+        everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
+        for size in (self._limits["shared_memory_bytes"], own_bytes):
+            words = Argument(name="words", role="scalar", dtype="int32", value=size // 4)
+            launch = Launch(grid=(everywhere, 1, 1), block=(256, 1, 1), shared_memory_bytes=size)
+            BoundKernel(self._poisoner, launch, (words,), {}, self._stream.ptr)()
+
+    @cached_property
+    def _poisoner(self) -> int:
+        with cuda_errors():
+            function: int = self._module.get_function("poison_shared").ptr
+            attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._cuda.driver.funcSetAttribute(function, attribute, self._limits["shared_memory_bytes"])
+        return function
+
+    @property
+    def _plenty(self) -> int:
+        """Blocks that busy every multiprocessor."""
+        return self._limits["sm_count"] * 8
+
+    def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
+        """On the device, copied once: the same few are compared with again and again."""
+        if id(values) not in self._references:
+            argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
+            with cuda_errors():
+                buffer = GuardedBuffer(argument, self._cuda.runtime)
+                buffer.write(values)
+            self._references[id(values)] = values, buffer
+        return self._references[id(values)][1]
+
+    def _clear(self) -> None:
+        self._counters.fill(0)
+        self._wait()
+
+    def _counted(self) -> NDArray[np.uint64]:
+        self._wait()
+        with cuda_errors():
+            return self._counters.read()
+
+    def _wait(self) -> None:
+        with cuda_errors():
+            self._cuda.runtime.deviceSynchronize()
+
+    def _bound(self, entry: str, blocks: int, *arguments: Argument, threads: int = 256, **pointers: int) -> BoundKernel:
+        launch = Launch(grid=(blocks, 1, 1), block=(threads, 1, 1))
+        return BoundKernel(self._module.get_function(entry).ptr, launch, arguments, pointers, self._stream.ptr)
+
+    def _timer(self, kernel: BoundKernel) -> Timer:
+        return GraphTimer(self._cuda, self._stream, [kernel], keep=self)
+
+
+def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> bytes:
+    """support.cu, compiled once for each architecture and kept in `folder`.
+
+    Raises:
+        CudaUnusableError: it does not compile.
+    """
+    source = files("workers.backends.cuda").joinpath("support.cu").read_text()
+    cache, key = Cache(folder), cache_key("support", compiler.version, architecture, source)
+    if (kept := cache.get(key)) is not None:
+        return kept
+    made = compiler.compile(Unit(source=source, architecture=architecture, entry="checksum"), timeout_s=60)
+    if isinstance(made, CompileFailed):
+        raise CudaUnusableError(f"the support kernels do not compile: {made.log}")
+    cache.put(key, made.binary)
+    return made.binary
+
+
+def checksum(values: NDArray[np.uint8]) -> int:
+    """What `checksum` of support.cu computes, here on the host."""
+    keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int(np.sum(keys ^ (keys >> np.uint64(31)), dtype=np.uint64))

@@ -1,0 +1,123 @@
+"""Which GPUs there are. Run as a program it prints them as JSON: the daemon must never hold a CUDA context."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from workers.backends import DeviceUnfitError
+from workers.backends.cuda.limits import ATTRIBUTES
+from workers.system.exit_status import ended, last_line
+
+NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
+_LIMIT_S = 120
+
+
+class CudaUnusableError(DeviceUnfitError):
+    """The GPU or its driver cannot be used; the message says why and the way out."""
+
+
+def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
+    """What `survey` finds in a process of its own; one that fails is an obstacle as well."""
+    command = [sys.executable, "-m", "workers.backends.cuda.survey", *map(str, toolkit)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return _none(f"looking for GPUs took more than {_LIMIT_S} s: see whether `nvidia-smi` answers")
+    except OSError as error:
+        return _none(f"looking for GPUs failed: {error}")
+    if done.returncode:
+        return _none(f"looking for GPUs failed: {last_line(done.stderr) or ended(done.returncode)}")
+    return dict(json.loads(done.stdout))
+
+
+def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
+    """The ``gpus`` that can be used, and the ``obstacle`` to using all there are, or None.
+
+    Args:
+        toolkit: whose binaries the driver is to load.
+    """
+    try:
+        import cupy
+    except Exception as error:  # noqa: BLE001 - it loads libraries, each of which fails in its own way
+        way_out = f"install kernel-evo anew with the extra `cuda{toolkit[0]}`"
+        return _none(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {way_out}")
+    runtime = cupy.cuda.runtime
+    if obstacle := _obstacle(runtime, toolkit):
+        return _none(obstacle)
+    software = {"cuda_driver": _version(runtime.driverGetVersion()), "cupy": cupy.__version__}
+    gpus, faults = [], []
+    for index in range(runtime.getDeviceCount()):
+        try:
+            gpus.append({**_asked(runtime, index), "software": software})
+        except runtime.CUDARuntimeError as error:
+            faults.append(_fault(index, error))
+    return {"gpus": gpus, "obstacle": "; ".join(faults) or None}
+
+
+def _none(obstacle: str) -> dict[str, Any]:
+    return {"gpus": [], "obstacle": obstacle}
+
+
+def index_of(uuid: str) -> int:
+    """The driver's present number of a GPU.
+
+    Raises:
+        CudaUnusableError: it is not there, or not among those that answer.
+    """
+    import cupy
+
+    runtime, faults = cupy.cuda.runtime, []
+    for index in range(runtime.getDeviceCount()):
+        try:
+            if _uuid(runtime, index) == uuid:
+                return index
+        except runtime.CUDARuntimeError as error:
+            faults.append(_fault(index, error))
+    gone = f"{uuid}: there is no such GPU here any more; restart the worker"
+    raise CudaUnusableError("; ".join([gone, *faults]))
+
+
+def _asked(runtime: Any, index: int) -> dict[str, Any]:
+    properties = runtime.getDeviceProperties(index)
+    return {
+        "name": properties["name"].decode(),
+        "uuid": _uuid(runtime, index),
+        "memory_bytes": properties["totalGlobalMem"],
+        "attributes": {name: runtime.deviceGetAttribute(number, index) for name, number in ATTRIBUTES.items()},
+    }
+
+
+def _fault(index: int, error: Exception) -> str:
+    return f"GPU {index} cannot be used: {last_line(str(error))} (`nvidia-smi` may say more)"
+
+
+def _uuid(runtime: Any, index: int) -> str:
+    text = bytes(runtime.getDeviceProperties(index)["uuid"])[:16].hex()
+    return "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
+    driver = runtime.driverGetVersion()
+    if not driver:
+        return NO_DRIVER
+    if driver // 1000 < toolkit[0]:
+        way_out = f"update the driver, or install kernel-evo with the extra `cuda{driver // 1000}`"
+        return (
+            f"the NVIDIA driver supports CUDA {_version(driver)} and the installed toolkit is "
+            f"{toolkit[0]}.{toolkit[1]}: {way_out}"
+        )
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        return str(error)
+    return None if count else "the NVIDIA driver finds no GPU"
+
+
+def _version(number: int) -> str:
+    """E.g. 12.2 for 12020."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(survey((int(sys.argv[1]), int(sys.argv[2])))))

@@ -1,0 +1,49 @@
+"""NVIDIA's tools around one kernel: where they are, and how a candidate is run below them."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from workers.backends.cuda.solo import PLANS, Plan
+from workers.backends.sanitizer import Subject
+from workers.system.program import python_path, run
+
+_HOMES = ("CUDA_HOME", "CUDA_PATH")
+_USUAL = ("/usr/local/cuda",)
+
+
+def find_tool(name: str) -> Path | None:
+    """A tool of the CUDA toolkit, on the path or where toolkits are installed; None where there is none."""
+    found = (shutil.which(name, path=place) for place in _places())
+    return next((Path(each) for each in found if each is not None), None)
+
+
+def _places() -> Iterator[str]:
+    yield os.environ.get("PATH", os.defpath)
+    homes = [os.environ[name] for name in _HOMES if name in os.environ]
+    yield from (str(Path(home) / "bin") for home in (*homes, *_USUAL))
+    yield from map(str, sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True))
+
+
+def watched(
+    command: Sequence[str], subject: Subject, folder: Path, *, launches: int, timeout_s: float
+) -> tuple[int | None, str]:
+    """Run a candidate's launches below a tool.
+
+    Args:
+        folder: for the plan of what to launch.
+        timeout_s: of all of it; the tool makes a kernel many times as slow.
+
+    Returns:
+        Exit status (None: it was stopped), and all that was said.
+
+    Raises:
+        GaveUp: the job was interrupted.
+    """
+    plan = folder / "plan.json"
+    plan.write_bytes(PLANS.dump_json(Plan(kernel=subject.kernel, inputs=str(subject.inputs), launches=launches)))
+    environment = {**os.environ, "PYTHONPATH": python_path(os.environ), "CUDA_VISIBLE_DEVICES": subject.device_uuid}
+    program = [sys.executable, "-P", "-m", "workers.backends.cuda.solo", str(plan)]
+    return run([*command, *program], folder, timeout_s, environment, interruption=subject.interruption)

@@ -1,0 +1,90 @@
+"""How far an output is from its reference."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.reference.encoding import decoded, is_floating
+
+POISON = 0xFF
+"""Every byte of outputs, workspaces and guard bands before a call: a NaN in every floating-point format."""
+
+EXACT_INTEGERS = 2.0**53
+"""Up to this magnitude float64 holds every integer."""
+
+_PIECE = 1 << 16
+"""Elements judged at once: their temporaries stay in a core's cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distance:
+    """One output compared with its reference.
+
+    Attributes:
+        unwritten: elements that still hold the poison; None where a right answer may look like it (integers).
+        not_finite: elements that are NaN or infinite, the unwritten ones among them.
+        squares: sum of the squared differences, over what is finite.
+        max_abs: the largest difference, over what is finite; of integers never less than the exact one.
+    """
+
+    elements: int
+    unwritten: int | None
+    not_finite: int
+    squares: float
+    max_abs: float
+
+
+def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = None) -> Distance:
+    """Compare an output with its reference, piece by piece, on the host.
+
+    Integers and bools are subtracted as integers, so that a difference of one shows however large they are.
+
+    Args:
+        values, reference: of one shape. The reference of integers may be integers or float64.
+        dtype: of the values, where they are codes of what NumPy has no dtype for.
+    """
+    dtype = dtype or values.dtype.name
+    floating = is_floating(dtype)
+    flat, right = np.ascontiguousarray(values).reshape(-1), np.ascontiguousarray(reference).reshape(-1)
+    poison = int.from_bytes(bytes([POISON]) * values.itemsize)
+    unwritten = not_finite = 0
+    squares = max_abs = 0.0
+    for start in range(0, flat.size, _PIECE):
+        piece, wanted = flat[start : start + _PIECE], right[start : start + _PIECE]
+        difference = decoded(piece, dtype).astype(np.float64) - wanted if floating else _subtracted(piece, wanted)
+        finite = np.isfinite(difference)
+        if not finite.all():
+            unwritten += int(np.count_nonzero(piece.view(f"u{values.itemsize}") == poison))
+            not_finite += int(difference.size - np.count_nonzero(finite))
+            difference = difference[finite]
+        squares += float(difference @ difference)
+        max_abs = max(max_abs, float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
+    return Distance(
+        elements=flat.size,
+        unwritten=unwritten if floating else None,
+        not_finite=not_finite,
+        squares=squares,
+        max_abs=max_abs if floating else not_below(max_abs),
+    )
+
+
+def not_below(difference: float) -> float:
+    """A difference of integers as a float64 that is not less than the exact one, even where that was rounded."""
+    return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
+
+
+def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
+    """Integers or bools minus their reference; exact up to `EXACT_INTEGERS`, the nearest float64 beyond."""
+    whole = np.floor(reference) if reference.dtype.kind == "f" else reference
+    if values.dtype.kind == "b":  # a byte that is neither 0 nor 1 would pass for True
+        values = values.view(np.uint8)
+    wide = np.uint64 if values.dtype.kind == "u" else np.int64
+    left, right = values.astype(wide), whole.astype(wide)
+    # modulo 2^64 the smaller one taken from the larger one is exact, whichever they are
+    magnitude = np.where(
+        left >= right, left.view(np.uint64) - right.view(np.uint64), right.view(np.uint64) - left.view(np.uint64)
+    )
+    difference = np.where(left >= right, 1.0, -1.0) * magnitude.astype(np.float64)
+    return difference if whole is reference else difference - (reference - whole)

@@ -1,0 +1,48 @@
+"""Stands where a device would when kernels are only compiled: for a GPU that is not at hand, on any machine."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import NoReturn
+
+from evo.device import Device, DeviceKind
+from evo.errors import Conflict
+from evo.trial.objective import Objective
+from workers.backends.cuda.nvrtc import NvrtcCompiler
+from workers.backends.cuda.nvrtc_library import installed
+from workers.system import machine
+
+
+class EstimateDriver:
+    """Offers one stand-in that compiles for any target; see `workers.backends.Driver`."""
+
+    kind: DeviceKind = "estimate"
+    baselines = ""
+    limits_address_space = False
+
+    def discover(self, folder: Path) -> list[Device]:
+        if not installed():
+            return []
+        return [
+            Device(
+                kind="estimate",
+                model="compiler alone",
+                architecture="any target",
+                uuid=f"estimate-{machine.machine_id()}",
+            )
+        ]
+
+    def compiler(self) -> NvrtcCompiler:
+        return self._compiler
+
+    @cached_property
+    def _compiler(self) -> NvrtcCompiler:
+        return NvrtcCompiler()
+
+    def sanitizer(self) -> None:
+        """None: nothing runs."""
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
+        raise Conflict("nothing is run for an estimate; choose another --device to measure for real")
+
+
+DRIVER = EstimateDriver()

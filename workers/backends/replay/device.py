@@ -1,0 +1,42 @@
+"""The device of recorded spaces: configs are looked up (`workers.jobs.replayed`), never compiled or run."""
+
+from pathlib import Path
+from typing import NoReturn
+
+from evo.device import Device, DeviceKind
+from evo.errors import Conflict
+from evo.trial.objective import Objective
+from workers.system import machine
+
+
+class ReplayDriver:
+    """Offers one device that serves any recording; see `workers.backends.Driver`."""
+
+    kind: DeviceKind = "replay"
+    baselines = ""
+    limits_address_space = True
+
+    def discover(self, folder: Path) -> list[Device]:
+        return [
+            Device(
+                kind="replay",
+                model="recording",
+                architecture="recording",
+                uuid=f"replay-{machine.machine_id()}",
+            )
+        ]
+
+    def compiler(self) -> NoReturn:
+        raise Conflict("a recorded space has nothing to compile; choose another --device to measure for real")
+
+    def sanitizer(self) -> None:
+        """None: nothing runs."""
+
+    def profiler(self) -> None:
+        """None likewise."""
+
+    def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
+        raise Conflict("a recorded space has nothing to run; choose another --device to measure for real")
+
+
+DRIVER = ReplayDriver()

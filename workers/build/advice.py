@@ -1,0 +1,149 @@
+"""Sentences for common reasons why a family's source does not compile, put in front of the compiler's own words."""
+
+import codecs
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.build import Unit
+from workers.build.headers import missing_header
+
+MOST = 3
+"""Sentences of one kind."""
+
+_PLACE = re.compile(
+    r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
+    r":? ?(?P<text>.*)",
+    re.MULTILINE,
+)
+_EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
+_NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
+_TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
+_DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
+"""A name behind a type: of a parameter, a variable or a template's parameter."""
+
+_CPP = re.compile(
+    r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
+    r"expected identifier or [‘']\([’'] before string constant|[‘'](std|namespace|template|nullptr)[’'] undeclared"
+)
+_CPP_SOURCE = re.compile(r"^\s*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Macros:
+    """The macros that are put in front of a plain source.
+
+    Attributes:
+        kinds: e.g. ``problem field``, by name.
+        table: of the document, e.g. ``cpu``.
+        file: the source as the compiler names it.
+        text: of the source itself.
+    """
+
+    kinds: Mapping[str, str]
+    table: str
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    file: str
+    line: int
+    text: str
+
+
+def advised(log: str, unit: Unit, macros: Macros | None) -> str:
+    """The log with advice in front of it, where there is any.
+
+    Args:
+        macros: None for a rendered template, in which nothing is a macro.
+    """
+    places = [
+        _Place(file=found["file"], line=int(found["a"] or found["b"]), text=found["text"])
+        for found in _PLACE.finditer(log)
+    ]
+    advice = [
+        *_collisions(log, places, unit, macros),
+        *missing_header(log, unit),
+        *_marks(places),
+        *_language(log, unit),
+    ]
+    return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
+
+
+def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
+    if macros is None or not macros.kinds:
+        return
+    found: dict[str, tuple[str, bool]] = {}
+    for place in places:
+        own = place.file in (macros.file, Path(macros.file).name)
+        for name in _names_at(place, own, macros):
+            found.setdefault(name, (f"{place.file}:{place.line}", own))
+    needless = [*found, *_declared_in(macros)]
+    for name, (where, own) in list(found.items())[:MOST]:
+        yield _collision(name, where, unit, macros, needless=needless if own else ())
+
+
+def _names_at(place: _Place, own: bool, macros: Macros) -> Iterator[str]:
+    """The macros that a line of the source or of a header takes for names of its own."""
+    for match in _EXPANDED.finditer(place.text):
+        if (name := match[1] or match[2]) in macros.kinds and (not own or _declares(_line(place, macros), name)):
+            yield name
+    line = _line(place, macros)
+    for name in macros.kinds:
+        if re.search(rf"\b{name}\b", line) and (not own or _declares(line, name)):
+            yield name
+
+
+def _declares(line: str, name: str) -> bool:
+    directive = line.lstrip().startswith(("#", "%:", "//"))
+    return not directive and re.search(_DECLARED % re.escape(name), line) is not None
+
+
+def _line(place: _Place, macros: Macros) -> str:
+    if place.file in (macros.file, Path(macros.file).name):
+        lines = macros.text.splitlines()
+    else:
+        try:
+            lines = Path(place.file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return ""
+    return lines[place.line - 1] if place.line <= len(lines) else ""
+
+
+def _declared_in(macros: Macros) -> list[str]:
+    """The macros that the source declares as names of its own anywhere, also where the compiler did not get to."""
+    lines = macros.text.splitlines()
+    return [name for name in macros.kinds if any(_declares(line, name) for line in lines)]
+
+
+def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
+    kind, defined = macros.kinds[name], re.search(rf"^#define {name} .*$", unit.source, re.MULTILINE)
+    shown = defined[0] if defined else f"#define {name}"
+    text = (
+        f"The {kind} {name} is a macro in front of the source (`{shown}`), and {where} uses {name} as a name of its "
+        f"own. Rename the {kind} in family.toml, e.g. {'TUNED' if kind == 'tunable' else 'PROBLEM'}_{name}"
+    )
+    if not needless:
+        return f"{text}, and where the source means it"
+    left = ", ".join(f'"{each}"' for each in macros.kinds if each not in needless)
+    return f"{text}; or, if the source needs no macro {name}, write `macros = [{left}]` under [{macros.table}]"
+
+
+def _marks(places: Iterable[_Place]) -> Iterator[str]:
+    for place in places:
+        try:
+            start = Path(place.file).read_bytes()[:2] if place.line == 1 else b""
+        except OSError:
+            continue
+        if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            yield f"{place.file} is UTF-16, which compilers do not read: save it as UTF-8"
+        elif start == codecs.BOM_UTF8[:2]:
+            yield f"{place.file} begins with a byte order mark, which NVRTC refuses: save it as UTF-8 without one"
+
+
+def _language(log: str, unit: Unit) -> Iterator[str]:
+    if unit.language == "c" and (_CPP.search(log) or _CPP_SOURCE.search(unit.source)):
+        yield "The source is compiled as C by its file's name. If it is C++, name it .cpp, .cc or .cxx"

@@ -1,0 +1,306 @@
+"""From a config to binaries for every case it covers: render, compile, apply the resource gates. Off the device."""
+
+import hashlib
+import itertools
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from evo.device import Device
+from evo.errors import InvalidInput
+from evo.family import Candidate, CaseProblem, coverage
+from evo.messages.job import SearchTerms
+from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
+from evo.family.problem import Problem, problem_key
+from evo.estimate.target import aimed_at
+from evo.trial import Config
+from templates.render import RenderError, render
+from workers.build.cache import Cache
+from workers.build import Artefact, Compiler, Launch, Unit
+from workers.build.advice import Macros, advised
+from workers.build.cached import compile_cached
+from workers.build.own_headers import own_headers
+from workers.build.families import Assignment, Copy
+from workers.build.gate import gate
+from workers.build.kernel import Argument, KernelFile
+from workers.build.launch_checks import launch_refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """What became of a config before it meets the device.
+
+    Attributes:
+        refusal: why it goes no further; None when `kernels` are ready.
+        kernels: by case name; the files live in `folder` until `discard`.
+        uncovered: cases the config has no kernel for, with the reason.
+        digest: of all binaries and how they are launched: candidates of equal digest behave the same.
+        source, binary, ptx: of the searched problem.
+        sources: by case name.
+        headers: path of each file that `source` includes, by its name in an export.
+        log: what the compiler said, of all cases.
+        resources: of the searched problem, also where they are why it goes no further.
+    """
+
+    folder: Path
+    refusal: Outcome | None = None
+    kernels: Mapping[str, KernelFile] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    digest: str | None = None
+    source: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    binary: bytes | None = None
+    ptx: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    render_s: float = 0.0
+    compile_s: float = 0.0
+
+    def discard(self) -> None:
+        """Remove the files; whoever loaded them keeps what is loaded."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Builder:
+    """Builds candidates for one kind of device; `build` may be called from several threads.
+
+    Where a search has a target, a candidate is built for it first, the gates judge that build, and what is timed is a
+    second one, for the device itself, which need only be able to launch there.
+
+    Args:
+        scratch: where binaries are put for runners to load.
+    """
+
+    def __init__(self, compiler: Compiler, cache: Cache, scratch: Path) -> None:
+        self._compiler = compiler
+        self._cache = cache
+        self._scratch = scratch
+        self._numbers = itertools.count()
+
+    def build(self, work: Assignment, config: Config) -> Built:
+        """Render and compile a config for the searched problem and every other case's problem it is valid for."""
+        terms = work.terms
+        target = aimed_at(terms.device, terms.objective)
+        if target == terms.device:
+            return self._built(work, config, terms.device, gated=True)
+        judged = self._built(work, config, target, gated=True)
+        if judged.refusal is not None:
+            return judged
+        judged.discard()
+        return _timed_beside(judged, self._built(work, config, terms.device, gated=False))
+
+    def _built(self, work: Assignment, config: Config, device: Device, *, gated: bool) -> Built:
+        folder = self._scratch / f"build-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        return _Build(
+            compiler=self._compiler,
+            cache=self._cache,
+            terms=replace(work.terms, device=device),
+            copy=work.copy,
+            cases=work.cases,
+            config=config,
+            folder=folder,
+            gated=gated,
+        ).run()
+
+
+def _timed_beside(judged: Built, timed: Built) -> Built:
+    """What is run, with the figures of the build that the gates judged; its own are called ``native_…``."""
+    digests = f"{judged.digest} {timed.digest}".encode()
+    return replace(
+        timed,
+        digest=None if timed.digest is None else hashlib.sha256(digests).hexdigest(),
+        log="\n".join(filter(None, (judged.log, timed.log))),
+        resources={**judged.resources, **{f"native_{name}": value for name, value in timed.resources.items()}},
+        render_s=judged.render_s + timed.render_s,
+        compile_s=judged.compile_s + timed.compile_s,
+    )
+
+
+class _Refused(Exception):
+    """Ends a build early, with the outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compiled:
+    source: str
+    artefact: Artefact
+    kernel: KernelFile
+    headers: Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class _Build:
+    """One build: what it is of, what was made so far, and its clocks; `gated`: the policy's gates apply."""
+
+    compiler: Compiler
+    cache: Cache
+    terms: SearchTerms
+    copy: Copy
+    cases: tuple[CaseProblem, ...]
+    config: Config
+    folder: Path
+    gated: bool
+    broken: dict[str, str | None] = field(default_factory=dict)
+    compiled: dict[str, _Compiled] = field(default_factory=dict)
+    uncovered: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+    used: dict[str, float] = field(default_factory=dict)
+    logs: list[str] = field(default_factory=list)
+    spent_s: dict[str, float] = field(default_factory=lambda: {"render": 0.0, "compile": 0.0})
+
+    def run(self) -> Built:
+        refusal, kernels = None, {}
+        try:
+            kernels = dict(self._kernels())
+        except _Refused as refused:
+            refusal = refused.outcome
+        nominal = next(iter(self.compiled.values()), None)
+        return Built(
+            folder=self.folder,
+            refusal=refusal,
+            kernels=kernels,
+            uncovered=self.uncovered,
+            digest=None if refusal else self._digest(),
+            source=self.source,
+            sources={} if refusal else self._sources(kernels),
+            binary=nominal.artefact.binary if nominal else None,
+            ptx=nominal.artefact.ptx if nominal else None,
+            headers=nominal.headers if nominal else {},
+            log="\n".join(filter(None, self.logs)),
+            resources=self.used,
+            render_s=self.spent_s["render"],
+            compile_s=self.spent_s["compile"],
+        )
+
+    def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
+        """(case, kernel) of each covered case; the searched problem comes first and must be covered."""
+        found, searched = coverage(self.cases, self._unfit), self.cases[0].case.name
+        if searched in found.uncovered:
+            raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
+        self.uncovered = found.uncovered
+        for case, problem in found.covered:
+            yield case, self._kernel(problem)
+
+    def _unfit(self, problem: Problem) -> str | None:
+        """The constraints the config breaks on a problem, or None."""
+        key, terms = problem_key(problem), self.terms
+        if key not in self.broken:
+            self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
+        return self.broken[key]
+
+    def _kernel(self, problem: Problem) -> KernelFile:
+        """Problems that are the same one are compiled once."""
+        key = problem_key(problem)
+        if key not in self.compiled:
+            self.compiled[key] = self._make(problem)
+        return self.compiled[key].kernel
+
+    def _make(self, problem: Problem) -> _Compiled:
+        candidate, source = self._render(problem)
+        self.source = self.source or source
+        unit = self._unit(candidate, source)
+        artefact = self._compile(unit)
+        launch = self._launch(candidate)
+        resources = self.compiler.resources(artefact, launch, self.terms.device)
+        self.used = self.used or resources.figures()
+        entry = self.copy.family.implementation(self.terms.device.kind).entry
+        arguments = call_arguments(candidate)
+        refusal: Outcome | None = self.compiler.refusal(resources, launch, self.terms.device)
+        if refusal is None and launch is not None:
+            refusal = launch_refusal(artefact.ptx, entry, launch, arguments, self.terms.device)
+        if refusal is None and self.gated:
+            refusal = gate(resources, self.terms.policy)
+        if refusal is not None:
+            raise _Refused(refusal)
+        path = self.folder / f"kernel-{len(self.compiled)}{self.compiler.suffix}"
+        path.write_bytes(artefact.binary)
+        kernel = KernelFile(path=str(path), entry=entry, arguments=arguments, launch=launch)
+        return _Compiled(
+            source=source, artefact=artefact, kernel=kernel, headers=own_headers(artefact.reads or (), unit)
+        )
+
+    def _render(self, problem: Problem) -> tuple[Candidate, str]:
+        terms = self.terms
+        with self._clock("render"):
+            try:
+                candidate = self.copy.family.candidate(self.config, problem, terms.device, terms.objective)
+                return candidate, render(self.copy.package, terms.device.kind, self.config, problem, candidate.derived)
+            except (RenderError, InvalidInput) as error:
+                raise _Refused(InvalidConfig(reason=str(error))) from None
+
+    def _unit(self, candidate: Candidate, source: str) -> Unit:
+        device = self.terms.device
+        return self.copy.unit(device.kind, source, candidate.target(device.architecture))
+
+    def _compile(self, unit: Unit) -> Artefact:
+        with self._clock("compile"):
+            result = compile_cached(self.compiler, self.cache, unit, timeout_s=self.terms.policy.compile_timeout_s)
+        self.logs.append(result.log)
+        if isinstance(result, CompileFailed):
+            raise _Refused(CompileFailed(log=advised(result.log, unit, self._macros())))
+        return result
+
+    def _macros(self) -> Macros | None:
+        """The macros in front of a plain source; None for a template."""
+        kind, family = self.terms.device.kind, self.copy.family
+        implementation = family.implementation(kind)
+        if implementation.mode != "source":
+            return None
+        kinds = {each.name: "problem field" for each in family.fields}
+        kinds |= {each.name: "tunable" for each in implementation.tunables}
+        kinds |= dict.fromkeys(implementation.derived, "derived value")
+        return Macros(
+            kinds={name: what for name, what in kinds.items() if implementation.becomes_macro(name)},
+            table=kind,
+            file=implementation.file,
+            text=self.copy.package.files[implementation.file].decode("utf-8-sig", errors="replace"),
+        )
+
+    def _launch(self, candidate: Candidate) -> Launch | None:
+        if candidate.launch is None:
+            return None
+        return Launch(**vars(candidate.launch), programmatic=self.terms.objective.launch == "pdl")
+
+    def _sources(self, covered: Collection[str]) -> dict[str, str]:
+        problems = {each.case.name: each.problem for each in self.cases if each.problem is not None}
+        return {case: self.compiled[problem_key(problems[case])].source for case in covered}
+
+    def _digest(self) -> str:
+        parts = [
+            (each.artefact.digest, repr(each.kernel.launch), repr(each.kernel.arguments))
+            for each in self.compiled.values()
+        ]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @contextmanager
+    def _clock(self, stage: Literal["render", "compile"]) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent_s[stage] += time.perf_counter() - begun
+
+
+def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
+    """A candidate's operands as a device takes them."""
+    return tuple(
+        Argument(
+            name=each.name,
+            role=each.role,
+            dtype=each.dtype,
+            shape=each.shape,
+            value=each.value,
+            alignment=each.alignment,
+        )
+        for each in candidate.operands
+    )

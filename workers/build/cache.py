@@ -1,0 +1,119 @@
+"""A folder of content-addressed, checksummed entries. It only saves time: losing it or any entry is harmless."""
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from workers.system.log import log
+
+LIMIT_BYTES = 2 << 30
+_CHECKSUM_BYTES = 32
+_warned: set[Path] = set()
+"""Folders this process was told of; many caches may share one."""
+
+
+def cache_key(*parts: str) -> str:
+    """One key for several texts; ("ab", "c") and ("a", "bc") differ."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+class Cache:
+    """Entries are written atomically and read back against their checksum; a corrupt one counts as absent.
+
+    Args:
+        folder: made on the first write. Several processes may share it.
+        limit_bytes: beyond it the entries longest unused are removed.
+    """
+
+    def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self.warning: str | None = None
+        self._held_bytes: int | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """The content stored under `key`, or None when it is absent, unreadable or corrupt."""
+        path = self._path(key)
+        try:
+            stored = path.read_bytes()
+        except OSError:
+            return None
+        checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+        if hashlib.sha256(content).digest() != checksum:
+            log().warning("cache.corrupt", path=str(path))
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store `content`; where that is impossible, warn once and go on without."""
+        try:
+            self._write(self._path(key), hashlib.sha256(content).digest() + content)
+        except OSError as error:
+            self._warn(error)
+
+    def _write(self, path: Path, stored: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(stored)
+            Path(temporary).replace(path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        self._count(len(stored))
+
+    def _count(self, added_bytes: int) -> None:
+        if self._held_bytes is None:
+            self._held_bytes = sum(size for _, size, _ in self._entries())
+        else:
+            self._held_bytes += added_bytes
+        if self._held_bytes > self.limit_bytes:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Remove the longest unused until a tenth of the limit is free, so that not every write evicts."""
+        entries = sorted(self._entries())
+        held = sum(size for _, size, _ in entries)
+        for _, size, path in entries:
+            if held <= 0.9 * self.limit_bytes:
+                break
+            with contextlib.suppress(OSError):  # one that cannot be removed keeps no other
+                path.unlink(missing_ok=True)
+                held -= size
+        self._held_bytes = held
+
+    def _entries(self) -> Iterable[tuple[float, int, Path]]:
+        """(last use, bytes, path) of every file, left-over temporary ones included."""
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    yield status.st_mtime, status.st_size, path
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _warn(self, error: OSError) -> None:
+        if self.warning is None:
+            reason = error.strerror or str(error)
+            self.warning = (
+                f"the cache folder {self.folder} cannot be written ({reason}); going on without it, so everything is "
+                "compiled again: free some space, or give `kernel-evo worker` another folder with --cache"
+            )
+            if self.folder not in _warned:
+                _warned.add(self.folder)
+                log().warning("cache.unwritable", warning=self.warning)

@@ -1,0 +1,108 @@
+"""The artefact cache: every unit is compiled once on this machine.
+
+What a compilation reads is known only after it. So an entry has two parts, as in ccache's direct mode
+(https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read and of those
+that it did not find, under the unit itself, and the artefact, under the unit and the contents of the files.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evo.family.flags import header_folders
+from evo.trial.outcome import CompileFailed
+from workers.build.cache import Cache, cache_key
+from workers.build import Artefact, Compiler, Unit
+from workers.build.contents import digest_of_names, digests_of_files, new_since
+from workers.build.vacancies import all_vacant, vacancies
+from workers.system.exhaustion import refuse_exhaustion
+
+
+def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
+    """Return the artefact of a unit from the cache, or compile it.
+
+    Failures are not cached, since a time-out may be the machine's. Neither are units whose compiler does not say what
+    it read, that read a file which changed during the compilation, or that take in files by ``.incbin``.
+
+    Raises:
+        MachineExhausted: the disk is full, which is not the unit's fault.
+    """
+    question = _question(compiler, unit)
+    found = None if question is None else cache.get(question)
+    if question is not None and found is not None and all_vacant((names := json.loads(found))["vacant"]):
+        key = _key(question, names["reads"], unit)
+        kept = None if key is None else cache.get(key)
+        if kept is not None:
+            return replace(_unpack(kept), reads=tuple(_places(names["reads"], unit)))
+    begun = time.time()
+    result = compiler.compile(unit, timeout_s=timeout_s)
+    if isinstance(result, CompileFailed):
+        refuse_exhaustion(result.log)
+    if question is None or not isinstance(result, Artefact) or result.reads is None or "incbin" in unit.source:
+        return result
+    if new_since(begun, [name for name in result.reads if _within(name, unit) is None]):
+        return result
+    portable = _portable(result.reads, unit)
+    key = _key(question, portable, unit)
+    if key is not None:
+        vacant = vacancies(result.reads, _sources(result.reads, unit), result.searched)
+        cache.put(question, json.dumps({"reads": portable, "vacant": vacant}).encode())
+        cache.put(key, _pack(result))
+    return result
+
+
+def _question(compiler: Compiler, unit: Unit) -> str | None:
+    """The key of the names: the unit, and which headers its folders offer; None where the folders hold too much."""
+    offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
+    offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
+    if None in offered:
+        return None
+    parts = (compiler.version, unit.architecture, unit.language, unit.entry, *unit.flags, "", *map(str, offered))
+    return cache_key("unit and places", *parts, unit.source)
+
+
+def _sources(reads: Sequence[str], unit: Unit) -> list[str]:
+    """The unit's source, and the headers of its own folders that were read."""
+    own = (*map(str, unit.folders), *header_folders(unit.placed_flags))
+    paths = (Path(name) for name in reads if name.startswith(tuple(f"{folder}{os.sep}" for folder in own)))
+    return [unit.source, *(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())]
+
+
+def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
+    """The key of the artefact: the contents of all files that were read; None where they cannot be known."""
+    digests = digests_of_files(_places(portable, unit))
+    return None if digests is None else cache_key("binary", question, *digests)
+
+
+def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
+    """The paths that `_portable` names, for this unit."""
+    return [f"{unit.folders[int(place)]}/{name}" if place else name for place, name in portable]
+
+
+def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
+    """Each file as (place of its folder in the unit, name below it); the place is empty elsewhere."""
+    return sorted({_within(name, unit) or ("", os.path.normpath(name)) for name in names})
+
+
+def _within(name: str, unit: Unit) -> tuple[str, str] | None:
+    path = os.path.normpath(name)
+    for place, folder in enumerate(unit.folders):
+        for root in {str(folder), os.path.realpath(folder)}:
+            if path.startswith(f"{root}{os.sep}"):
+                return str(place), path[len(root) + 1 :]
+    return None
+
+
+def _pack(artefact: Artefact) -> bytes:
+    head = {"log": artefact.log, "figures": dict(artefact.figures), "ptx_bytes": len(artefact.ptx)}
+    return json.dumps(head).encode() + b"\n" + artefact.ptx + artefact.binary
+
+
+def _unpack(packed: bytes) -> Artefact:
+    first, _, rest = packed.partition(b"\n")
+    head = json.loads(first)
+    ptx_bytes = head.pop("ptx_bytes", 0)
+    return Artefact(binary=rest[ptx_bytes:], ptx=rest[:ptx_bytes], **head)

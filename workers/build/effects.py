@@ -1,0 +1,228 @@
+"""Tunables without effect: configs that differ in one tunable are compiled, and their kernels compared.
+
+A tunable that no value of changes the kernel makes the space larger and the search longer, and a slip of the pen looks
+just like that. Only the binary shows all of them: a name that the source lacks, one that a header redefines, one that
+is assigned and never used.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import zip_longest
+
+import numpy as np
+
+from evo.errors import EvoError
+from evo.family.implementation import Implementation
+from evo.latest import Latest
+from evo.trial.outcome import CompileFailed
+from evo.family.problem import problem_key
+from evo.space import Space
+from evo.trial import Config
+from evo.text.wording import count_text
+from templates.registry import Package
+from templates.render import render, used_names
+from workers.build.build import call_arguments
+from workers.build.cache import Cache
+from workers.build import Artefact, Compiler, Unit
+from workers.build.cached import compile_cached
+from workers.build.families import Assignment
+
+VALUES = 3
+"""Other values of a tunable that are compared with its default."""
+
+CONTEXTS = 12
+"""Further configs in which a tunable is tried that changed nothing at the defaults."""
+
+MOST_S = 3.0
+"""The check ends after so long; a tunable that it did not get to is not blamed."""
+
+_KEPT = 64
+_DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
+"""Flags that put the source's own text or lines into the binary, where a comment would count."""
+
+_REDEFINED = re.compile(
+    r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
+    r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?redefined|redefinition of macro \"(?P<nvrtc>\w+)\")",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idle:
+    """A tunable whose values gave one and the same kernel.
+
+    Attributes:
+        values: how many others were compared with the default, the other tunables at theirs.
+        contexts: further configs in which one value more made no difference either.
+    """
+
+    tunable: str
+    values: int
+    contexts: int
+
+
+class OutOfTime(Exception):
+    """The check took as long as it may."""
+
+
+def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
+    """The tunables for which no two configs that differ in them alone give different kernels.
+
+    Args:
+        differ: True if two configs give different kernels. It may raise `OutOfTime`: what is known by then is given.
+    """
+    default, found = space.default(), dict[str, Idle]()
+    with suppress(OutOfTime):
+        for name in space.names:
+            others = _others(space, default, name)
+            if others and not any(differ(default, other) for other in others):
+                found[name] = Idle(tunable=name, values=len(others), contexts=0)
+        for name in tuple(found):
+            for context, other in _contexts(space, default, name):
+                if differ(context, other):
+                    del found[name]
+                    break
+                found[name] = replace(found[name], contexts=found[name].contexts + 1)
+    return tuple(found.values())
+
+
+def _others(space: Space, config: Config, name: str) -> list[Config]:
+    """At most `VALUES` valid configs that differ in this tunable alone: the first, the last, one between."""
+    found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
+    places = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
+    return [found[place] for place in places][:VALUES]
+
+
+def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
+    """Pairs that differ in this tunable alone, each in another config: one other tunable changed, or all of them."""
+    changed = [
+        [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
+        for other in space.names
+        if other != name
+    ]
+    nearby = [each for turn in zip_longest(*map(reversed, changed)) for each in turn if each is not None]
+    apart = space.sample(np.random.default_rng(0), CONTEXTS // 3)
+    for context in [*nearby[: CONTEXTS - len(apart)], *apart]:
+        for other in _others(space, context, name)[:1]:
+            yield context, other
+
+
+class Effects:
+    """Warnings about the tunables of searches; safe to share between threads.
+
+    Args:
+        compiler: made when it is first needed.
+    """
+
+    def __init__(self, compiler: Callable[[], Compiler], cache: Cache) -> None:
+        self._compiler = compiler
+        self._cache = cache
+        self._found: Latest[str, tuple[str, ...]] = Latest(_KEPT)
+        self._finding = threading.Lock()
+
+    def warnings(self, work: Assignment) -> tuple[str, ...]:
+        """A sentence for each tunable without effect on the searched problem, found once.
+
+        It holds up nothing: what cannot be compiled, or takes too long, is left to the trials.
+        """
+        terms = work.terms
+        key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
+        with self._finding:
+            return self._found.get(key, lambda: self._examine(work))
+
+    def _examine(self, work: Assignment) -> tuple[str, ...]:
+        terms, family = work.terms, work.copy.family
+        try:
+            kernels = _Kernels(work=work, compiler=self._compiler(), cache=self._cache, ends_s=_now_s() + MOST_S)
+            space = family.space(terms.problem, terms.device, terms.objective)
+            if not kernels.compiles(space.default()):
+                return ()
+            found = idle_tunables(space, kernels.differ)
+            implementation = family.implementation(terms.device.kind)
+            return tuple(_sentence(each, work.copy.package, implementation, kernels.log) for each in found)
+        except (EvoError, OSError, OutOfTime):  # the trials meet with it, too, and say it where it counts
+            return ()
+
+
+@dataclass(kw_only=True)
+class _Kernels:
+    """Kernels of one search's problem by config, compiled when they are compared; `log` is of all compilations."""
+
+    work: Assignment
+    compiler: Compiler
+    cache: Cache
+    ends_s: float
+    log: str = ""
+
+    def compiles(self, config: Config) -> bool:
+        return self._digest(self._unit(config)[0]) is not None
+
+    def differ(self, one: Config, other: Config) -> bool:
+        """True if they are launched differently, or compile to other binaries, or one of them alone compiles."""
+        if _now_s() > self.ends_s:
+            raise OutOfTime
+        try:
+            (first, called), (second, otherwise) = self._unit(one), self._unit(other)
+        except EvoError:  # a value that cannot be rendered has an effect
+            return True
+        if called != otherwise:
+            return True
+        if first == second:
+            return False
+        return self._digest(first) != self._digest(second)
+
+    def _unit(self, config: Config) -> tuple[Unit, str]:
+        """What is compiled, without what would put the text itself into the binary; and how it is called."""
+        terms, copy = self.work.terms, self.work.copy
+        candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
+        source = render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
+        unit = copy.unit(terms.device.kind, source, candidate.target(terms.device.architecture))
+        flags = tuple(flag for flag in unit.flags if not _DEBUG.fullmatch(flag))
+        return replace(unit, flags=flags), repr((candidate.launch, call_arguments(candidate)))
+
+    def _digest(self, unit: Unit) -> str | None:
+        """Of the binary; None where it does not compile in the time that is left."""
+        left_s = self.ends_s - _now_s()
+        if left_s <= 0:
+            raise OutOfTime
+        limit_s = min(left_s, self.work.terms.policy.compile_timeout_s)
+        result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
+        self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
+        if isinstance(result, CompileFailed):
+            if _now_s() >= self.ends_s:  # it was stopped, which says nothing of the config
+                raise OutOfTime
+            return None
+        return result.digest
+
+
+def _sentence(idle: Idle, package: Package, implementation: Implementation, log: str) -> str:
+    tried = f"{count_text(idle.values + 1, 'value')} gave the same kernel with the other tunables at their defaults"
+    if idle.contexts:
+        tried += f", and changing it made no difference in {count_text(idle.contexts, 'other config')}"
+    way_out = _way_out(idle.tunable, package, implementation, log)
+    return f"The tunable {idle.tunable} has no effect on this problem: {tried}. {way_out}."
+
+
+def _way_out(name: str, package: Package, implementation: Implementation, log: str) -> str:
+    file, table = implementation.file, f"[{implementation.kind}.tunables]"
+    for found in _REDEFINED.finditer(log):
+        if name in (found["gcc"], found["nvrtc"]):
+            place = f"{found['file']}:{found['a'] or found['b']}"
+            return f"{place} redefines it: write `#ifndef {name}` in the line before and `#endif` in the line after it"
+    if not implementation.becomes_macro(name):
+        return f"It is not among the `macros` of family.toml: add it there, or remove it from {table}"
+    used = used_names(package, implementation.kind)
+    if name not in used | implementation.reach(used):
+        meant = get_close_matches(name, sorted(used), n=1, cutoff=0.7)
+        hint = f", did you mean `{meant[0]}`? Use" if meant else ": use"
+        return f"{file} does not contain it{hint} it there, or remove it from {table}"
+    return f"Make {file} depend on its value, or remove it from {table}; if other configs need it, keep it"
+
+
+def _now_s() -> float:
+    return time.monotonic()

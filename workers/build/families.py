@@ -1,0 +1,151 @@
+"""The families of leases, found on this machine and proven to be the very ones that were meant."""
+
+import codecs
+import shutil
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from evo.client import ServiceError, ServiceUnreachable
+from evo.device import DeviceKind
+from evo.errors import EvoError, NotFound
+from evo.family import CaseProblem, Family
+from evo.latest import Latest
+from evo.messages.job import FamilyRef, SearchTerms
+from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
+from workers.build import Unit
+from workers.build.bundles import Fetch, is_bundle, lay_out
+
+
+class FamilyMismatch(EvoError, LookupError):
+    """This machine cannot reproduce the family a lease names, so it cannot work on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A family's files as they were when its digest was checked; later edits do not reach it.
+
+    Attributes:
+        folder: holds reference.py and whatever sources include.
+    """
+
+    package: Package
+    folder: Path
+
+    @property
+    def family(self) -> Family:
+        return self.package.family
+
+    @property
+    def reference(self) -> Path:
+        return self.folder / REFERENCE
+
+    def unit(self, kind: DeviceKind, source: str, architecture: str) -> Unit:
+        """A source that was rendered for one kind of device, with all it takes to compile it."""
+        implementation = self.family.implementation(kind)
+        beside = (self.folder / implementation.file).parent
+        return Unit(
+            source=source,
+            architecture=architecture,
+            entry=implementation.entry,
+            flags=implementation.flags,
+            language=implementation.language,
+            folders=tuple(dict.fromkeys((beside, self.folder, self.folder / INCLUDE.name))),
+            root=self.folder,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """The terms of a search with its family at hand.
+
+    Attributes:
+        timed_only: nothing is to be proven on inputs other than those that are timed.
+    """
+
+    terms: SearchTerms
+    copy: Copy
+    timed_only: bool = False
+
+    @cached_property
+    def cases(self) -> tuple[CaseProblem, ...]:
+        """Every correctness case, the searched problem itself first; the same for all trials of the search."""
+        cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
+        return cases[:1] if self.timed_only else cases
+
+
+KEPT = 256
+"""Copies kept, far more than a worker has jobs of; another one is made anew when its search comes again."""
+
+
+class Families:
+    """Finds families by reference and keeps copies of them in a folder of this process.
+
+    Args:
+        fetch: how uploaded ones are got; None: they are not.
+    """
+
+    def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
+        self._folder = folder
+        self._fetch = fetch
+        self._finding = threading.Lock()
+        self._copies: Latest[str, Copy] = Latest(KEPT, self._remove)
+
+    def get(self, ref: FamilyRef) -> Copy:
+        """The family with exactly this digest.
+
+        Raises:
+            FamilyMismatch: it is absent here, or another version, or its files cannot be written.
+            ServiceUnreachable, ServiceError: the service cannot be asked for it now.
+        """
+        with self._finding:
+            try:
+                return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
+            except EvoError:  # some of which are of OSError's kinds, too
+                raise
+            except OSError as error:
+                reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
+                raise FamilyMismatch(reason) from error
+
+    def add(self, package: Package) -> Copy:
+        """A family that is at hand already."""
+        with self._finding:
+            return self._copies.get(package.digest, lambda: self._copy(package))
+
+    def _remove(self, copy: Copy) -> None:
+        for folder in (copy.folder, self._folder / "bundles" / copy.package.digest):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _find(self, ref: FamilyRef) -> Package:
+        try:
+            where = self._where(ref)
+            package = find(where)
+        except (ServiceUnreachable, ServiceError):  # says nothing about the family
+            raise
+        except EvoError as error:
+            raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
+        if package.digest != ref.digest:
+            raise FamilyMismatch(
+                f"family {ref.name} differs from the one that was submitted ({where} has digest "
+                f"{package.digest[:12]}, not {ref.digest[:12]}): undo the changes there, or start a new search"
+            )
+        return package
+
+    def _where(self, ref: FamilyRef) -> str:
+        """The name or the path to find it by, on this machine."""
+        if is_bundle(ref):
+            if self._fetch is None:
+                raise NotFound("it was uploaded to a service, which is not at hand here")
+            return str(lay_out(ref, self._fetch, self._folder / "bundles"))
+        if ref.location is None and is_path(ref.name):
+            raise NotFound("its name is a path, and only a location may be one")
+        return ref.location or ref.name
+
+    def _copy(self, package: Package) -> Copy:
+        folder = self._folder / package.digest[:16]
+        for name, content in package.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC refuses headers that begin with one
+        return Copy(package=package, folder=folder)

@@ -1,0 +1,195 @@
+"""Why a CUDA kernel could not be launched as its family says, known from the build, before anything runs.
+
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
+"Performance-Tuning Directives" and "Cluster Dimension Directives".
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from evo.device import Device
+from evo.trial.outcome import LaunchFailed, OverResources
+from workers.build import Launch
+from workers.build.kernel import Argument
+
+_TENSOR_MAP_BYTES = 128
+_CLUSTERS_SINCE = 90
+_LONG_PARAMETERS_SINCE = 70
+_PORTABLE_CLUSTER = 8
+"""Blocks of a cluster that every GPU with clusters takes; more need an attribute that the launch does not set."""
+
+_SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
+_SCALARS = {
+    "int32": ("integer", 4),
+    "uint32": ("integer", 4),
+    "int64": ("integer", 8),
+    "uint64": ("integer", 8),
+    "float32": ("float", 4),
+    "float64": ("float", 8),
+}
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\b[^,)]*?\s)?[\w$]+(?:\[(\d+)\])?\s*(?:,|$)"
+)
+_DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One parameter: ``integer``, ``float``, ``bytes`` or, of an argument, ``pointer``; size and alignment in bytes."""
+
+    kind: str
+    size: int
+    alignment: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a kernel's own code says of its launch; None where it says nothing.
+
+    Attributes:
+        most_threads: ``__launch_bounds__``.
+        block: the only block size it takes.
+        cluster: blocks of a cluster, (x, y, z).
+        counts_clusters: the grid counts clusters, not blocks.
+    """
+
+    parameters: tuple[Parameter, ...]
+    most_threads: int | None = None
+    block: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
+    counts_clusters: bool = False
+
+
+def launch_refusal(
+    ptx: bytes, entry: str, launch: Launch, arguments: Sequence[Argument], device: Device
+) -> OverResources | LaunchFailed | None:
+    """Why the driver would refuse this launch, or the kernel would read other parameters than it is given.
+
+    Args:
+        ptx: of the build; empty: what the kernel declares is not known.
+    """
+    declared = read_declared(ptx.decode(errors="replace"), entry)
+    for resource, used, limit in _limits(launch, arguments, declared, device):
+        if used > limit:
+            return OverResources(resource=resource, used=used, limit=limit)
+    if declared is None:
+        return None
+    reason = next(_contradictions(entry, launch, arguments, declared), None)
+    return None if reason is None else LaunchFailed(reason=reason)
+
+
+def read_declared(ptx: str, entry: str) -> Declared | None:
+    """What the PTX declares of one kernel; None where it does not hold the kernel."""
+    found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
+    if found is None:
+        return None
+    directives = {name: _three(values) for name, values in _DIRECTIVE.findall(found[2])}
+    most = directives.get("maxntid")
+    return Declared(
+        parameters=tuple(_parameters(found[1])),
+        most_threads=prod(most) if most else None,
+        block=directives.get("reqntid"),
+        cluster=directives.get("reqnctapercluster"),
+        counts_clusters=".blocksareclusters" in found[2],
+    )
+
+
+def _three(text: str) -> tuple[int, int, int]:
+    x, y, z = [*map(int, text.replace(" ", "").split(",")), 1, 1][:3]
+    return x, y, z
+
+
+def _parameters(text: str) -> Iterator[Parameter]:
+    for line in text.split("\n"):
+        if (match := _PARAMETER.search(line.strip())) is not None:
+            alignment, kind, count = match.groups()
+            size = _SIZES.get(kind, 8)
+            what = "bytes" if count else "float" if kind.startswith("f") else "integer"
+            yield Parameter(kind=what, size=size * int(count or 1), alignment=int(alignment or size))
+
+
+def _limits(
+    launch: Launch, arguments: Sequence[Argument], declared: Declared | None, device: Device
+) -> Iterator[tuple[str, float, float]]:
+    """(resource, used, limit) of every limit that the compute capability sets, and of the kernel's own."""
+    capability = device.limits.get("compute_capability", _LONG_PARAMETERS_SINCE)
+    threads = device.limits.get("max_threads", 1024)
+    for axis, used, limit in zip("xyz", launch.block, (threads, threads, 64), strict=True):
+        yield f"threads along {axis}", used, limit
+    for axis, used, limit in zip("xyz", launch.grid, (2**31 - 1, 65535, 65535), strict=True):
+        yield f"blocks along {axis}", used, limit
+    yield (
+        "parameter bytes",
+        _parameter_bytes(launch, arguments),
+        32764 if capability >= _LONG_PARAMETERS_SINCE else 4096,
+    )
+    if declared is None:
+        return
+    if declared.most_threads is not None:
+        yield "threads of a block that the kernel's __launch_bounds__ allow", prod(launch.block), declared.most_threads
+    if declared.cluster is not None:
+        allowed = _PORTABLE_CLUSTER if capability >= _CLUSTERS_SINCE else 1
+        yield "blocks of a cluster", prod(declared.cluster), allowed
+
+
+def _parameter_bytes(launch: Launch, arguments: Sequence[Argument]) -> int:
+    """The kernel's parameters with the gaps between them."""
+    used = 0
+    for size, alignment in [*((each.size, each.size) for each in map(_passed, arguments)), *_maps(launch)]:
+        used = -(-used // alignment) * alignment + size
+    return used
+
+
+def _maps(launch: Launch) -> list[tuple[int, int]]:
+    return [(_TENSOR_MAP_BYTES, 64)] * len(launch.tensor_maps)
+
+
+def _passed(argument: Argument) -> Parameter:
+    kind, size = _SCALARS.get(argument.dtype, ("bytes", argument.stored.itemsize))
+    if argument.role != "scalar":
+        kind, size = "pointer", 8
+    return Parameter(kind=kind, size=size, alignment=size)
+
+
+def _contradictions(entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared) -> Iterator[str]:
+    """Reasons, in words, that no single figure tells."""
+    names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
+    if len(names) != len(declared.parameters):
+        yield (
+            f"`{entry}` takes {len(declared.parameters)} parameters, and family.toml passes {len(names)} "
+            f"({', '.join(names) or 'none'}): declare them in the order of the call, or list them in `arguments`"
+        )
+        return
+    for name, given, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
+        if _garbled(given, taken):
+            yield (
+                f"`{entry}` takes {_words(taken)} where family.toml passes `{name}`, {_words(given)}: "
+                "make the dtypes the same, and the order that of the call"
+            )
+    if declared.block is not None and tuple(launch.block) != declared.block:
+        only = f"`{entry}` takes blocks of {declared.block} threads alone (__block_size__)"
+        yield f"{only}, and [cuda.launch] starts it with {launch.block}: make `block` the same"
+    if declared.cluster is not None and not declared.counts_clusters:
+        for axis, blocks, size in zip("xyz", launch.grid, declared.cluster, strict=True):
+            if blocks % size:
+                yield (
+                    f"{blocks} blocks along {axis} are no multiple of the {size} of a cluster (__cluster_dims__): "
+                    "make `grid` a multiple, and have blocks without work return"
+                )
+
+
+def _garbled(given: Parameter, taken: Parameter) -> bool:
+    """True if the kernel reads something else than it is given. A wide integer is fine where a narrow one is taken."""
+    if given.kind == "pointer":
+        return taken.size != given.size or taken.kind == "float"
+    mixed = given.kind != taken.kind and "bytes" not in (given.kind, taken.kind)
+    return given.size < taken.size or mixed or (given.kind == "float" and given.size != taken.size)
+
+
+def _words(parameter: Parameter) -> str:
+    what = {"pointer": "a pointer", "integer": "an integer or pointer", "float": "a float", "bytes": "a value"}[
+        parameter.kind
+    ]
+    return f"{what} of {parameter.size} bytes"

@@ -1,0 +1,57 @@
+"""Which of the files that a compiler read belong to the kernel, and are taken along where its source goes."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from evo.export.headers import FAMILY, MOST_BYTES, MOST_FILES
+from evo.family.flags import header_folders
+from workers.build import Unit
+from workers.system.log import log
+
+_SYSTEM = "/usr"
+_TOOLKIT = "cuda_runtime.h"
+"""A folder with this file is a CUDA toolkit's."""
+
+_NO_SOURCES = (".py", ".toml", ".md")
+"""Of a family's folder, for compilers that do not say which of its files they read."""
+
+
+def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
+    """The path of each file, by its name in an export; those of the system and of a CUDA toolkit are left out."""
+    folders = {} if unit.root is None else {FAMILY: str(unit.root)}
+    named = enumerate(header_folders(unit.placed_flags))
+    folders |= {str(number): folder for number, folder in named if not _everywhere(folder)}
+    found: dict[str, str] = {}
+    for path in map(os.path.normpath, reads):
+        name = _name(path, folders)
+        if name is not None and not path.endswith(_NO_SOURCES):
+            found[name] = path
+    return found
+
+
+def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
+    """The contents by name; nothing where they are too large to be kept with a trial, or gone."""
+    try:
+        total = sum(Path(path).stat().st_size for path in headers.values())
+        if len(headers) > MOST_FILES or total > MOST_BYTES:
+            log().warning("headers.not_kept", files=len(headers), bytes=total)
+            return {}
+        return {name: Path(path).read_bytes() for name, path in headers.items()}
+    except OSError as error:
+        log().warning("headers.not_kept", reason=str(error))
+        return {}
+
+
+def _name(path: str, folders: Mapping[str, str]) -> str | None:
+    for name, folder in folders.items():
+        for root in dict.fromkeys((os.path.normpath(folder), os.path.realpath(folder))):
+            if path.startswith(f"{root}{os.sep}"):
+                return f"{name}/{path[len(root) + 1 :]}"
+    return None
+
+
+def _everywhere(folder: str) -> bool:
+    """True for folders that every machine with a compiler has in its own version."""
+    path = os.path.realpath(folder)
+    return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

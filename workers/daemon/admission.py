@@ -1,0 +1,66 @@
+"""How a worker comes by its own token: it is given one, or exchanges a join token once and keeps what it gets."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from evo.errors import EvoError
+from evo.messages.access import IssuedToken
+
+JOIN_PREFIX = "kej_"
+
+
+class NotKept(EvoError, OSError):
+    """The token cannot be kept: a join token must not be used up for nothing."""
+
+
+def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
+    """The token to work with.
+
+    Args:
+        given: what the worker was started with; the same join token may be given at every start.
+        kept: the file that what a join token was exchanged for is kept in.
+        join: exchanges the given join token.
+
+    Raises:
+        NotKept: the file cannot be written.
+        AccessDenied, Conflict, ServiceUnreachable: of `join`.
+    """
+    if given is None or not given.startswith(JOIN_PREFIX):
+        return given
+    if (token := _read(kept, given)) is not None:
+        return token
+    trial = kept.with_name(f"{kept.name}.trial")
+    _write(trial, given, "")  # before the join token is used up; a refused one costs nobody the token that is kept
+    trial.unlink()
+    token = join().secret
+    _write(kept, given, token)
+    return token
+
+
+def _read(kept: Path, given: str) -> str | None:
+    """What was got for this very join token."""
+    try:
+        document = json.loads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document["token"] or None if document.get("join") == _name(given) else None
+
+
+def _write(kept: Path, given: str, token: str) -> None:
+    draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"join": _name(given), "token": token}, file)
+        draft.replace(kept)
+    except OSError as error:
+        raise NotKept(f"{kept} cannot be written ({error.strerror}): name another folder with --data") from error
+
+
+def _name(join_token: str) -> str:
+    """The part of a join token that is no secret."""
+    return join_token.split("_")[1] if join_token.count("_") > 1 else ""

@@ -1,0 +1,148 @@
+"""Work for one device: asked for ahead of time, with the family each lease names at hand."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+
+from evo.client import Client, Leases, ServiceError, ServiceUnreachable
+from evo.errors import NotFound
+from evo.messages.job import Lease
+from workers.build.families import Assignment, Copy, Families, FamilyMismatch
+from workers.daemon.idle_clock import Meter
+from workers.daemon.leases import Held
+from workers.delivery.outbox import Outbox
+
+POLL_S = 2.0
+"""How long one request for work may wait, and so how soon an idle slot notices that it should end."""
+
+UNABLE_S = 30.0
+"""How long no work is taken for a search whose family this machine cannot reproduce; somebody may mend it."""
+
+_LOG = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Office:
+    """What the slots of a worker share.
+
+    Attributes:
+        register: tells a service that forgot it who this worker is.
+        incarnation: names this process, which no other one may take for itself.
+    """
+
+    client: Client
+    worker_id: str
+    register: Callable[[], None]
+    families: Families
+    outbox: Outbox
+    held: Held
+    stopping: threading.Event
+    incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class Claims:
+    """Asks for jobs, in the background while the device is busy. Used by one thread, that of the slot.
+
+    Args:
+        meter: told for how long there was no work to be had.
+        release: gives a lease back, which counts against nothing.
+        unfit: gives a lease back that this machine cannot work on.
+    """
+
+    def __init__(
+        self,
+        device_uuid: str,
+        office: Office,
+        meter: Meter,
+        *,
+        release: Callable[[Lease, str], None],
+        unfit: Callable[[Lease, str], None],
+    ) -> None:
+        self._device_uuid = device_uuid
+        self._office = office
+        self._meter = meter
+        self._release = release
+        self._unfit = unfit
+        self._unable: dict[int, float] = {}
+        self._assignments: dict[int, Assignment] = {}
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claim")
+        self._asked: Future[Leases] | None = None
+
+    def ask(self, count: int) -> list[tuple[Lease, Assignment]]:
+        """Up to `count` jobs, waiting for the first for `POLL_S`."""
+        before_s = self._meter.still_s
+        given = self._request(count, POLL_S)
+        asked_s = self._meter.still_s - before_s
+        self._meter.excuse(min(asked_s, given.waited_s) if given.leases else asked_s)
+        return self._assigned(given.leases)
+
+    def ask_ahead(self, count: int) -> None:
+        """Ask in the background, unless that is under way; `collect` gives what came of it."""
+        if self._asked is None:
+            self._asked = self._pool.submit(self._request, count, 0.0)
+
+    def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
+        """What was asked for ahead, once it is there; `wait`: there is nothing else to do."""
+        if self._asked is None or not (wait or self._asked.done()):
+            return []
+        asked, self._asked = self._asked, None
+        return self._assigned(asked.result().leases)
+
+    def close(self) -> None:
+        """Ask for no more; what is still granted meanwhile is given back when the worker leaves."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _request(self, count: int, wait_s: float) -> Leases:
+        office = self._office
+        known = [lease.attempt_id for lease in office.held.leases]
+        try:
+            given: Leases = office.client.lease(
+                office.worker_id,
+                self._device_uuid,
+                count=count,
+                wait_s=wait_s,
+                holding=[*known, *office.outbox.waiting],
+                incarnation=office.incarnation,
+                unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
+            )
+        except NotFound:
+            if not office.stopping.is_set():  # else it has left already
+                office.register()
+            return Leases()
+        office.held.drain = given.drain
+        office.held.take(given.leases)
+        return given
+
+    def _assigned(self, leases: Sequence[Lease]) -> list[tuple[Lease, Assignment]]:
+        assigned = []
+        for lease in leases:
+            try:
+                copy = self._office.families.get(lease.terms.family)
+            except FamilyMismatch as error:
+                self._leave_out(lease.terms.search_id, str(error))
+                self._unfit(lease, str(error))
+            except (ServiceUnreachable, ServiceError) as error:
+                self._leave_out(lease.terms.search_id, str(error))
+                self._release(lease, str(error))
+            else:
+                assigned.append((lease, self._assignment(lease, copy)))
+        return assigned
+
+    def _leave_out(self, search_id: int, reason: str) -> None:
+        """Ask for no work of this search for a while."""
+        _LOG.warning("search.unable", search=search_id, reason=reason)
+        now_s = time.monotonic()
+        self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
+        self._unable[search_id] = now_s + UNABLE_S
+
+    def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
+        """The one all leases of a search share, with what was worked out for it."""
+        search_id = lease.terms.search_id
+        if search_id not in self._assignments:
+            self._assignments = {search_id: Assignment(terms=lease.terms, copy=copy)}
+        return self._assignments[search_id]

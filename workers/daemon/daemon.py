@@ -1,0 +1,294 @@
+"""The worker of a machine: registers its devices, runs a slot for each, and keeps their leases alive."""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import structlog
+
+from evo.client import Client, ServiceUnreachable
+from evo.device import Device, DeviceKind
+from evo.errors import Conflict, EvoError
+from workers.backends import driver
+from workers.build.families import Families
+from workers.daemon.admission import own_token
+from workers.daemon.claims import Office
+from workers.daemon.identity import claim_identity
+from workers.daemon.idle_end import Ending
+from workers.daemon.leases import Held
+from workers.daemon.slot import AWAY_S, LONGEST_AWAY_S, Slot
+from workers.delivery.outbox import Outbox
+from workers.jobs.estimated import Estimator
+from workers.jobs.evaluation import Ladder, Performer
+from workers.jobs.replayed import Replay
+from workers.jobs.status import Status
+from workers.system.backoff import Patience
+from workers.system.scratch import scratch, sweep_scratch
+
+KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay", "estimate")
+BEAT_S = 5.0
+"""How often at least a worker says that it lives, and hears what was cancelled."""
+_TICK_S = 0.25
+
+_LOG = structlog.get_logger()
+
+
+class NoDevice(EvoError, LookupError):
+    """There is nothing here a worker could work on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a worker runs.
+
+    Attributes:
+        url: of the service.
+        token: the worker's own, or a join token, which is exchanged for one that is kept in `data`.
+        data: where its identity and undelivered results are kept.
+        cache: where binaries and references are kept; losing it is harmless.
+        kinds: of devices to offer.
+        worker_id: given by whoever starts it; None takes the one kept in `data`.
+        exit_when_idle_s, drain_after_s: see `workers.daemon.idle_end.Ending`.
+        replay_scale: see `workers.jobs.replayed.Replay`.
+    """
+
+    url: str
+    token: str | None = None
+    data: Path
+    cache: Path
+    kinds: Sequence[DeviceKind] = KINDS
+    worker_id: str | None = None
+    name: str | None = None
+    exit_when_idle_s: float | None = None
+    drain_after_s: float | None = None
+    replay_scale: float = 0.0
+
+
+def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
+    """Work until told to stop: by SIGTERM or SIGINT, or by `stopping`.
+
+    Raises:
+        NoDevice: nothing to work on; says what is missing for what.
+        EvoError: the service refuses this worker.
+    """
+    stopping = stopping or threading.Event()
+    sweep_scratch()
+    worker_id = settings.worker_id or claim_identity(settings.data).worker_id
+    with _owning_the_process(stopping), scratch() as folder, _admitted(settings, worker_id, stopping) as client:
+        Worker(settings, client=client, worker_id=worker_id, folder=folder, stopping=stopping).run()
+
+
+def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
+    """A client with the token of this worker, which a join token is exchanged for as soon as the service is there."""
+    kept = settings.data / f"{worker_id}.token"
+
+    def pause(seconds: float) -> None:
+        stopping.wait(seconds)
+
+    while True:
+        with Client(settings.url, token=settings.token) as first:
+            try:
+                token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
+                return Client(settings.url, token=token, sleep=pause)  # which ends with the worker
+            except ServiceUnreachable as error:
+                if stopping.wait(AWAY_S):
+                    raise
+                _LOG.warning("service.away", reason=str(error))
+
+
+def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
+    """Every device of these kinds on this machine.
+
+    Raises:
+        NoDevice: not one.
+    """
+    devices: list[Device] = []
+    for kind in kinds:
+        with contextlib.suppress(ModuleNotFoundError):
+            devices += driver(kind).discover(cache)
+    if not devices:
+        raise NoDevice(
+            f"no device of kind {', '.join(kinds)} was found: cpu needs a C compiler (gcc, clang, or the extra "
+            "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; `kernel-evo doctor` says more"
+        )
+    return devices
+
+
+class Worker:
+    """Slots, heartbeat and their common end."""
+
+    def __init__(
+        self, settings: Settings, *, client: Client, worker_id: str, folder: Path, stopping: threading.Event
+    ) -> None:
+        self._settings = settings
+        self._devices = discover(settings.kinds, settings.cache)
+        self._folder = folder
+        self._failure: BaseException | None = None
+        self._office = Office(
+            client=client,
+            worker_id=worker_id,
+            register=self._register,
+            families=Families(folder / "families", client.family_bundle),
+            outbox=Outbox(client, settings.data / "outbox" / worker_id),
+            held=Held(),
+            stopping=stopping,
+        )
+        self._slots = [self._slot(device) for device in self._devices]
+        self._ending = Ending(
+            begun_s=time.monotonic(), idle_s=settings.exit_when_idle_s, drain_after_s=settings.drain_after_s
+        )
+        self._away = Patience(stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+
+    def run(self) -> None:
+        """Register, work, and at the end give back what is held.
+
+        Raises:
+            EvoError: the service refuses this worker.
+        """
+        self._register_when_there()
+        self._office.outbox.start()
+        threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
+        for thread in threads:
+            thread.start()
+        self._watch()
+        for slot in self._slots:
+            slot.interrupt()
+        self._leave()  # at once: whatever a slot is still ending, nobody needs to wait for its leases
+        for thread in threads:
+            thread.join()
+        self._office.outbox.close()
+        self._leave()  # with what was granted meanwhile
+        if self._failure is not None:
+            raise self._failure
+
+    def _watch(self) -> None:
+        """Say that the worker lives, until it is told to end or ends by itself."""
+        office, beaten_s = self._office, time.monotonic()
+        while not office.stopping.wait(_TICK_S):
+            now_s = time.monotonic()
+            if now_s - beaten_s >= self._beat_s():
+                beaten_s = now_s
+                self._beat()
+            office.held.closing = self._ending.closing(now_s)
+            if reason := self._ending.due(now_s, busy=bool(self._attempts())):
+                _LOG.info("worker.ends", reason=reason)
+                office.stopping.set()
+
+    def _slot(self, device: Device) -> Slot:
+        status = Status()
+        return Slot(device, self._performer(device, status), self._office, status)
+
+    def _performer(self, device: Device, status: Status) -> Performer:
+        if device.kind == "replay":
+            return Replay(self._settings.replay_scale)
+        cache, place = self._settings.cache, self._folder / device.uuid
+        if device.kind == "estimate":
+            return Estimator(driver("estimate").compiler, cache, place)
+        return Ladder(device.kind, cache, place, status=status)
+
+    def _guard(self, slot: Slot) -> None:
+        """A slot's thread: its failure ends the worker, visibly."""
+        try:
+            slot.run()
+        except BaseException as error:  # noqa: BLE001 - re-raised by the main thread
+            self._failure = error
+            self._office.stopping.set()
+
+    def _register(self) -> None:
+        host = socket.gethostname()
+        self._office.client.register_worker(
+            self._office.worker_id,
+            name=self._settings.name,
+            host=host,
+            devices=self._devices,
+            incarnation=self._office.incarnation,
+        )
+        _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
+
+    def _register_when_there(self) -> None:
+        """A worker may be started before its service.
+
+        Results of an earlier life come first: registering declares lost whatever this worker held before.
+        """
+        while not self._office.stopping.is_set():
+            try:
+                if self._office.outbox.flush():
+                    self._register()
+                    return
+            except ServiceUnreachable as error:
+                _LOG.warning("service.away", reason=str(error))
+            self._away.wait()
+
+    def _leave(self) -> None:
+        """Deliver what is left and say goodbye, which gives back what is held; else the service finds out by itself."""
+        try:
+            self._office.outbox.flush()
+            self._office.client.leave(self._office.worker_id, incarnation=self._office.incarnation)
+        except EvoError as error:
+            _LOG.warning("goodbye.failed", reason=str(error))
+
+    def _beat_s(self) -> float:
+        third = min((lease.lease_s / 3 for lease in self._office.held.leases), default=BEAT_S)
+        return min(BEAT_S, third)
+
+    def _attempts(self) -> list[int]:
+        """Whose leases are still needed: jobs that are held, and results that nobody has taken yet."""
+        held = [lease.attempt_id for lease in self._office.held.leases]
+        return list(dict.fromkeys([*held, *self._office.outbox.waiting]))
+
+    def _beat(self) -> None:
+        office, said = self._office, [slot.report for slot in self._slots]
+        try:
+            reply = office.client.heartbeat(
+                office.worker_id,
+                self._attempts(),
+                slots=said,
+                note=office.outbox.trouble,
+                incarnation=office.incarnation,
+            )
+        except Conflict as error:  # another process has this worker's work now
+            self._failure = error
+            office.stopping.set()
+            return
+        except EvoError as error:
+            _LOG.warning("heartbeat.failed", reason=str(error))
+            return
+        office.held.drain = reply.drain
+        revoked = office.held.revoke(reply.cancel)
+        for slot, report in zip(self._slots, said, strict=True):
+            slot.revoke(revoked)
+            slot.told(report, set_aside=slot.device.uuid in reply.quarantined)
+
+
+@contextmanager
+def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT end the worker in order, and no compiler outlives it; nothing of this off the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _end_children()
+
+
+def _end_children() -> None:
+    """Whatever is left compiles something that nobody waits for any more."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()

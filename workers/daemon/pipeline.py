@@ -1,0 +1,149 @@
+"""The jobs of a slot between claim and device: built in parallel, handed over one at a time."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from evo.device import DeviceKind
+from evo.messages.job import Lease
+from workers.build.families import Assignment
+from workers.daemon.idle_clock import Meter
+from workers.jobs.evaluation import Performer, Preparation
+from workers.system import machine
+
+FEW_CORES = 4
+"""Below so many, a compiler on another core still disturbs what is measured on this one."""
+
+PORTIONS = 8
+"""Requests it takes to fill the pipeline: a large one keeps its first jobs waiting until the last is thought of."""
+
+MOST_JOBS = 64
+"""That a slot holds at once: what one request for leases may ask for."""
+
+_LOOK_S = 0.25
+"""How soon a wait for the compiler ends once nobody wants what it builds."""
+
+LEAST_JOBS = 4
+ENOUGH = 6
+"""Built jobs in wait that are more than the device needs."""
+
+DEEPER, SHALLOWER = 2, 1
+"""How far the pipeline grows when the device had to wait for a job, and shrinks when more than enough waited for it.
+Simulated with 15 compilers of 0.5 s and trials of 0.14 s: 8 jobs held on average, the device idle for 1 %."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What building gave, and when on the monotonic clock it began and ended."""
+
+    built: Preparation
+    begun_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A lease on its way to the device.
+
+    Attributes:
+        claimed_s: when it came, on the monotonic clock.
+        share_s: its share of the time that nobody worked until it came.
+    """
+
+    lease: Lease
+    work: Assignment
+    claimed_s: float
+    share_s: float
+    building: Future[Prepared]
+
+
+class Pipeline:
+    """Builds ahead of the device, except where that would disturb it.
+
+    On a CPU with few cores, jobs come in batches: all of a batch is built, then each is performed with no compiler
+    running. Otherwise building runs ahead, and on a CPU keeps off the core that is measured on. A recorded space is
+    searched one trial at a time, since the order of its trials must not depend on timing.
+
+    It holds no more jobs than keep the device busy: what is proposed early knows nothing of the results in between.
+
+    Args:
+        meter: told when something is being built.
+
+    Attributes:
+        in_order: each job is reported before the next is asked for.
+    """
+
+    def __init__(self, kind: DeviceKind, performer: Performer, meter: Meter) -> None:
+        cores = len(machine.cores())
+        self._performer = performer
+        self._meter = meter
+        self.in_order = kind == "replay"
+        self._batches = kind == "cpu" and cores < FEW_CORES
+        self._limit = 1 if self.in_order else min(2 * cores, MOST_JOBS)
+        self._most = self._limit if self._batches else min(cores, self._limit)
+        self._queue: deque[Pending] = deque()
+        self._pool = ThreadPoolExecutor(
+            max_workers=cores if self._batches else max(1, cores - 1),
+            thread_name_prefix="build",
+            initializer=machine.leave_last_core if kind == "cpu" and not self._batches else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def room(self) -> int:
+        """How many jobs to ask for now."""
+        if self._batches and self._queue:
+            return 0
+        room = self._most - len(self._queue)
+        return room if PORTIONS * room >= self._most else 0
+
+    def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
+        """Begin to build jobs that came together."""
+        claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
+        for lease, work in leases:
+            building = self._pool.submit(self._build, lease, work)
+            pending = Pending(
+                lease=lease, work=work, claimed_s=claimed_s, share_s=still_s / len(leases), building=building
+            )
+            self._queue.append(pending)
+
+    def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
+        """The next job that is built, waiting for one; there must be one. None once stopped."""
+        futures = [pending.building for pending in self._queue]
+        self._adjust(sum(future.done() for future in futures))
+        enough = len(futures) if self._batches else 1
+        until = ALL_COMPLETED if self._batches else FIRST_COMPLETED
+        while len(wait(futures, timeout=_LOOK_S, return_when=until).done) < enough:
+            if stopped():
+                return None
+        ready = next(pending for pending in self._queue if pending.building.done())
+        self._queue.remove(ready)
+        return ready
+
+    def _adjust(self, built: int) -> None:
+        if self._batches or self.in_order:
+            return
+        if built == 0:
+            self._most = min(self._limit, self._most + DEEPER)
+        elif built > ENOUGH:
+            self._most = max(LEAST_JOBS, self._most - SHALLOWER)
+
+    def empty(self) -> list[Pending]:
+        """Take out whatever is left."""
+        left = list(self._queue)
+        self._queue.clear()
+        return left
+
+    def close(self) -> None:
+        """Build no more; what is being built is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _build(self, lease: Lease, work: Assignment) -> Prepared:
+        with self._meter.working():
+            begun_s = time.monotonic()
+            built = self._performer.prepare(work, lease.job)
+            return Prepared(built=built, begun_s=begun_s, ended_s=time.monotonic())

@@ -1,0 +1,330 @@
+"""One device of a worker: claims jobs, performs them one at a time, and reports."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from evo.client import ServiceError, ServiceUnreachable
+from evo.device import Device
+from evo.errors import EvoError
+from evo.messages.job import Activity, Lease, SlotReport
+from evo.results import EvaluateReport, Report
+from workers.build.families import Assignment
+from workers.daemon.claims import Claims, Office
+from workers.daemon.health import Health
+from workers.daemon.idle_clock import Meter
+from workers.daemon.performed import Performed
+from workers.daemon.pipeline import Pending, Pipeline, Prepared
+from workers.delivery.report import died, doubtful, failure, job_of, refused, summary
+from workers.delivery.shipping import Shipping
+from workers.jobs.duplicates import Twins
+from workers.jobs.evaluation import Performer, Preparation
+from workers.jobs.status import Status
+from workers.runner.pool import TroubleError, UnfitError
+from workers.system.backoff import Patience
+from workers.system.device_lock import GaveUp, exclusive, log_busy
+from workers.system.exhaustion import MachineExhausted, is_exhaustion
+
+AWAY_S, LONGEST_AWAY_S = 1.0, 10.0
+"""Pauses after the service was away, or a lease could not be worked on."""
+
+MEND_S, LONGEST_MEND_S = 5.0, 60.0
+"""Pauses before a device that failed at a known kernel is tried again."""
+
+MOST_BROKEN = 1000
+"""Jobs whose breaks are counted; forgetting them costs further tries."""
+
+LONGEST_REASON = 2_000
+"""Letters of a reason that the service takes."""
+
+MAX_BREAKS = 3
+"""How often one job may break this worker (which is not its candidate's fault) before that is its result."""
+
+_LOG = structlog.get_logger()
+
+
+class Slot:
+    """The loop of one device. `run` belongs to a thread of its own, the rest may be called from others.
+
+    Args:
+        status: what the performer says of a long job.
+    """
+
+    def __init__(self, device: Device, performer: Performer, office: Office, status: Status | None = None) -> None:
+        self.device = device
+        self._status = status or Status()
+        self._performer = performer
+        self._office = office
+        self._meter = Meter()
+        self._pipeline = Pipeline(device.kind, performer, self._meter)
+        self._claims = Claims(
+            device.uuid, office, self._meter, release=self._release, unfit=partial(self._release, unfit=True)
+        )
+        self._shipping = Shipping()
+        self._twins = Twins(office.client)
+        self._health = Health()
+        self._breaks: Counter[str] = Counter()
+        self._away = Patience(office.stopping, first_s=AWAY_S, longest_s=LONGEST_AWAY_S)
+        self._mending = Patience(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
+        self._turn = threading.Lock()
+        self._current: Lease | None = None
+        self._doing: tuple[Activity, str | None] = ("idle", None)
+        self._fault: str | None = None
+        self._set_aside = False
+
+    def run(self) -> None:
+        """Work until stopped; what is still held then is given back by the worker as it leaves."""
+        stopping = self._office.stopping
+        try:
+            while not stopping.is_set():
+                try:
+                    self._step()
+                except (ServiceUnreachable, ServiceError) as error:
+                    _LOG.warning("service.away", device=self.device.model, reason=str(error))
+                    self._away.wait()
+                    self._meter.take()
+                else:
+                    self._away.reset()
+        finally:
+            self._claims.close()
+            self._pipeline.close()
+            self._give_back("the worker ends")
+            self._performer.close()
+
+    def revoke(self, attempt_ids: set[int]) -> None:
+        """Stop the job that is performed now, if it is one of these."""
+        with self._turn:
+            if self._current is not None and self._current.attempt_id in attempt_ids:
+                self._performer.interrupt()
+
+    def interrupt(self) -> None:
+        """Stop whatever is performed now; once the worker is stopping it is given back."""
+        with self._turn:
+            self._performer.interrupt()
+
+    @property
+    def report(self) -> SlotReport:
+        """What there is to say with a heartbeat."""
+        activity, detail = self._doing
+        with self._turn:
+            attempt_id = None if self._current is None else self._current.attempt_id
+            if activity == "working":
+                detail = self._status.words
+        return SlotReport(
+            device_uuid=self.device.uuid, activity=activity, detail=detail, attempt_id=attempt_id, fault=self._fault
+        )
+
+    def told(self, report: SlotReport, *, set_aside: bool) -> None:
+        """What the service answered to `report`: whether this device is set aside. It alone ends that."""
+        if self._fault is None or report.fault is not None:
+            self._set_aside, self._fault = set_aside, None
+
+    # The loop
+
+    def _step(self) -> None:
+        if self._fault is not None or self._set_aside:
+            self._stand_aside()
+            return
+        self._add(self._claims.collect(wait=not self._pipeline))
+        if self._wants_more():
+            if self._pipeline:
+                self._claims.ask_ahead(self._pipeline.room)
+            else:
+                self._doing = ("idle", None)
+                self._add(self._claims.ask(self._pipeline.room))
+        elif not self._pipeline:
+            self._office.stopping.wait(AWAY_S)
+            self._meter.take()
+        if self._pipeline and (pending := self._pipeline.next(self._office.stopping.is_set)) is not None:
+            self._finish(pending)
+
+    def _wants_more(self) -> bool:
+        held, outbox = self._office.held, self._office.outbox
+        if not self._pipeline.room or held.drain or held.closing:
+            return False
+        return outbox.flush() if self._pipeline.in_order else not outbox.stuck
+
+    def _add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
+        for lease, _ in leases:
+            self._twins.expect(lease)
+        self._pipeline.add(leases)
+
+    def _stand_aside(self) -> None:
+        """Hold nothing until a person has cleared the device."""
+        if self._doing[0] != "quarantined":
+            _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
+        self._doing = ("quarantined", None)
+        for lease, _ in self._claims.collect(wait=True):
+            self._release(lease, "the device is set aside")
+        self._give_back("the device is set aside")
+        self._health.forget()
+        self._office.stopping.wait(AWAY_S)
+        self._meter.take()
+
+    def _finish(self, pending: Pending) -> None:
+        """From a built job to a result on its way; nothing that goes wrong ends the slot."""
+        lease = pending.lease
+        built: Preparation = {}
+        try:
+            prepared = pending.building.result()
+            built = prepared.built
+            report = None if self._office.held.revoked(lease) else self._perform(pending, prepared)
+        except GaveUp:
+            self._drop(lease)
+        except UnfitError as error:
+            self._mistrust(lease, str(error))
+        except MachineExhausted as error:
+            self._exhausted(lease, str(error))
+        except (ServiceUnreachable, ServiceError) as error:  # says nothing about the job
+            self._release(lease, str(error))
+        except EvoError as error:
+            self._broken(lease, str(error))
+        except Exception as error:  # noqa: BLE001 - a bug of ours is no bad candidate, and must not end the worker
+            if is_exhaustion(error):
+                self._exhausted(lease, f"this machine cannot work, make room first: {error}")
+                return
+            _LOG.exception("job.broken", attempt=lease.attempt_id)
+            self._broken(lease, f"{type(error).__name__}: {error}")
+        else:
+            if report is not None:
+                self._deliver(lease, report, built)
+            self._office.held.drop(lease)
+        finally:
+            for each in built.values():
+                each.discard()
+
+    def _perform(self, pending: Pending, prepared: Prepared) -> Report:
+        lease, begun_s, still_s = pending.lease, time.monotonic(), self._meter.take()
+        with self._meter.working():
+            done = self._twin(lease, prepared.built)
+            if done is None and refused(lease.job, prepared.built):
+                done = Performed(report=self._performer.perform(pending.work, lease.job, prepared.built))
+            elif done is None:
+                done = self._measure(pending, prepared.built)
+        return done.accounted(pending, prepared, begun_s=begun_s, ended_s=time.monotonic(), still_s=still_s)
+
+    def _measure(self, pending: Pending, built: Preparation) -> Performed:
+        lease, unwanted, proof_s = pending.lease, self._unwanted(pending.lease), 0.0
+        with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
+            report = self._performer.perform(pending.work, lease.job, built)
+            if doubtful(report) and not unwanted():
+                self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
+                begun_s = time.monotonic()
+                with suppress(TroubleError):  # the family's
+                    self._performer.prove(pending.work)
+                proof_s = time.monotonic() - begun_s
+        self._health.passed()
+        self._mending.reset()
+        return Performed(report=report, lock_s=lock_s, proof_s=proof_s)
+
+    def _busy(self, holder: int | None) -> None:
+        log_busy(holder)
+        who = "another process" if holder is None else f"process {holder}"
+        self._doing = ("waiting", f"{who} holds the device")
+
+    def _twin(self, lease: Lease, built: Preparation) -> Performed | None:
+        """The report of a trial whose binary was the same, as this one's."""
+        mine = built.get("candidate")
+        if mine is None or mine.digest is None:
+            return None
+        twin = self._twins.find(lease, mine.digest)
+        if twin is None:
+            return None
+        stages = replace(twin.stages, render_s=mine.render_s, compile_s=mine.compile_s, verify_s=0.0, measure_s=0.0)
+        environment = {**twin.environment, "binary": "measured with an earlier trial"}
+        return Performed(report=replace(twin, stages=stages, environment=environment))
+
+    def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
+        if self._unwanted(lease)() and (self._office.held.revoked(lease) or died(report)):
+            self._drop(lease)
+            return
+        if isinstance(report, EvaluateReport):
+            self._twins.note(lease.terms.search_id, report)
+            _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
+        self._office.outbox.post(self._shipping.pack(lease, report, built))
+
+    def _unwanted(self, lease: Lease) -> Callable[[], bool]:
+        """Whether the service took the lease back, or the worker ends."""
+        return lambda: self._office.stopping.is_set() or self._office.held.revoked(lease)
+
+    # Leases without a result
+
+    def _drop(self, lease: Lease) -> None:
+        """Let go of a lease without a result; one that was not revoked is given back."""
+        if self._office.held.revoked(lease):
+            self._office.held.drop(lease)
+        else:
+            self._release(lease, "the worker ends")
+
+    def _mistrust(self, lease: Lease, reason: str) -> None:
+        """The device failed and not the candidate: its job goes to another one, and this device proves itself first."""
+        self._health.failed(job_of(lease), reason)
+        self._fault = self._health.verdict
+        self._release(lease, reason)
+        self._doing = ("testing", reason)
+        _LOG.error("device.fault", device=self.device.model, attempt=lease.attempt_id, reason=reason)
+        if self._fault is None:
+            self._mending.wait()
+        self._meter.take()
+
+    def _exhausted(self, lease: Lease, reason: str) -> None:
+        """Give a job back that this machine has no room for, and wait for somebody to make some: it says nothing."""
+        _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
+        self._release(lease, reason)
+        self._give_back(reason)
+        self._doing = ("waiting", reason)
+        self._mending.wait()
+        self._meter.take()
+
+    def _broken(self, lease: Lease, reason: str) -> None:
+        """Give a job back that could not be done here, or say so for good when that goes on."""
+        job = job_of(lease)
+        if len(self._breaks) >= MOST_BROKEN:
+            self._breaks.clear()
+        self._breaks[job] += 1
+        _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
+        if self._breaks[job] < MAX_BREAKS:
+            self._release(lease, reason)
+            self._office.stopping.wait(AWAY_S)
+        else:
+            self._office.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
+            self._office.held.drop(lease)
+
+    def _give_back(self, reason: str) -> None:
+        for pending in self._pipeline.empty():
+            self._release(pending.lease, reason)
+
+    def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
+        """Give a lease back; a worker that ends gives back all at once, when it leaves.
+
+        Args:
+            unfit: no lease of its search can be worked on here.
+        """
+        self._office.held.drop(lease)
+        if self._office.stopping.is_set():
+            return
+        try:
+            self._office.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
+        except EvoError as error:  # it expires by itself
+            _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
+
+    @contextmanager
+    def _performing(self, lease: Lease) -> Iterator[None]:
+        with self._turn:
+            if self._unwanted(lease)():
+                raise GaveUp("the measurement is not wanted any more")
+            self._performer.begin()
+            self._current = lease
+        self._doing = ("working", None)
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._status.say(None)
+                self._current = None

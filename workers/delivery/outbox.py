@@ -1,0 +1,225 @@
+"""Results on their way to the service, several in one request, with whatever of their artefacts it does not have."""
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from evo.client import AccessDenied, Client, ForeignService, ServiceError, ServiceUnreachable, TooLarge
+from evo.errors import InvalidInput
+from evo.messages.job import Answer, Delivery
+from evo.results import ConfirmReport, EvaluateReport
+from workers.delivery.spool import Parcel, Spool
+from workers.system.backoff import Patience
+
+MOST_AT_ONCE = 32
+"""Parcels in one request."""
+
+MOST_ENCLOSED_BYTES = 4 << 20
+"""Of artefacts in one request; what does not fit is stored by requests of its own before."""
+
+MOST_TRIES = 5
+"""How often the service may fail at one and the same result before that is set aside, so that the others get on."""
+
+MOST_REMEMBERED = 100_000
+"""Digests known to be stored; forgetting them costs uploads that change nothing."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
+_LOG = structlog.get_logger()
+
+
+def digest_of(content: bytes) -> str:
+    """What the artefact store calls these bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+class Outbox:
+    """Keeps every result on disk until the service has answered for it, and delivers in a thread of its own.
+
+    Attributes:
+        stuck: the service takes nothing now: no more work should be asked for.
+    """
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self._client = client
+        self._spool = Spool(folder)
+        self._waiting: dict[int, Parcel] = {parcel.attempt_id: parcel for parcel in self._spool.left()}
+        self._tries: Counter[int] = Counter()
+        self._stored: set[str] = set()
+        self._lock = threading.Lock()
+        self._delivering = threading.Lock()
+        self._due = threading.Event()
+        self._closing = threading.Event()
+        self._courier: threading.Thread | None = None
+        self._most_enclosed_bytes = MOST_ENCLOSED_BYTES
+        self.stuck = False
+
+    @property
+    def waiting(self) -> list[int]:
+        """The attempts whose results nobody has taken yet, oldest first; their leases are still to be renewed."""
+        with self._lock:
+            return list(self._waiting)
+
+    @property
+    def trouble(self) -> str | None:
+        """What a person should know: why results are in memory only; None when all is well."""
+        return self._spool.trouble
+
+    def start(self) -> None:
+        """Deliver whatever is posted from now on, in the background."""
+        self._courier = threading.Thread(target=self._run, name="courier")
+        self._courier.start()
+
+    def close(self) -> None:
+        """Deliver no more in the background; what waits is on disk for the next life."""
+        self._closing.set()
+        self._due.set()
+        if self._courier is not None:
+            self._courier.join()
+
+    def post(self, parcel: Parcel) -> None:
+        """Take responsibility for a result; returns before it is delivered."""
+        fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
+        self._spool.keep(replace(parcel, contents=fresh))
+        with self._lock:
+            self._waiting[parcel.attempt_id] = parcel
+        self._due.set()
+
+    def flush(self) -> bool:
+        """Deliver what waits, oldest first; True when nothing does any more.
+
+        Raises:
+            AccessDenied: the service refuses this worker; what waits stays on disk.
+        """
+        with self._delivering:
+            try:
+                delivered = self._settle_all()
+            except AccessDenied:
+                self.stuck = True
+                raise
+            self.stuck = not delivered
+            return delivered
+
+    def _run(self) -> None:
+        patience = Patience(self._closing, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
+        while not self._closing.is_set():
+            self._due.wait()
+            self._due.clear()
+            if self._delivered():
+                patience.reset()
+            else:
+                patience.wait()
+                self._due.set()
+
+    def _delivered(self) -> bool:
+        try:
+            return self.flush()
+        except AccessDenied as error:  # the slots hear it, too, and end the worker
+            _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
+            return False
+
+    def _settle_all(self) -> bool:
+        while batch := self._batch():
+            if not self._settle(batch):
+                return False
+        return True
+
+    def _batch(self) -> list[Parcel]:
+        with self._lock:
+            return list(self._waiting.values())[:MOST_AT_ONCE]
+
+    def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
+        """Deliver these; False when the service cannot take them now. One that it chokes on does not hold up others."""
+        try:
+            answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
+        except (ServiceUnreachable, ForeignService) as error:  # a proxy's page says nothing about a result
+            _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
+            return False
+        except (ServiceError, InvalidInput) as error:
+            if isinstance(error, TooLarge) and enclose:  # send less from now on; the service or a proxy has a limit
+                self._most_enclosed_bytes //= 2
+            if len(parcels) > 1:
+                settled = [self._settle([parcel]) for parcel in parcels]
+                return all(settled)
+            if isinstance(error, InvalidInput | TooLarge) and enclose:  # artefacts by themselves, then the report
+                return self._settle(parcels, enclose=False)
+            return self._refused(parcels[0], error)
+        for parcel, answer in zip(parcels, answers, strict=True):
+            self._answered(parcel, answer)
+        return True
+
+    def _deliver(self, parcels: Sequence[Parcel], most_bytes: int) -> Sequence[Answer]:
+        enclosed = self._enclosed(parcels, most_bytes)
+        whole = [self._with_artefacts(parcel, enclosed) for parcel in parcels]
+        answers = self._client.report_many(
+            [Delivery(attempt_id=each.attempt_id, token=each.token, report=each.report) for each in whole],
+            contents=enclosed,
+        )
+        self._remember(enclosed)
+        return answers
+
+    def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
+        """What travels with the reports: each artefact the service may not have, as long as there is room."""
+        enclosed: dict[str, bytes] = {}
+        for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
+            if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
+                enclosed[digest] = content
+                most_bytes -= len(content)
+        return enclosed
+
+    def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
+        """A parcel whose other artefacts are stored; one the store refuses is left out of the report, which matters
+        more."""
+        for digest, content in parcel.contents.items():
+            if digest in self._stored or digest in enclosed:
+                continue
+            try:
+                self._client.put_artefact(digest, content)
+                self._remember([digest])
+            except (InvalidInput, TooLarge) as error:
+                _LOG.error("artefact.refused", attempt=parcel.attempt_id, digest=digest, reason=str(error))
+                parcel = _without(parcel, digest)
+        return parcel
+
+    def _remember(self, digests: Collection[str]) -> None:
+        if len(self._stored) >= MOST_REMEMBERED:
+            self._stored.clear()
+        self._stored.update(digests)
+
+    def _answered(self, parcel: Parcel, answer: Answer) -> None:
+        if answer.status in {"stale", "unknown"}:
+            _LOG.info("result.stale", attempt=parcel.attempt_id, reason=answer.detail)
+        if answer.status == "refused":  # kept for a person to look into; its lease expires
+            _LOG.error("result.refused", attempt=parcel.attempt_id, reason=answer.detail)
+            self._spool.set_aside(parcel)
+        else:
+            self._spool.drop(parcel)
+        self._forget(parcel)
+
+    def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
+        """One result alone that the service fails at: tried again for a while, then kept apart."""
+        self._tries[parcel.attempt_id] += 1
+        if isinstance(error, ServiceError) and self._tries[parcel.attempt_id] < MOST_TRIES:
+            _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
+            return False
+        _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=str(error))
+        self._spool.set_aside(parcel)
+        self._forget(parcel)
+        return True
+
+    def _forget(self, parcel: Parcel) -> None:
+        self._tries.pop(parcel.attempt_id, None)
+        with self._lock:
+            self._waiting.pop(parcel.attempt_id, None)
+
+
+def _without(parcel: Parcel, digest: str) -> Parcel:
+    report = parcel.report
+    if isinstance(report, EvaluateReport | ConfirmReport):
+        kept = {name: each for name, each in report.artefacts.items() if each != digest}
+        report = replace(report, artefacts=kept)
+    return replace(parcel, report=report)

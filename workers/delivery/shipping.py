@@ -1,0 +1,74 @@
+"""What goes to the service's artefact store with a result: it must outlive the worker."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evo.export.headers import NAME as HEADERS
+from evo.export.headers import pack_headers
+from evo.latest import Latest
+from evo.messages.job import Lease
+from evo.results import ConfirmReport, EvaluateReport, Report
+from evo.trial.outcome import Measured
+from workers.build.build import Built
+from workers.build.own_headers import contents
+from workers.delivery.outbox import digest_of
+from workers.delivery.spool import Parcel
+from workers.jobs.evaluation import Preparation
+
+_GOOD = 1.02
+"""A binary is kept when its time is within this factor of the best of its search so far, …"""
+
+_FIRST = 5
+"""… or among so many best times so far: runners-up are exported as well."""
+
+
+_SEARCHES = 32
+"""Searches remembered; of one that was forgotten the next good trial is kept again."""
+
+
+class Shipping:
+    """Packs parcels; remembers the best times of each search, to know which binaries are worth keeping."""
+
+    def __init__(self) -> None:
+        self._best_us: Latest[int, list[float]] = Latest(_SEARCHES)
+
+    def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
+        """Source and compiler log always; binary and headers of good trials and of every challenger."""
+        files: dict[str, bytes] = {}
+        if isinstance(report, EvaluateReport) and "candidate" in built:
+            files = _files(built["candidate"], binary=self._good(lease.terms.search_id, report))
+        elif isinstance(report, ConfirmReport) and "challenger" in built:
+            files = _files(built["challenger"], binary=True)
+        return _parcel(lease, report, files)
+
+    def _good(self, search_id: int, report: EvaluateReport) -> bool:
+        if not isinstance(report.outcome, Measured):
+            return False
+        time_us = float(report.outcome.timing.median_us)
+        best_us = self._best_us.get(search_id, list)
+        best_us[:] = sorted([*best_us, time_us])[:_FIRST]
+        return time_us <= max(_GOOD * best_us[0], best_us[-1])
+
+
+def _files(built: Built, *, binary: bool) -> dict[str, bytes]:
+    texts = {"source": built.source, "compiler.log": built.log}
+    files = {name: text.encode() for name, text in texts.items() if text}
+    if binary and built.binary is not None:
+        files["binary"] = built.binary
+        if built.ptx:
+            files["ptx"] = built.ptx
+        if headers := contents(built.headers):
+            files[HEADERS] = pack_headers(headers)
+    return files
+
+
+def _parcel(lease: Lease, report: Report, files: Mapping[str, bytes]) -> Parcel:
+    digests = {name: digest_of(content) for name, content in files.items()}
+    if isinstance(report, EvaluateReport | ConfirmReport):
+        report = replace(report, artefacts=digests)
+    return Parcel(
+        attempt_id=lease.attempt_id,
+        token=lease.token,
+        report=report,
+        contents={digests[name]: content for name, content in files.items()},
+    )

@@ -1,0 +1,112 @@
+"""Results as files: each is kept from the moment it exists until the service has answered for it."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import structlog
+from pydantic import Base64Bytes, TypeAdapter, ValidationError
+
+from evo.results import Report
+
+MOST_ASIDE = 100
+"""Refused parcels kept; the oldest go first."""
+
+_LOG = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """One result.
+
+    Attributes:
+        contents: what the report's artefacts refer to, by digest.
+    """
+
+    attempt_id: int
+    token: str
+    report: Report
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Spool:
+    """A folder of parcels, one file each. A file is whole or not there, whenever the process is killed.
+
+    Attributes:
+        trouble: why the latest parcel is in memory only, in words; None when all is well.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.trouble: str | None = None
+
+    def keep(self, parcel: Parcel) -> None:
+        """Write a parcel; a folder that cannot be written, or a full disk, is said and survived."""
+        path = self._path(parcel)
+        part = path.with_suffix(".part")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(_adapter().dump_json(_Stored.of(parcel)))
+            part.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            self.trouble = f"results are kept in memory only, {self._folder} cannot be written: {error.strerror}"
+            _LOG.warning("result.only_in_memory", folder=str(self._folder), reason=error.strerror)
+        else:
+            self.trouble = None
+
+    def drop(self, parcel: Parcel) -> None:
+        """Forget a parcel that somebody answered for."""
+        with suppress(OSError):  # it never reached an unwritable folder
+            self._path(parcel).unlink(missing_ok=True)
+
+    def set_aside(self, parcel: Parcel) -> None:
+        """Keep a parcel that the service cannot take for whoever looks into why, out of the way of the others."""
+        with suppress(OSError):
+            self._path(parcel).replace(self._path(parcel).with_suffix(".refused"))
+            aside = sorted(self._folder.glob("*.refused"), key=lambda path: path.stat().st_mtime)
+            for path in aside[:-MOST_ASIDE]:
+                path.unlink()
+
+    def left(self) -> list[Parcel]:
+        """What an earlier process of this worker could not deliver, oldest attempt first."""
+        parcels = []
+        for path in self._folder.glob("*.json"):
+            try:
+                parcels.append(_adapter().validate_json(path.read_bytes()).parcel())
+            except (OSError, ValidationError) as error:
+                _LOG.warning("result.unreadable", path=str(path), reason=str(error).partition("\n")[0])
+                with suppress(OSError):
+                    path.unlink()
+        for part in self._folder.glob("*.part"):
+            with suppress(OSError):
+                part.unlink()
+        return sorted(parcels, key=lambda parcel: parcel.attempt_id)
+
+    def _path(self, parcel: Parcel) -> Path:
+        return self._folder / f"{parcel.attempt_id}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """A parcel as JSON can hold it."""
+
+    attempt_id: int
+    token: str
+    report: Report
+    contents: Mapping[str, Base64Bytes]
+
+    @classmethod
+    def of(cls, parcel: Parcel) -> "_Stored":
+        return cls(**vars(parcel))
+
+    def parcel(self) -> Parcel:
+        return Parcel(**vars(self))
+
+
+@cache
+def _adapter() -> TypeAdapter[_Stored]:
+    return TypeAdapter(_Stored)

@@ -1,0 +1,159 @@
+"""A champion beside configs that differ from it by one change each: interleaved samples in a fresh process."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from evo.messages.job import Ablate
+from evo.results import Ablated, AblateReport
+from evo.text.wording import count_text
+from evo.trial.outcome import Outcome
+from workers.build.build import Built
+from workers.build.families import Assignment
+from workers.jobs.confirmation import budget_s, compare
+from workers.jobs.status import Status
+from workers.jobs.stopwatch import Stopwatch
+from workers.measure.output_check import refusal
+from workers.runner.child import Child
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.protocol import Compare, Compared, Verified, Verify
+
+CHAMPION = "champion"
+
+
+class ChampionFault(CandidateFault):
+    """The champion itself ended badly: there is nothing to compare with."""
+
+
+class ChangeFault(CandidateFault):
+    """The change in this place ended badly."""
+
+    def __init__(self, outcome: Outcome, place: int) -> None:
+        super().__init__(outcome)
+        self.place = place
+
+
+class Ablation:
+    """Measures one job of changes; `report` is called once, by whoever holds the device.
+
+    Args:
+        status: told what is done.
+        built: the champion, and each changed config by its place in the job.
+    """
+
+    def __init__(
+        self, runners: Runners, status: Status, work: Assignment, job: Ablate, built: Mapping[str, Built]
+    ) -> None:
+        self._runners = runners
+        self._status = status
+        self._work = work
+        self._job = job
+        self._built = built
+        self._watch = Stopwatch(*built.values())
+        self._found: dict[int, Ablated] = {}
+        self._environment: dict[str, str] = {}
+
+    def report(self) -> AblateReport:
+        """All of it. A change that fails is told as such, and the others are measured without it.
+
+        Raises:
+            UnfitError: the device is at fault.
+            GaveUp: it was interrupted.
+        """
+        places = [place for place in range(len(self._job.changed)) if not self._settled(place)]
+        try:
+            if (refusal := self._built[CHAMPION].refusal) is not None:
+                raise ChampionFault(refusal)
+            self._measure(places)
+        except (ChampionFault, TroubleError) as error:
+            failure = error.outcome if isinstance(error, ChampionFault) else trouble(error)
+            return AblateReport(failure=failure, stages=self._watch.stages)
+        return AblateReport(
+            changes=tuple(self._found[place] for place in range(len(self._job.changed))),
+            stages=self._watch.stages,
+            environment=self._environment,
+        )
+
+    def _settled(self, place: int) -> bool:
+        """Whether what was built says it all."""
+        built, champion = self._built[str(place)], self._built[CHAMPION]
+        if built.refusal is not None:
+            self._found[place] = Ablated(failure=built.refusal)
+        elif built.digest is not None and built.digest == champion.digest:
+            self._found[place] = Ablated(same_binary=True)
+        return place in self._found
+
+    def _measure(self, places: Sequence[int]) -> None:
+        """Together; after a fault, which spoils the process for all, without its cause in a new one."""
+        left = list(places)
+        while left:
+            try:
+                self._together(left)
+                return
+            except ChangeFault as fault:
+                self._found[fault.place] = Ablated(failure=fault.outcome)
+                left.remove(fault.place)
+            except ChampionFault:
+                raise
+            except CandidateFault as fault:  # while they were timed: nobody knows which it was
+                if len(left) == 1:
+                    self._found[left[0]] = Ablated(failure=fault.outcome)
+                    return
+                for place in left:
+                    self._measure([place])
+                return
+
+    def _together(self, places: Sequence[int]) -> None:
+        series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(place): str(place) for place in places}}
+        request = Compare(
+            series=series,
+            rounds=self._work.terms.policy.confirm_samples,
+            baselines=False,
+            budget_s=budget_s(self._work),
+            policy=self._work.terms.policy,
+        )
+        with self._fresh() as child:
+            self._status.say(f"proving {count_text(len(places), 'change')}")
+            self._verify(child, places)
+            self._status.say(f"timing {count_text(len(places), 'change')} beside the champion")
+            with self._watch.stage("measure_s"):
+                compared = compare(child, request, self._work)
+        self._require_right(compared, places)
+        self._environment.update(compared.environment)
+        champion, again = compared.series[CHAMPION], compared.series["again"]
+        for place in places:
+            changed = compared.series[str(place)]
+            self._found[place] = Ablated(champion=champion, champion_again=again, changed=changed)
+
+    def _verify(self, child: Child, places: Sequence[int]) -> None:
+        """Nothing wrong is timed, nor compared with."""
+        try:
+            self._proven(child, CHAMPION)
+        except CandidateFault as fault:
+            raise ChampionFault(fault.outcome) from None
+        for place in places:
+            try:
+                self._proven(child, str(place))
+            except CandidateFault as fault:
+                raise ChangeFault(fault.outcome, place) from None
+
+    def _require_right(self, compared: Compared, places: Sequence[int]) -> None:
+        """Nor is anything that was wrong while it was timed."""
+        if (wrong := refusal(compared.answers[CHAMPION])) is not None:
+            raise ChampionFault(wrong)
+        for place in places:
+            if (wrong := refusal(compared.answers[str(place)])) is not None:
+                raise ChangeFault(wrong, place)
+
+    def _proven(self, child: Child, name: str) -> None:
+        request = Verify(candidate=name, kernels=self._built[name].kernels)
+        with self._watch.stage("verify_s"):
+            ask(child, request, Verified, stage="verify", limit_s=self._work.terms.policy.verify_timeout_s)
+
+    @contextmanager
+    def _fresh(self) -> Iterator[Child]:
+        with self._watch.stage("verify_s"):
+            child = self._runners.fresh(self._work, self._job.seed)
+        try:
+            yield child
+        finally:
+            child.kill()

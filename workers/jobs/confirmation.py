@@ -1,0 +1,235 @@
+"""One challenge: interleaved samples in a fresh process, and for a winner sanitizers, a profile, and more processes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from evo.messages.job import Confirm
+from evo.promotion import looks, promising, undecided
+from evo.promotion.prediction import fastest_baseline
+from evo.results import Answers, ConfirmReport, Profiled, Repeat, Sanitized
+from evo.trial.outcome import CaseError
+from workers.backends.profiler import Profiler
+from workers.backends.sanitizer import Sanitizer, Subject
+from workers.build.build import Built
+from workers.build.families import Assignment
+from workers.jobs.sanitized_cases import case_order, examine_cases
+from workers.jobs.status import Status
+from workers.jobs.stopwatch import Stopwatch
+from workers.measure.output_check import refusal, together
+from workers.runner.child import Child
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.protocol import Compare, Compared, Save, Saved, Verified, Verify
+from workers.system.scratch import scratch
+
+Side: TypeAlias = Literal["challenger", "incumbent"]
+
+NOT_WON = "the samples make no champion of it"
+_BUDGET_SHARE = 0.8
+"""Of the measuring time limit, what interleaved rounds may plan with."""
+
+_PROFILE_SHARE = 4
+"""A profiler replays a launch dozens of times, so it has as many times longer than verifying."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruments:
+    """What a confirmation measures, watches and tells with; None where a kind of device has no such tool."""
+
+    runners: Runners
+    sanitizer: Sanitizer | None
+    profiler: Profiler | None
+    status: Status = field(default_factory=Status)
+
+
+class Confirmation:
+    """Measures one challenge; `report` is called once, by whoever holds the device."""
+
+    def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
+        self._instruments = instruments
+        self._work, self._terms = work, work.terms
+        self._job = job
+        self._built = built
+        self._watch = Stopwatch(*built.values())
+        self._sides: list[Side] = ["challenger"] if job.incumbent is None else ["challenger", "incumbent"]
+        self._suspect: Side = "challenger"
+        self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
+
+    def report(self) -> ConfirmReport:
+        """All of it. A bad candidate is a failure told in the report.
+
+        Raises:
+            UnfitError: the device is at fault.
+            GaveUp: it was interrupted.
+        """
+        for side in self._sides:
+            if (refusal := self._built[side].refusal) is not None:
+                return ConfirmReport(failure=refusal, failed=side, stages=self._watch.stages)
+        try:
+            report = self._repeated(self._first())
+        except (CandidateFault, TroubleError) as error:
+            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
+            report = ConfirmReport(failure=failure, failed=self._suspect)
+        return replace(report, stages=self._watch.stages)
+
+    def _first(self) -> ConfirmReport:
+        """Challenger, incumbent, challenger again and baselines in turns; the tools come last: they busy the cores."""
+        series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
+        request = Compare(
+            series={name: side for name, side in series.items() if side in self._built},
+            rounds=self._terms.policy.confirm_samples,
+            baselines=True,
+            budget_s=budget_s(self._work),
+            witness="challenger",
+            policy=self._terms.policy,
+        )
+        self._say(1, "proving")
+        with self._fresh(self._work) as child:
+            cases = {side: self._verify(child, side, launches=3) for side in self._sides}
+            self._say(1, "timing")
+            compared = self._compare(child, request)
+            report = _report(cases["challenger"], compared, self._built["challenger"].uncovered)
+            with self._watch.stage("verify_s"):
+                if not promising(report, self._terms.policy):
+                    return replace(report, sanitizers=self._not_sanitized())
+                self._say(1, "sanitizing")
+                report = replace(report, sanitizers=self._sanitized(child))
+                self._say(1, "profiling")
+                return replace(report, profiles=self._profiles(child)) if _clean(report) else report
+
+    def _repeated(self, report: ConfirmReport) -> ConfirmReport:
+        """The same comparison in further processes, for a winner so far, until the promotion is decided.
+
+        What was proven on every case is proven once more on inputs of the process's own that are timed.
+        """
+        policy, given = self._terms.policy, [report.answers]
+        if policy.confirm_processes == 1 or not promising(report, policy):
+            return report
+        against = "incumbent" if report.incumbent is not None else fastest_baseline(report)
+        report = replace(report, repeated_against=against)
+        while undecided(report, policy):
+            repeat, answers = self._repeat(against, len(report.repeats) + 2)
+            report, given = replace(report, repeats=(*report.repeats, repeat)), [*given, answers]
+        return replace(report, answers=together([each for each in given if each is not None]))
+
+    def _say(self, process: int, stage: str) -> None:
+        self._instruments.status.say(f"{stage}, process {process} of {self._most} at most")
+
+    def _repeat(self, against: str | None, process: int) -> tuple[Repeat, Answers]:
+        beside, policy = against == "incumbent", self._terms.policy
+        request = Compare(
+            series={side: side for side in self._sides},
+            rounds=min(policy.process_samples, policy.confirm_samples),
+            baselines=not beside and against is not None,
+            only=None if beside else against,
+            inputs=-(-policy.judged_inputs // max(1, policy.confirm_processes - 1)),
+            budget_s=budget_s(self._work),
+            policy=policy,
+        )
+        self._say(process, "timing")
+        with self._fresh(replace(self._work, timed_only=True), process) as child:
+            for side in self._sides:
+                self._verify(child, side, launches=1)
+            compared = self._compare(child, request)
+        other = compared.series["incumbent"] if beside else compared.baselines.get(against or "")
+        if other is None and against is not None:
+            raise TroubleError(f"baseline {against}: {compared.unavailable.get(against, 'is not offered any more')}")
+        return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
+
+    @contextmanager
+    def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
+        with self._watch.stage("verify_s"):
+            child = self._instruments.runners.fresh(work, self._job.seed, *entropy)
+        try:
+            yield child
+        finally:
+            child.kill()
+
+    def _verify(self, child: Child, side: Side, *, launches: int) -> tuple[CaseError, ...]:
+        self._suspect = side
+        request = Verify(candidate=side, kernels=self._built[side].kernels, launches=launches)
+        with self._watch.stage("verify_s"):
+            return ask(child, request, Verified, stage="verify", limit_s=self._terms.policy.verify_timeout_s).cases
+
+    def _compare(self, child: Child, request: Compare) -> Compared:
+        self._suspect = "challenger"
+        with self._watch.stage("measure_s"):
+            compared = compare(child, request, self._work)
+        if "incumbent" in compared.answers and (wrong := refusal(compared.answers["incumbent"])) is not None:
+            self._suspect = "incumbent"
+            raise CandidateFault(wrong)
+        return compared
+
+    def _not_sanitized(self) -> tuple[Sanitized, ...]:
+        return () if self._instruments.sanitizer is None else (Sanitized(tool="sanitizers", skipped=NOT_WON),)
+
+    def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
+        """What the device's sanitizer says of the challenger, on as many cases as there is time for."""
+        sanitizer = self._instruments.sanitizer
+        if sanitizer is None:
+            return ()
+
+        def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
+            with self._subject(child, "challenger", case) as subject:
+                return sanitizer.examine(subject, timeout_s=timeout_s)
+
+        cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
+        return examine_cases(cases, examine, limit_s=self._terms.policy.verify_timeout_s)
+
+    def _profiles(self, child: Child) -> dict[str, Profiled]:
+        """What the device counts of each side on the searched problem."""
+        profiler = self._instruments.profiler
+        if profiler is None:
+            return {}
+        limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
+        cold = self._terms.objective.cache == "cold"
+        profiles: dict[str, Profiled] = {}
+        for side in self._sides:
+            with self._subject(child, side, self._work.cases[0].case.name) as subject:
+                profiles[side] = profiler.profile(subject, cold=cold, timeout_s=limit_s)
+        return profiles
+
+    @contextmanager
+    def _subject(self, child: Child, side: Side, case: str) -> Iterator[Subject]:
+        built, device = self._built[side], self._terms.device
+        with scratch() as folder:
+            request = Save(case=case, folder=str(folder))
+            ask(child, request, Saved, stage="verify", limit_s=self._terms.policy.verify_timeout_s)
+            yield Subject(
+                kernel=built.kernels[case],
+                unit=self._work.copy.unit(device.kind, built.sources[case], device.architecture),
+                inputs=folder,
+                threads=self._terms.objective.threads,
+                device_uuid=device.uuid,
+                interruption=self._instruments.runners.interruption,
+            )
+
+
+def compare(child: Child, request: Compare, work: Assignment) -> Compared:
+    """Setting up the baselines (imports, copies of the inputs) has as long again as the rounds."""
+    return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
+
+
+def budget_s(work: Assignment) -> float:
+    """What interleaved rounds may plan with."""
+    return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
+
+
+def _report(cases: tuple[CaseError, ...], compared: Compared, uncovered: Mapping[str, str]) -> ConfirmReport:
+    left_out = {f"baseline {name}": reason for name, reason in compared.unavailable.items()}
+    return ConfirmReport(
+        challenger=compared.series["challenger"],
+        challenger_again=compared.series["challenger_again"],
+        incumbent=compared.series.get("incumbent"),
+        baselines=compared.baselines,
+        cases=cases,
+        uncovered=uncovered,
+        witness=compared.witness,
+        answers=compared.answers["challenger"],
+        environment={**compared.environment, **left_out},
+    )
+
+
+def _clean(report: ConfirmReport) -> bool:
+    return not any(each.findings for each in report.sanitizers)

@@ -1,0 +1,57 @@
+"""Candidates that compile to the very same binary are measured once in a search."""
+
+from dataclasses import dataclass, field
+
+from evo.client import Client
+from evo.errors import EvoError
+from evo.latest import Latest
+from evo.messages.job import Evaluate, Lease
+from evo.results import EvaluateReport
+
+SEARCHES = 32
+"""Searches remembered; of one that was forgotten the service is asked."""
+
+
+@dataclass
+class _Search:
+    reports: dict[str, EvaluateReport] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+
+
+class Twins:
+    """Reports by binary: those of this process from memory, those of others from the service."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._searches: Latest[int, _Search] = Latest(SEARCHES)
+
+    def expect(self, lease: Lease) -> None:
+        """Note that a trial is this process's to measure."""
+        if isinstance(lease.job, Evaluate):
+            self._of(lease.terms.search_id).expected.add(lease.job.number)
+
+    def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
+        """The report on an earlier trial of the same binary; a service that cannot say knows none."""
+        search_id = lease.terms.search_id
+        if (known := self._of(search_id).reports.get(digest)) is not None:
+            return known
+        if self._measured_all_before(lease):
+            return None
+        try:
+            return self._client.twin(search_id, digest)
+        except EvoError:
+            return None
+
+    def note(self, search_id: int, report: EvaluateReport) -> None:
+        if report.binary_digest is not None:
+            self._of(search_id).reports[report.binary_digest] = report
+
+    def _of(self, search_id: int) -> "_Search":
+        return self._searches.get(search_id, _Search)
+
+    def _measured_all_before(self, lease: Lease) -> bool:
+        """Whether nobody else can have measured anything earlier in this search; then asking is in vain."""
+        if not isinstance(lease.job, Evaluate):
+            return False
+        mine = self._of(lease.terms.search_id).expected
+        return mine.issuperset(range(lease.job.number))

@@ -1,0 +1,113 @@
+"""Jobs of a search that runs nothing: each config is compiled for the target and judged by what the compiler tells."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from evo.errors import EvoError
+from evo.estimate.estimate import Footprint, estimate
+from evo.estimate.target import aimed_at
+from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job
+from evo.results import BaselineReport, EvaluateReport, Report, Stages
+from evo.trial import Config
+from evo.trial.outcome import Estimated
+from workers.backends.cuda.occupancy import blocks_per_sm
+from workers.build import Compiler
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.effects import Effects
+from workers.build.families import Assignment
+from workers.jobs.evaluation import Preparation
+
+NOT_RUN = "nothing is run in a search of estimates"
+
+
+class Estimator:
+    """A `workers.jobs.evaluation.Performer` without a device.
+
+    Args:
+        compiler: made when it is first needed: a worker that offers estimates need not load one.
+        folder: the worker's cache.
+        place: for files of this process.
+    """
+
+    def __init__(self, compiler: Callable[[], Compiler], folder: Path, place: Path) -> None:
+        self._compiler = compiler
+        self._cache = Cache(folder)
+        self._place = place
+        self._making = threading.Lock()
+        self._made: Builder | None = None
+        self._effects = Effects(compiler, self._cache)
+
+    def prepare(self, work: Assignment, job: Job) -> Preparation:
+        if isinstance(job, Baseline):
+            self._effects.warnings(aimed(work))
+        return {"candidate": self._builder().build(aimed(work), job.config)} if isinstance(job, Evaluate) else {}
+
+    def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
+        match job:
+            case Evaluate():
+                report = _evaluate(aimed(work), job.config, built["candidate"])
+                warning = self._cache.warning
+                return report if warning is None else replace(report, environment={"cache": warning})
+            case Baseline():
+                warnings = self._effects.warnings(aimed(work))
+                return BaselineReport(timings={}, unavailable={"all": NOT_RUN}, warnings=warnings)
+            case Confirm() | Ablate():
+                raise EvoError(f"{NOT_RUN}, so nothing can be confirmed")
+
+    def _builder(self) -> Builder:
+        with self._making:
+            if self._made is None:
+                self._made = Builder(self._compiler(), self._cache, self._place)
+            return self._made
+
+    def prove(self, work: Assignment) -> None:
+        """There is no device to doubt."""
+
+    def begin(self) -> None:
+        """Nothing is interrupted."""
+
+    def interrupt(self) -> None:
+        """Nothing runs long."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def aimed(work: Assignment) -> Assignment:
+    """The same for the target itself, in place of the stand-in that offers to compile for it."""
+    terms = work.terms
+    return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
+
+
+def _evaluate(work: Assignment, config: Config, built: Built) -> EvaluateReport:
+    stages = Stages(render_s=built.render_s, compile_s=built.compile_s)
+    if built.refusal is not None:
+        return EvaluateReport(outcome=built.refusal, stages=stages)
+    terms = work.terms
+    guess = estimate(
+        work.copy.family.work(terms.problem), terms.device, _footprint(work, config, built), terms.objective
+    )
+    outcome = Estimated(time_us=guess.time_us, resources=built.resources, parts=guess.parts)
+    return EvaluateReport(outcome=outcome, stages=stages, binary_digest=built.digest)
+
+
+def _footprint(work: Assignment, config: Config, built: Built) -> Footprint:
+    terms = work.terms
+    candidate = work.copy.family.candidate(config, terms.problem, terms.device, terms.objective)
+    launch, used = candidate.launch, built.resources
+    if launch is None:
+        raise EvoError("a CUDA kernel needs [cuda.launch] in its family.toml")
+    threads = math.prod(launch.block)
+    registers, shared = int(used.get("registers", 0)), int(used.get("shared_memory_bytes", 0))
+    return Footprint(
+        blocks=math.prod(launch.grid),
+        items=candidate.items or math.prod(launch.grid),
+        threads=candidate.computing or threads,
+        blocks_per_sm=max(1, blocks_per_sm(registers, shared, threads, terms.device.limits)),
+        spill_bytes=int(used.get("spill_bytes", 0)),
+        effort=candidate.effort,
+    )

@@ -1,0 +1,260 @@
+"""The ladder every candidate climbs: build, verify, quick gate; and the two jobs that only time.
+
+A slot drives it with leases; `workers.jobs.single` without a service, by the same steps.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from evo.device import DeviceKind
+from evo.estimate.roofline import device_roofline
+from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, SearchTerms
+from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.trial import Config
+from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
+from evo.trial.timing import Timing
+from workers.backends import driver
+from workers.build.build import Builder, Built
+from workers.build.cache import Cache
+from workers.build.effects import Effects
+from workers.build.families import Assignment
+from workers.jobs.ablation import Ablation
+from workers.jobs.confirmation import Confirmation, Instruments, Side, budget_s, compare
+from workers.jobs.status import Status
+from workers.jobs.stopwatch import Stopwatch
+from workers.runner.child import Child
+from workers.runner.killed import undisturbed
+from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trouble
+from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
+
+Preparation: TypeAlias = Mapping[str, Built]
+"""By role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the places of its changes."""
+
+BASELINE_S = 10.0
+"""Rounds of baselines before the first trial last about so long at most: the search waits for them."""
+
+_OTHER_SHARE = 4
+"""The cache mode that does not rank gets this fraction of the quick gate's samples."""
+
+_SIDES: tuple[Side, ...] = ("challenger", "incumbent")
+
+
+class Performer(Protocol):
+    """Does jobs on one device. `prepare` is called from several threads, `interrupt` from any, the rest from one."""
+
+    def prepare(self, work: Assignment, job: Job) -> Preparation:
+        """Everything a job needs that needs no device."""
+        ...
+
+    def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
+        """The job itself; the caller holds the device. A bad candidate is an outcome, never an exception.
+
+        Raises:
+            UnfitError: the device is at fault, so nothing was judged.
+            GaveUp: it was interrupted.
+        """
+        ...
+
+    def prove(self, work: Assignment) -> None:
+        """Have a known kernel succeed on the device, after something crashed there; the caller holds the device.
+
+        Raises:
+            UnfitError: it does not.
+            TroubleError: the family does not open any more.
+            GaveUp: it was interrupted.
+        """
+        ...
+
+    def begin(self) -> None:
+        """Another job is next: an earlier `interrupt` does not concern it."""
+        ...
+
+    def interrupt(self) -> None:
+        """Kill whatever the job runs now and let it start nothing more; it ends as if it had crashed, or in GaveUp."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Ladder:
+    """Takes candidates up the ladder on one kind of device. `build` may run in several threads, the rest in one.
+
+    Args:
+        folder: the worker's cache.
+        place: for files of this process.
+        status: told what a long job is at.
+        raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot needs an outcome.
+    """
+
+    def __init__(
+        self, kind: DeviceKind, folder: Path, place: Path, *, status: Status | None = None, raise_trouble: bool = False
+    ) -> None:
+        self._raise_trouble = raise_trouble
+        self._cache = Cache(folder)
+        chosen = driver(kind)
+        compiler = chosen.compiler()
+        self._builder = Builder(compiler, self._cache, place)
+        self._effects = Effects(lambda: compiler, self._cache)
+        self._runners = Runners(folder)
+        self._status = status or Status()
+        self._instruments = Instruments(
+            runners=self._runners, sanitizer=chosen.sanitizer(), profiler=chosen.profiler(), status=self._status
+        )
+
+    def prepare(self, work: Assignment, job: Job) -> Preparation:
+        """Everything a job needs that needs no device: its configs, built; and what there is to warn of."""
+        match job:
+            case Evaluate():
+                configs: dict[str, Config | None] = {"candidate": job.config}
+            case Confirm():
+                configs = {"challenger": job.challenger, "incumbent": job.incumbent}
+            case Ablate():
+                configs = {"champion": job.champion, **{str(place): each for place, each in enumerate(job.changed)}}
+            case Baseline():
+                self._effects.warnings(work)
+                configs = {}
+        return {role: self.build(work, config) for role, config in configs.items() if config is not None}
+
+    def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
+        """The job itself; the caller holds the device."""
+        match job:
+            case Evaluate():
+                return self.evaluate(work, job, built["candidate"])
+            case Confirm():
+                return self.confirm(work, job, built)
+            case Ablate():
+                return self.ablate(work, job, built)
+            case Baseline():
+                return replace(self.baseline(work), warnings=self._effects.warnings(work))
+
+    def build(self, work: Assignment, config: Config) -> Built:
+        """Render and compile one config."""
+        return self._builder.build(work, config)
+
+    def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
+        """Verify every case, then the quick gate. A runner that saw anything but a time is replaced."""
+        return undisturbed(lambda: self._evaluate(work, job, built))
+
+    def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
+        watch = Stopwatch(built)
+        environment: dict[str, str] = {}
+        if self._cache.warning is not None:
+            environment["cache"] = self._cache.warning
+        outcome = built.refusal
+        if outcome is None:
+            outcome = self._climb(work, job, built, watch, environment)
+            if not isinstance(outcome, Measured | Pruned | Impossible):
+                with watch.stage("verify_s"):
+                    self._runners.drop(work)
+        return EvaluateReport(
+            outcome=outcome,
+            stages=watch.stages,
+            binary_digest=built.digest,
+            uncovered=built.uncovered,
+            environment=environment,
+        )
+
+    def baseline(self, work: Assignment) -> BaselineReport:
+        """Time every baseline, interleaved, in a process of their own."""
+        return undisturbed(lambda: self._baseline(work))
+
+    def _baseline(self, work: Assignment) -> BaselineReport:
+        terms, watch = work.terms, Stopwatch()
+        budget = min(BASELINE_S, budget_s(work))
+        request = Compare(
+            series={}, rounds=terms.policy.quick_samples, baselines=True, budget_s=budget, policy=terms.policy
+        )
+        try:
+            with watch.stage("measure_s"), self._fresh(replace(work, timed_only=True)) as child:
+                compared = compare(child, request, work)
+        except (CandidateFault, TroubleError) as error:
+            failure = error.outcome if isinstance(error, CandidateFault) else trouble(error)
+            return BaselineReport(timings={}, unavailable={"all": str(error)}, failure=failure, stages=watch.stages)
+        return BaselineReport(
+            timings=compared.baselines,
+            unavailable=compared.unavailable,
+            stages=watch.stages,
+            environment=compared.environment,
+        )
+
+    def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
+        """Challenger, incumbent, challenger again and baselines in turns: fresh process, fresh inputs."""
+        sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
+        return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
+
+    def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
+        """The champion, itself again, and each of its changes in turns: fresh process, fresh inputs."""
+        return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
+
+    def prove(self, work: Assignment) -> None:
+        """Open the runner that the next trial needs anyway: each proves the device first."""
+        self._runners.drop(work)
+        self._runners.of(work)
+
+    def begin(self) -> None:
+        """Another job is next: an earlier `interrupt` does not concern it."""
+        self._runners.interruption.forget()
+
+    def interrupt(self) -> None:
+        """Kill runner, sanitizer or profiler, from another thread; the job starts no further one."""
+        self._runners.interrupt()
+
+    def close(self) -> None:
+        self._runners.close()
+
+    def _climb(
+        self, work: Assignment, job: Evaluate, built: Built, watch: Stopwatch, environment: dict[str, str]
+    ) -> Outcome:
+        terms = work.terms
+        try:
+            with watch.stage("verify_s"):
+                child = self._runners.of(work)
+                verified = _verify(child, terms, "candidate", built)
+            with watch.stage("measure_s"):
+                sampled = _measure(child, terms, job)
+        except CandidateFault as fault:
+            return fault.outcome
+        except TroubleError as error:
+            if self._raise_trouble:
+                raise
+            return trouble(error)
+        environment.update(sampled.environment)
+        if sampled.pruned:
+            return Pruned(timing=sampled.timing, threshold_us=job.bars.prune_us or 0.0)
+        measured = Measured(timing=sampled.timing, other=sampled.other, cases=verified.cases, resources=built.resources)
+        return _impossible(work, sampled.timing) or measured
+
+    @contextmanager
+    def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
+        child = self._runners.fresh(work, *entropy)
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def _verify(child: Child, terms: SearchTerms, name: str, built: Built) -> Verified:
+    request = Verify(candidate=name, kernels=built.kernels)
+    return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
+
+
+def _measure(child: Child, terms: SearchTerms, job: Evaluate) -> Sampled:
+    samples = terms.policy.quick_samples
+    request = Measure(
+        candidate="candidate",
+        samples=samples,
+        other_samples=max(1, samples // _OTHER_SHARE),
+        bars=job.bars,
+    )
+    return ask(child, request, Sampled, stage="measure", limit_s=terms.policy.measure_timeout_s)
+
+
+def _impossible(work: Assignment, timing: Timing) -> Impossible | None:
+    terms, least = work.terms, work.copy.family.work(work.terms.problem)
+    limit = device_roofline(terms.device, least, terms.objective) if least else None
+    if limit is None or not limit.impossible(timing.median_us):
+        return None
+    return Impossible(timing=timing, floor_us=limit.floor_us)

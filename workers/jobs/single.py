@@ -1,0 +1,92 @@
+"""One config up the whole ladder, here and now, without a service."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from evo.device import Device
+from evo.family.problem import Problem
+from evo.messages.job import Evaluate, FamilyRef, SearchTerms
+from evo.promotion.policy import Policy
+from evo.results import BaselineReport, EvaluateReport
+from evo.trial import Config
+from evo.trial.objective import Objective
+from evo.trial.outcome import Measured
+from templates.registry import Package
+from workers.build.build import Built
+from workers.build.families import Assignment, Families
+from workers.jobs.evaluation import Ladder
+from workers.system.device_lock import exclusive, log_busy
+from workers.system.scratch import scratch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Climbed:
+    """How far a config came.
+
+    Attributes:
+        built: source, compiler log, resources and the cases it does not cover; its files are gone.
+        waited_s: for another process to free the device.
+        baselines: timed right after, where that was asked for and there is a time to compare them with.
+    """
+
+    report: EvaluateReport
+    built: Built
+    waited_s: float
+    baselines: BaselineReport | None = None
+
+
+def climb(
+    package: Package,
+    config: Config,
+    *,
+    problem: Problem,
+    device: Device,
+    folder: Path,
+    objective: Objective | None = None,
+    policy: Policy | None = None,
+    seed: int = 0,
+    baselines: bool = False,
+    on_busy: Callable[[int | None], None] = log_busy,
+) -> Climbed:
+    """Render, compile, verify and time one config as a slot would.
+
+    Args:
+        problem: complete, as `Family.problem` gives it.
+        device: a CPU or GPU of this machine.
+        folder: the worker's cache.
+        baselines: time the family's baselines as well, under the same terms.
+        on_busy: told when another process keeps the device, with its id where that is known.
+
+    Raises:
+        EvoError: no compiler, no place for temporary files, or a reference.py that fails, hangs or breaks its contract;
+            a bad candidate is an outcome instead.
+    """
+    if not structlog.is_configured():  # by default it prints among the caller's results
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    terms = SearchTerms(
+        search_id=0,
+        family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
+        problem=problem,
+        device=device,
+        objective=objective or Objective(),
+        policy=policy or Policy(),
+        seed=seed,
+    )
+    with scratch() as own:
+        ladder = Ladder(device.kind, folder, own, raise_trouble=True)
+        work = Assignment(terms=terms, copy=Families(own).add(package))
+        try:
+            built = ladder.build(work, config)
+            holding = nullcontext(0.0) if built.refusal else exclusive(device.uuid, on_busy=on_busy)
+            with holding as waited_s:
+                report = ladder.evaluate(work, Evaluate(number=0, config=config), built)
+                measured = isinstance(report.outcome, Measured)
+                beside = ladder.baseline(work) if baselines and measured else None
+        finally:
+            ladder.close()
+    return Climbed(report=report, built=built, waited_s=waited_s, baselines=beside)

@@ -1,0 +1,79 @@
+"""Other implementations of the same problem, from reference.py. Runs in a runner only."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evo.export.loader.float_control import preserved
+from workers.backends import Session, Timer
+from workers.measure.expected_output import Arrays, FamilyError, Golden
+from workers.measure.reference import Reference
+
+_FAR_OFF = 0.05
+"""Relative L2 error beyond which a baseline does not solve the problem; half precision stays far below."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baselines:
+    """Those ready to be timed, and for each other one why not."""
+
+    timers: dict[str, Timer] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+def prepare_baselines(
+    session: Session,
+    reference: Reference,
+    problem: Mapping[str, object],
+    golden: Golden,
+    *,
+    function: str,
+    sets: Callable[[int], int],
+    only: str | None = None,
+) -> Baselines:
+    """Set up every baseline the family offers.
+
+    Args:
+        function: of reference.py, e.g. ``baselines``.
+        sets: how many copies of the inputs each of so many baselines rotates; 1 is hot.
+        only: a name; the others are passed over.
+    """
+    ready = Baselines()
+    offer = reference.function(function)
+    try:
+        offered = {} if offer is None else offer(dict(problem))
+    except FamilyError as error:
+        return Baselines(unavailable={function: str(error)})
+    chosen = {name: prepare for name, prepare in offered.items() if only in (None, name)}
+    for name, prepare in chosen.items():
+        try:
+            ready.timers[name] = _prepare(session, prepare, golden, sets(len(chosen)))
+        except Exception as error:  # noqa: BLE001 - a library that is absent or refuses the shape is only worth naming
+            ready.unavailable[name] = f"{type(error).__name__}: {error}"
+    return ready
+
+
+def _prepare(session: Session, prepare: Callable[[Arrays], Callable[[], object]], golden: Golden, sets: int) -> Timer:
+    with preserved():
+        calls = [prepare({name: array.copy() for name, array in golden.inputs.items()}) for _ in range(sets)]
+        result = calls[0]()
+    _check(result, golden)
+    return session.callable_timer(calls)
+
+
+def _check(result: Any, golden: Golden) -> None:
+    """Refuse a baseline that visibly computes something else; what cannot be read as one array passes."""
+    if len(golden.reference) != 1:
+        return
+    (expected,) = golden.reference.values()
+    try:
+        values = np.asarray(result, np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        return
+    if values.shape != expected.shape:
+        return
+    error = float(np.linalg.norm(values - expected)) / max(float(np.linalg.norm(expected)), 1e-30)
+    if not error <= _FAR_OFF:
+        raise ValueError(f"its result is off the reference by rel_l2 {error:.3g}")

@@ -1,0 +1,485 @@
+"""A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from evo.promotion import straddles
+from evo.promotion.policy import Policy
+from evo.results import Witness
+from evo.trial.outcome import CaseError
+from evo.trial.timing import Bars
+from workers.backends import (
+    Buffers,
+    DeviceLostError,
+    DeviceUnfitError,
+    Driver,
+    LaunchError,
+    Session,
+    TrespassError,
+    driver,
+)
+from workers.backends.cold_sets import cold_sets
+from workers.build.cache import Cache
+from workers.build.kernel import Argument, KernelFile
+from workers.measure.baselines import Baselines, prepare_baselines
+from workers.measure.contents import HELD_BACK, Contents
+from workers.measure.expected_output import Golden
+from workers.measure.output_check import Scrutiny, refusal
+from workers.measure.overwrite_check import (
+    MIXED_SETS,
+    disagreement,
+    judge_mixed,
+    mixed_sets,
+    most_disagreement,
+    ring_sets,
+    witness,
+)
+from workers.measure.proof import ProofPlan
+from workers.measure.reference import Reference
+from workers.measure.rounds import fitting_rounds
+from workers.measure.timing import Beside, Moment, Taken, interleave, take
+from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.runner import confinement
+from workers.runner.protocol import (
+    CasePlan,
+    Compare,
+    Compared,
+    Measure,
+    Open,
+    Prove,
+    Sampled,
+    Save,
+    Saved,
+    Verified,
+    Verify,
+)
+
+Mode = Literal["hot", "cold"]
+_ORDERS = 1
+"""Sets the draw of orders apart from that of inputs, which has the same seed."""
+
+_KEPT_SETS = 2
+"""For how many different lists of arguments buffers are kept: making those for cold timing takes longer than timing."""
+
+_FURTHER = 0x66
+"""Sets the seeds of further inputs apart from those of the cases."""
+
+_FURTHER_S = 0.5
+"""Seconds of one process that drawing and judging further inputs may take."""
+
+_WITNESS_SHARE = 10
+"""Of the budget of all rounds, what looking for calls that do less than they ought to may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A loaded kernel of the searched problem, proven correct."""
+
+    kernel: Any
+    arguments: tuple[Argument, ...]
+    rights: tuple[Buffers, ...]
+    """For each content of the timed buffers a set that holds the answer that was verified."""
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """Everything between a request and the device; see `workers.runner.protocol` for what each request means."""
+
+    terms: Open
+    driver: Driver
+    session: Session
+    reference: Reference
+    golden: Mapping[str, tuple[Golden, ...]]
+    mixtures: tuple[Golden, ...] = ()
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    _processes: int = 0
+    _kept: dict[tuple[str, int], dict[tuple[Argument, ...], Sequence[Buffers]]] = field(default_factory=dict)
+    _held: WeakKeyDictionary[Buffers, int] = field(default_factory=WeakKeyDictionary)
+    _contents_of: WeakKeyDictionary[Buffers, Contents] = field(default_factory=WeakKeyDictionary)
+
+    @classmethod
+    def open(cls, terms: Open, session: Session) -> "Bench":
+        """Make the references, and confine this process.
+
+        Raises:
+            FamilyError: reference.py does not keep its contract.
+        """
+        folder = Path(terms.folder)
+        chosen = driver(terms.device.kind)
+        reference = Reference(Path(terms.reference), terms.family_digest, Cache(folder))
+        golden = reference.goldens(terms.cases)
+        mixtures = reference.mixtures(terms.cases, golden) if session.places else ()
+        confinement.limit(terms.memory_limit_bytes, address_space=chosen.limits_address_space)
+        session.limit_memory(terms.memory_limit_bytes)
+        return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden, mixtures=mixtures)
+
+    def verify(self, request: Verify) -> Verified:
+        """Load a candidate's kernels and judge every case.
+
+        Raises:
+            WrongAnswerError, LaunchError: the candidate's fault.
+        """
+        self.candidates.pop(request.candidate, None)
+        cases = [error for plan in self.terms.cases for error in self._verify_case(plan, request)]
+        return Verified(cases=tuple(cases))
+
+    def measure(self, request: Measure) -> Sampled:
+        """The quick gate: the ranking cache mode first, then the other one."""
+        candidate = self.candidates[request.candidate]
+        ranking, moment = self.terms.objective.cache, self._beside.now()
+        taken, calls = self._take(candidate, ranking, request.samples, request.bars)
+        timing, environment = moment.timing(taken.samples_us, calls), {**self.session.environment(), **self._proofs}
+        if taken.pruned:
+            return Sampled(timing=timing, pruned=True, environment=environment)
+        beside, calls = self._take(candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
+        other = moment.timing(beside.samples_us, calls)
+        self._judge_once_more(candidate)
+        sets = self._sets("cold", candidate.arguments)
+        environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
+        return Sampled(timing=timing, other=other, environment=environment)
+
+    def compare(self, request: Compare) -> Compared:
+        """Interleaved rounds of candidates and baselines; each candidate is judged once more at the end."""
+        mode = self.terms.objective.cache
+        chosen = {name: self.candidates[candidate] for name, candidate in request.series.items()}
+        timers = {
+            name: self.session.timer(each.kernel, self._sets(mode, each.arguments)) for name, each in chosen.items()
+        }
+        self._require_nothing_left("the first launches to be timed")
+        baselines = self._baselines(mode, request.only) if request.baselines else Baselines()
+        self.session.settle()  # a library's threads and helpers are not the candidates'
+        rounds = fitting_rounds(timers, baselines, request)
+        scrutinies = {name: self._scrutiny(self.candidates[name]) for name in set(request.series.values())}
+
+        def look(name: str) -> None:
+            if name in timers:
+                sets = self._sets(mode, chosen[name].arguments)
+                scrutinies[request.series[name]].look_and_change(sets[timers[name].last])
+
+        orders = np.random.default_rng([*self.terms.cases[0].seeds[0], _ORDERS])
+        samples = interleave({**timers, **baselines.timers}, rounds, rng=orders, warm=mode == "hot", after=look)
+        self._require_nothing_left("the timed launches")
+        moment = self._beside.now()
+        found = None
+        if (name := request.witness) is not None:
+            look_on = scrutinies[request.series[name]].look
+            found = self._witness(chosen[name], timers[name].calls, look_on, moment=moment, request=request)
+            self._require_alike(chosen[name], found, request.policy)
+        if (name := request.series.get("challenger")) is not None and request.inputs:
+            self._judge_further(self.candidates[name], scrutinies[name], request.inputs)
+        answers = {name: scrutiny.found for name, scrutiny in scrutinies.items()}
+        for candidate in (self.candidates[name] for name, each in answers.items() if not each.wrong):
+            self._judge_once_more(candidate)
+        return Compared(
+            series={name: moment.timing(samples[name], timer.calls) for name, timer in timers.items()},
+            baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
+            unavailable=baselines.unavailable,
+            witness=found,
+            answers=answers,
+            environment={**self.session.environment(), **self._proofs},
+        )
+
+    def save(self, request: Save) -> Saved:
+        """Write a case's inputs for a program that is not ours."""
+        for name, values in self.golden[request.case][0].inputs.items():
+            (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
+        return Saved()
+
+    @property
+    def _nominal(self) -> Golden:
+        return self.golden[self.terms.cases[0].name][0]
+
+    @cached_property
+    def _timed_goldens(self) -> tuple[Golden, ...]:
+        """Of what timed buffers hold in turn."""
+        found = self.golden[self.terms.cases[0].name]
+        return found[:-1] or found
+
+    @cached_property
+    def _held_back(self) -> Golden:
+        """What candidates meet only once everything is timed."""
+        return self.golden[self.terms.cases[0].name][-1]
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self.session)
+
+    @cached_property
+    def _proofs(self) -> dict[str, str]:
+        """What candidates were put through beyond their cases: recorded with what was measured."""
+        return {}
+
+    def _verify_case(self, plan: CasePlan, request: Verify) -> Iterator[CaseError]:
+        """Every case runs in a process of its own, where the device knows processes; the timed one goes on in it."""
+        file = request.kernels.get(plan.name)
+        if file is None:
+            return
+        timed = plan is self.terms.cases[0]
+        self._processes += 1
+        proof = ProofPlan.draw(plan.seeds[0], self._processes)
+        kernel = self._load(file, None if timed else proof.core)
+        goldens = self._timed_goldens if timed else self.golden[plan.name]
+        (buffers,) = self._hot(plan.name, file.arguments)
+        rights: list[Buffers] = []
+        for content, golden in enumerate(goldens):
+            self._put(buffers, plan.name, content, file.arguments)  # at the same addresses, by which it may know them
+            launches = request.launches if content == 0 else 1
+            yield from verify(
+                self.session,
+                kernel,
+                buffers,
+                golden,
+                launches=launches,
+                deterministic=self.terms.objective.deterministic,
+                stale=content > 0,
+            )
+            if timed:
+                rights.append(buffers.sibling())
+                rights[-1].rewrite(buffers)
+        if timed:
+            self._verify_mixtures(kernel, buffers, file.arguments)
+        if self.session.places:
+            verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches)
+            self._proofs[f"proof of {plan.name}"] = proof.words
+        if timed:
+            self.candidates[request.candidate] = Candidate(
+                kernel=kernel, arguments=file.arguments, rights=tuple(rights)
+            )
+
+    def _verify_mixtures(self, kernel: Any, buffers: Buffers, arguments: tuple[Argument, ...]) -> None:
+        """Judge one call on each mixture of the cases' inputs, at the addresses that are timed."""
+        contents = self._contents(arguments)
+        before, deterministic = contents.of(buffers), self.terms.objective.deterministic
+        for golden in self.mixtures:
+            buffers.renew(golden.inputs_of(arguments))
+            contents.note(buffers, HELD_BACK)
+            verify(self.session, kernel, buffers, golden, launches=1, deterministic=deterministic)
+        contents.put(buffers, before)
+
+    def _load(self, file: KernelFile, elsewhere: int | None) -> Any:
+        return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
+
+    def _take(self, candidate: Candidate, mode: Mode, samples: int, bars: Bars = Bars()) -> tuple[Taken, int]:
+        """Samples, each of which was judged, and the calls that each of them averages over."""
+        sets = self._sets(mode, candidate.arguments)
+        timer = self.session.timer(candidate.kernel, sets)
+        # hot calls all write the same outputs, so the last timed one can be made to prove itself
+        before_last = sets[0].poison if mode == "hot" else None
+        scrutiny = self._scrutiny(candidate)
+        taken = take(
+            timer,
+            samples,
+            bars=bars,
+            before_last=before_last,
+            after=lambda: scrutiny.look_and_change(sets[timer.last]),
+            warm=mode == "hot",
+        )
+        self._require_nothing_left("the timed launches")
+        if (wrong := refusal(scrutiny.found)) is not None:
+            raise WrongAnswerError(wrong.reason)
+        if mode == "hot":
+            self._require_undamaged(sets[0], "the timed launches")
+        return taken, timer.calls
+
+    def _require_nothing_left(self, where: str) -> None:
+        """A kernel may behave while it is verified, and start processes or threads only later."""
+        if fault := self.session.residue():
+            raise WrongAnswerError(f"{where}: {fault}")
+
+    def _scrutiny(self, candidate: Candidate) -> Scrutiny:
+        return Scrutiny(
+            candidate.rights,
+            self._timed_goldens,
+            self._contents(candidate.arguments),
+            deterministic=self.terms.objective.deterministic,
+        )
+
+    def _witness(
+        self,
+        candidate: Candidate,
+        calls: int,
+        look: Callable[[Buffers], None],
+        *,
+        moment: Moment,
+        request: Compare,
+    ) -> Witness:
+        """Cold calls go around the sets that they are timed on, hot ones around outputs that share the inputs."""
+        sets, contents = (
+            self._sets(self.terms.objective.cache, candidate.arguments),
+            self._contents(candidate.arguments),
+        )
+        content = contents.of(sets[0])
+        if self.terms.objective.cache == "hot":
+            cache_bytes = self.terms.device.limits.get("l2_bytes", self.session.cold_bytes)
+            wanted = ring_sets(candidate.arguments, calls, cache_bytes)
+            sets = sets[0].siblings(wanted)
+            for buffers in sets:
+                contents.note(buffers, content)
+        for buffers in sets:
+            contents.put(buffers, content)
+        sources = {"answered": candidate.rights[content], "poisoned": sets[0].sibling()}
+        turn = self.session.timer(candidate.kernel, sets, once=True)
+        repeated = None
+        if self.terms.objective.cache == "hot":
+            repeated = self.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
+        budget_s = request.budget_s / _WITNESS_SHARE
+        found = witness(
+            turn,
+            sets,
+            sources,
+            look=look,
+            moment=moment,
+            budget_s=budget_s,
+            undecided=partial(straddles, policy=request.policy),
+            repeated=repeated,
+        )
+        self._judge_mixed(candidate, look, calls=request.policy.judged_calls, budget_s=budget_s)
+        self._require_nothing_left("launches on outputs that were overwritten")
+        for each in (sets[0], sets[-1]):
+            self._require_undamaged(each, "launches on outputs that were overwritten")
+        return found
+
+    def _judge_mixed(
+        self, candidate: Candidate, look: Callable[[Buffers], None], *, calls: int, budget_s: float
+    ) -> None:
+        """Calls on inputs that differ from call to call, each set with inputs and outputs of its own."""
+        arguments = candidate.arguments
+        sets = self._sets("cold", arguments)[:MIXED_SETS] if self.terms.objective.cache == "cold" else ()
+        if not sets:
+            count = mixed_sets(self._hot(self.terms.cases[0].name, arguments)[0].bytes_held)
+            sets = self.session.allocate_sets(arguments, self._nominal.inputs_of(arguments), count)
+        turn = self.session.timer(candidate.kernel, sets, once=True)
+        judge_mixed(turn, sets, self._contents(arguments), look=look, calls=calls, budget_s=budget_s)
+
+    def _judge_further(self, candidate: Candidate, scrutiny: Scrutiny, most: int) -> None:
+        """Judge one call on each of further inputs, which are drawn while there is time and reference.py is quick."""
+        (buffers,) = self._sets("hot", candidate.arguments)
+        contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
+        before, began_s = contents.of(buffers), time.monotonic()
+        for number in range(most):
+            if time.monotonic() - began_s + self.reference.slowest_s > _FURTHER_S:
+                break
+            golden = self.reference.further(plan, (*plan.seeds[0], _FURTHER, number))
+            buffers.renew(golden.inputs_of(candidate.arguments))
+            contents.note(buffers, HELD_BACK)
+            buffers.poison()
+            try:
+                self.session.call(candidate.kernel, buffers)
+            except TrespassError as error:
+                raise WrongAnswerError(f"a launch on further inputs: {error}") from None
+            scrutiny.look_at(buffers, golden)
+        contents.put(buffers, before)
+
+    def _require_alike(self, candidate: Candidate, found: Witness, policy: Policy) -> None:
+        """A kernel that is much faster where the same call is repeated does not do the same work each time."""
+        sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
+        limit = most_disagreement(candidate.arguments, sets, limits, policy)
+        if fault := disagreement(found, limit):
+            raise WrongAnswerError(fault)
+
+    def _judge_once_more(self, candidate: Candidate) -> None:
+        """On inputs that nobody saw before, at the addresses of those that were timed."""
+        (buffers,) = self._sets("hot", candidate.arguments)
+        contents = self._contents(candidate.arguments)
+        buffers.renew(self._held_back.inputs_of(candidate.arguments))
+        contents.note(buffers, HELD_BACK)
+        where = "a launch on new inputs after the timing"
+        try:
+            self.session.call(candidate.kernel, buffers)
+        except TrespassError as error:
+            raise WrongAnswerError(f"{where}: {error}") from None
+        self._require_undamaged(buffers, where)
+        self._require_nothing_left(where)
+        judge(buffers, self._held_back, where)
+        contents.put(buffers, 0)
+
+    @staticmethod
+    def _require_undamaged(buffers: Buffers, where: str) -> None:
+        if fault := buffers.damage():
+            raise WrongAnswerError(f"{where}: {fault}")
+
+    def _sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        hot = self._hot(self.terms.cases[0].name, arguments)
+        if mode == "hot":
+            return hot
+        count = cold_sets(self.session.cold_bytes, hot[0].bytes_held, self.terms.memory_limit_bytes)
+        return self._keep(("cold", 0), arguments, self._nominal, count)
+
+    def _hot(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        """The one set that a case is proven on, and the first case timed on."""
+        return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
+
+    def _put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
+        """Fill the set that a case is proven on with another of its contents."""
+        if case == self.terms.cases[0].name:
+            self._contents(arguments).put(buffers, content)
+
+    def _contents(self, arguments: tuple[Argument, ...]) -> Contents:
+        """What the timed buffers of these arguments hold, and may hold."""
+        (hot,) = self._hot(self.terms.cases[0].name, arguments)
+        if hot not in self._contents_of:
+            name = self.terms.cases[0].name
+            sources = [
+                self._keep((f"content {name}", number), arguments, golden, 1)[0]
+                for number, golden in enumerate(self._timed_goldens)
+            ]
+            rng = np.random.default_rng(list(self.terms.cases[0].seeds[0]))
+            self._contents_of[hot] = Contents(sources, rng, self._held)
+        return self._contents_of[hot]
+
+    def _keep(
+        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: Golden, count: int
+    ) -> Sequence[Buffers]:
+        """Buffers serve the next candidate with the same arguments; a workspace's shape makes the usual difference."""
+        shelf = self._kept.setdefault(key, {})
+        held = shelf.pop(arguments, None)
+        if held is None:
+            while len(shelf) >= _KEPT_SETS:
+                del shelf[next(iter(shelf))]
+            held = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
+        shelf[arguments] = held
+        return held
+
+    def _baselines(self, mode: Mode, only: str | None) -> Baselines:
+        problem = self.terms.cases[0].problem
+        return prepare_baselines(
+            self.session,
+            self.reference,
+            problem,
+            self._nominal,
+            function=self.driver.baselines,
+            sets=(lambda _: 1) if mode == "hot" else self._cold_copies,
+            only=only,
+        )
+
+    def _cold_copies(self, baselines: int) -> int:
+        """Of the inputs, for each of so many; where memory is limited they share it, and keep outputs as well."""
+        inputs, outputs = (
+            sum(array.nbytes for array in arrays.values()) for arrays in (self._nominal.inputs, self._nominal.reference)
+        )
+        if not self.driver.limits_address_space:
+            return cold_sets(self.session.cold_bytes, inputs, self.terms.memory_limit_bytes)
+        return cold_sets(self.session.cold_bytes, inputs + outputs, self.terms.memory_limit_bytes // baselines)
+
+
+def proven(request: Prove) -> Session:
+    """A device opened in this process, on which a known kernel succeeded.
+
+    Raises:
+        DeviceUnfitError: it cannot be opened, or got it wrong.
+    """
+    session = driver(request.device.kind).open(request.device, request.objective, Path(request.folder))
+    try:
+        fault = session.self_test()
+    except (LaunchError, DeviceLostError) as error:
+        fault = f"a known kernel does not run: {error}"
+    if fault is not None:
+        raise DeviceUnfitError(f"{request.device.model}: {fault}")
+    return session

@@ -1,0 +1,65 @@
+"""Contents of timed inputs: they change between samples, at the same addresses, each with its own expected output."""
+
+import time
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from workers.backends import Buffers
+
+MOST_SHARE = 0.2
+"""Share of the elapsed time that changing contents may take. The first `LEAST_CHANGES` changes are always made."""
+
+LEAST_CHANGES = 3
+
+HELD_BACK = -1
+"""Number of the content that is used only after all timing."""
+
+
+class Contents:
+    """Records which of several contents each set of buffers holds.
+
+    Args:
+        sources: one set of buffers for each content, in the order of the expected outputs.
+        rng: draws the next content.
+        held: number of the content by set, shared with other users of the same sets.
+    """
+
+    def __init__(
+        self, sources: Sequence[Buffers], rng: np.random.Generator, held: "WeakKeyDictionary[Buffers, int]"
+    ) -> None:
+        self._sources, self._rng, self._held = sources, rng, held
+        self._began_s = time.monotonic()
+        self._spent_s, self._changes = 0.0, 0
+
+    def of(self, buffers: Buffers) -> int:
+        """Return the number of the content that a set holds; a set that was never filled holds the first."""
+        return self._held.get(buffers, 0)
+
+    def note(self, buffers: Buffers, content: int) -> None:
+        """Record the content of a set that was filled elsewhere."""
+        self._held[buffers] = content
+
+    def put(self, buffers: Buffers, content: int) -> None:
+        """Fill a set with a content, unless the set holds it already."""
+        if self.of(buffers) != content:
+            buffers.refill(self._sources[content])
+            self._held[buffers] = content
+
+    def change(self, buffers: Buffers) -> None:
+        """Fill a set with another content. Its outputs keep the results of the previous one."""
+        now_s, others = time.monotonic(), len(self._sources) - 1
+        dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
+        if others < 1 or (dear and self._changes >= LEAST_CHANGES):
+            return
+        self.put(buffers, (self.of(buffers) + 1 + int(self._rng.integers(others))) % (others + 1))
+        self._spent_s += time.monotonic() - now_s
+        self._changes += 1
+
+    def mix(self, sets: Sequence[Buffers]) -> None:
+        """Fill sets so that no call in turn meets the content of the call before; which one it meets is drawn."""
+        before, count = self.of(sets[-1]), len(self._sources)
+        for buffers in sets if count > 1 else ():
+            before = (before + 1 + int(self._rng.integers(count - 1))) % count
+            self.put(buffers, before)

@@ -1,0 +1,149 @@
+"""Arrays that a family's reference.py makes, checked against what family.toml declares."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.family import Operand
+from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
+from workers.backends.distance import EXACT_INTEGERS
+from workers.measure.expected_output import Arrays, FamilyError
+
+_SQUARABLE = 1e-150, 1e150
+"""Magnitudes whose squares and their sums stay within float64, which a relative L2 error needs."""
+
+
+def check_names(made: Arrays, operands: Sequence[Operand], role: str, *, case: str, maker: str) -> None:
+    """Require one array for each operand of a role, and no others.
+
+    Args:
+        maker: the function that made them, for errors.
+
+    Raises:
+        FamilyError: one is missing, or is none of family.toml's.
+    """
+    declared = [each.name for each in operands if each.role == role]
+    for name in declared:
+        if name not in made:
+            raise FamilyError(f"{maker}: makes no {role} `{name}` for case {case}; it makes {_listed(made)}")
+    for name in made:
+        if name not in declared:
+            raise FamilyError(
+                f"{maker}: makes `{name}` for case {case}, which family.toml declares as no {role}: leave it out of "
+                f'what {maker.partition(", ")[2]} returns, or declare it under [[arguments]] with role = "{role}"'
+                + ("; a kernel that does not take it leaves it out of its `arguments`" if role == "input" else "")
+            )
+
+
+def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
+    """A copy of an input in this machine's byte order, contiguous, as family.toml declares it.
+
+    Raises:
+        FamilyError: it is no array, or has another shape or dtype.
+    """
+    array, where = _array(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
+    expected = stored(operand.dtype)
+    if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
+        held = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
+        raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {held}")
+    if expected == np.bool_:  # a view of bytes other than 0 and 1 is True to NumPy, and something else to a kernel
+        return np.ascontiguousarray(array.view(np.uint8) != 0)
+    return np.array(array, expected, order="C", copy=True)
+
+
+def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
+    """What an output is judged by: float64, or the output's own integers where it holds integers.
+
+    Raises:
+        FamilyError: it has another shape, or holds what no kernel can write: NaN, infinities, what lies beyond the
+            output's dtype, or integers that float64 does not hold.
+    """
+    array, where = _array(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
+    if array.shape != operand.shape:
+        raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
+    if is_floating(operand.dtype):
+        return _of_floats(operand, array.astype(np.float64), where)
+    return _of_integers(operand, array, where)
+
+
+def _array(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
+    if isinstance(made, np.ma.MaskedArray):
+        raise FamilyError(f"{maker}: `{operand.name}` is a masked array: give its numbers, e.g. by .filled(0)")
+    array = np.asarray(made)
+    if array.dtype == object and array.size and all(isinstance(each, int) for each in array.flat):
+        return _of_python(array)
+    if array.dtype.kind not in "biuf":
+        raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}: give real numbers, or bools")
+    return array
+
+
+def _of_python(array: NDArray[Any]) -> NDArray[Any]:
+    """Python's integers as int64 or uint64 where they fit, else as float64, which the range of the output refuses."""
+    for dtype in (np.int64, np.uint64):
+        limits = np.iinfo(dtype)
+        if all(limits.min <= each <= limits.max for each in array.flat):
+            return array.astype(dtype)
+    return array.astype(np.float64)
+
+
+def _of_floats(operand: Operand, values: NDArray[np.float64], where: str) -> NDArray[np.float64]:
+    _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _WAYS_OUT)
+    largest = float(np.abs(values).max(initial=0.0))
+    if not _is_held(np.asarray([largest]), operand.dtype).all():
+        beyond = f"beyond what {operand.dtype} holds: a kernel writes infinity"
+        _refuse(~_is_held(values, operand.dtype), values, where, beyond, _WAYS_OUT)
+    if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
+        reason = f"the squares of such numbers leave float64, so that no relative error can be told: {_WAYS_OUT}"
+        raise FamilyError(f"{where} has {largest:.3g} as its largest magnitude; {reason}")
+    return values
+
+
+def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
+    """Where numbers do not become infinite in a floating-point dtype; the 8-bit ones saturate."""
+    with np.errstate(over="ignore"):
+        return np.isfinite(decoded(encoded(values, dtype), dtype))
+
+
+def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
+    dtype = stored(operand.dtype)
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if values.dtype.kind == "f":
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite: an integer is neither", _WAYS_OUT)
+        reason = "2^53 or more, where float64 skips integers"
+        _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
+    wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values
+    beyond = (wide < low) | (wide > high)
+    _refuse(
+        beyond, values, where, f"beyond what {operand.dtype} holds ({low} to {high})", "return what a kernel can write"
+    )
+    if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
+        return values.astype(np.float64)
+    return wide.astype(dtype)
+
+
+_WAYS_OUT = "change inputs() or reference() so that right answers are ordinary numbers"
+
+
+def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, way_out: str) -> None:
+    """Raise FamilyError with the number of wrong elements and the first of them, where there are any."""
+    count = int(np.count_nonzero(wrong))
+    if count:
+        first = np.argwhere(wrong)[0].tolist()
+        shown = values[tuple(first)]
+        raise FamilyError(
+            f"{where}: {count} of {values.size} elements are {what}; the first is {shown} at {first}. "
+            f"The fault is the reference's, not a kernel's: {way_out}"
+        )
+
+
+def _codes(operand: Operand) -> str:
+    """Of a dtype that NumPy lacks, how its arrays are made."""
+    if operand.dtype not in FORMATS:
+        return ""
+    return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"
+
+
+def _listed(made: Arrays) -> str:
+    return ", ".join(f"`{name}`" for name in made) or "nothing"

@@ -1,0 +1,50 @@
+"""What a right answer is: inputs, references and limits of a correctness case. Runs in a runner only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.errors import EvoError
+from workers.build.kernel import Argument
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class FamilyError(EvoError, RuntimeError):
+    """The family's reference.py does not keep its contract, so no candidate can be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """Absolute limits of one output of one case on one set of inputs."""
+
+    rel_l2: float
+    max_abs: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """One set of inputs of one case, and what is right on it.
+
+    Attributes:
+        inputs: by name, all that the family declares.
+        reference: by output name: float64, or integers where the output holds integers.
+    """
+
+    case: str
+    inputs: Arrays
+    reference: Arrays
+    limits: Mapping[str, Limit]
+
+    @cached_property
+    def norms(self) -> Mapping[str, float]:
+        """Euclidean, of each output's reference."""
+        return {name: float(np.linalg.norm(values.astype(np.float64))) for name, values in self.reference.items()}
+
+    def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
+        """The inputs that a kernel with these arguments takes; an implementation may leave some out."""
+        return {each.name: self.inputs[each.name] for each in arguments if each.role == "input"}

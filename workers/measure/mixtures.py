@@ -1,0 +1,112 @@
+"""Inputs of one problem mixed from several distributions: what no case alone holds, and every kernel must bear.
+
+A kernel that looks at a sample of its inputs and takes a shortcut where they look like one case is right on each case.
+It is wrong where nearly all elements look like that case and one does not, or where rows come from different cases.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.family import Operand
+from evo.reference.encoding import decoded, is_floating
+from workers.measure.expected_output import Arrays
+
+_MOST_BYTES = 1 << 27
+"""Of all inputs: beyond it, drawing and judging mixtures takes longer than it is worth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """Inputs and in what they differ from those of the nominal case."""
+
+    name: str
+    inputs: Arrays
+
+
+def mixtures(
+    nominal: Arrays, others: Sequence[Arrays], operands: Sequence[Operand], rng: np.random.Generator
+) -> Iterator[Mixture]:
+    """Yield nominal inputs with a lone largest element, with a lone smallest one, and with rows of all distributions.
+
+    Nothing is yielded where elements cannot be exchanged freely: inputs with integers (indices, lengths), symmetric
+    matrices, rows or elements in ascending order; nor where there is no other distribution. An input that a second
+    draw repeats, such as a mask, stays as it is.
+
+    Args:
+        nominal: inputs by name.
+        others: of the same problem, from other distributions.
+        operands: declares the dtype of each input.
+        rng: draws places and rows.
+    """
+    dtypes = {each.name: each.dtype for each in operands if each.role == "input"}
+    size = sum(array.nbytes for array in nominal.values())
+    if not others or size > _MOST_BYTES or not all(is_floating(dtype) for dtype in dtypes.values()):
+        return
+    if any(_ordered(array) for array in nominal.values()):
+        return
+    free = {name for name, array in nominal.items() if not any(np.array_equal(array, other[name]) for other in others)}
+    for name, sign in (("a lone largest element", 1.0), ("a lone smallest element", -1.0)):
+        planted = {
+            each: _with_lone(array, [other[each] for other in others], dtypes[each], sign, rng)
+            if each in free
+            else array
+            for each, array in nominal.items()
+        }
+        yield Mixture(name=name, inputs=planted)
+    if any(array.ndim > 1 for array in nominal.values()):
+        yield Mixture(name="rows of all distributions", inputs=_rows_of_all(nominal, others, rng))
+
+
+def _with_lone(
+    array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
+) -> NDArray[Any]:
+    """A copy with the largest (`sign` 1) or smallest (-1) finite element of all others at one random place."""
+    found = array.copy()
+    if array.size < 2:  # a scalar is no place among others
+        return found
+    extremes = [_extreme(other, dtype, sign) for other in others]
+    known = [each for each in extremes if each is not None]
+    if known:
+        found.reshape(-1)[int(rng.integers(array.size))] = max(known, key=lambda each: sign * each[0])[1]
+    return found
+
+
+def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
+    """The largest or smallest finite element: its value, and how it is stored."""
+    stored = array.reshape(-1)
+    values = decoded(stored, dtype).astype(np.float64) * sign
+    values[~np.isfinite(values)] = -np.inf
+    place = int(np.argmax(values))
+    return (sign * float(values[place]), stored[place]) if np.isfinite(values[place]) else None
+
+
+def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Each row of a matrix from a random distribution; inputs with as many rows take each from the same one."""
+    choices: dict[int, NDArray[np.int64]] = {}
+    found: dict[str, NDArray[Any]] = {}
+    for name, array in nominal.items():
+        found[name] = array.copy()
+        if array.ndim < 2:
+            continue
+        rows = array.size // array.shape[-1]
+        chosen = choices.setdefault(rows, rng.integers(len(others) + 1, size=rows))
+        for number, other in enumerate(others, start=1):
+            taken = chosen == number
+            found[name].reshape(rows, -1)[taken] = other[name].reshape(rows, -1)[taken]
+    return found
+
+
+def _ordered(array: NDArray[Any]) -> bool:
+    """Whether elements stand in relations that an exchange would break."""
+    if array.size < 3:
+        return False
+    if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:
+        one = array.reshape(-1, *array.shape[-2:])[0]
+        if np.array_equal(one, one.T):
+            return True
+    steps = [(array[..., :-1], array[..., 1:]), (array[:-1], array[1:])]
+    return any(bool((after >= before).all() and (after > before).any()) for before, after in steps)

@@ -1,0 +1,208 @@
+"""Whether every timed call does all its work: calls on outputs that hold the answer, beside calls on poisoned ones.
+
+In a timed loop every call but the first finds its own answer in its outputs. A kernel that looks for it there and then
+does less is right each time it is judged, and fast only while it is timed. So calls go once around a ring of buffer
+sets, each on outputs of its own, which are all filled before, outside the timed span: with the answer, or with poison.
+Kernel, launches, memory and what was done to it before are the same; what the outputs hold is the only difference.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from evo.promotion.policy import Policy
+from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
+from evo.results import Witness
+from workers.backends import Buffers, Timer
+from workers.build.kernel import Argument
+from workers.measure.contents import Contents
+from workers.measure.timing import Moment, undisturbed, undisturbed_sample
+
+MOST_SETS = 128
+CACHE_SHARE = 0.5
+"""Of the cache of one core, or of a GPU, what a hot ring takes: beyond it, neighbours decide what a call takes."""
+
+LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
+"""Of 6 rounds the 95 % interval of a median is their range; more than usual are taken while it is too wide to tell."""
+
+_WHOLLY, _PARTLY = 0.75, 2.0
+"""Of a cache's size, what a kernel's buffers may fill and still be found there wholly, and in part."""
+
+MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
+"""Of judged calls of which each meets another content than the call before: how many one turn makes at most, and how
+many are made of slow kernels. A kernel that answers one call in five with what it kept escapes 64 of them with
+0.8 ** 64 < 1e-6; one that counts calls does not escape at all."""
+
+_MIXED_BYTES = 64 << 20
+"""What sets with inputs of their own take at most, where more than two are made."""
+
+PATIENCE = 3
+"""So many times as long as usual may be spent on what is too noisy to tell."""
+
+
+def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
+    """How many sets a hot ring has: as many as calls make a sample, within reason; at least 2."""
+    held = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(held, 1)), MOST_SETS))
+
+
+def mixed_sets(bytes_held: int) -> int:
+    """How many sets mixed calls go around; at least 2.
+
+    Args:
+        bytes_held: by one set, inputs included.
+    """
+    return max(2, min(MIXED_SETS, _MIXED_BYTES // max(bytes_held, 1)))
+
+
+def most_disagreement(arguments: Iterable[Argument], sets: int, limits: Mapping[str, float], policy: Policy) -> float:
+    """How many times as long as a repeated call one in the ring may take.
+
+    Where a faster cache holds the one set, wholly or in part, than holds the ring, it decides.
+
+    Args:
+        sets: of outputs in the ring, which share the inputs.
+        limits: of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, as far as they are known.
+    """
+    held = {each.name: each.bytes for each in arguments if each.role != "scalar"}
+    written = sum(each.bytes for each in arguments if each.role in ("output", "workspace"))
+    one = sum(held.values())
+    ring = one + (sets - 1) * written
+    caches = [limits[name] for name in ("l1_bytes", "l2_bytes", "l3_bytes") if name in limits]
+    apart = any(one < cache * _PARTLY and ring > cache * _WHOLLY for cache in caches)
+    return policy.max_ring_ratio_of_caches if apart else policy.max_ring_ratio
+
+
+def disagreement(found: Witness, limit: float) -> str | None:
+    """Why a kernel's calls are not alike: each on outputs of its own takes far longer than one repeated; else None.
+
+    Args:
+        limit: how many times as long is allowed; noise is given the benefit of the doubt.
+    """
+    if found.repeated is None:
+        return None
+    slow, fast = found.poisoned, found.repeated
+    ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), CONFIDENCE)
+    if ratio.low <= limit:
+        return None
+    return (
+        f"a call takes {slow.median_us:.3g} µs where each has outputs of its own, and {fast.median_us:.3g} µs where "
+        f"one call is repeated: {ratio.estimate:.3g} times as long, and at most {limit:g} is allowed"
+    )
+
+
+def judge_mixed(
+    turn: Timer,
+    sets: Sequence[Buffers],
+    contents: Contents,
+    *,
+    look: Callable[[Buffers], None],
+    calls: int,
+    budget_s: float,
+) -> None:
+    """Call a kernel on sets whose contents differ from call to call, and judge every answer.
+
+    A kernel that answers some calls with what it kept from another is right wherever the same content is met again and
+    again, as in a timed loop. Here no two calls in a row have the same answer.
+
+    Args:
+        turn: calls the kernel once on each of `sets`.
+        look: judges what a call left in a set.
+        calls: how many are enough.
+        budget_s: after it no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
+    """
+    blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
+    while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
+        contents.mix(sets)
+        for each in sets:
+            each.rewrite(blank)
+        turn.sample()
+        for each in sets:
+            look(each)
+        made += len(sets)
+
+
+class Filled:
+    """A timer of one turn of the ring, whose outputs and workspaces are overwritten before.
+
+    Args:
+        sources: with what: the last one's is what calls find. All of them go through the first set, from which the
+            others are filled: what was touched before a sample, and where it lies, then does not differ either.
+        look: at what each call left.
+        left: which sets the calls are made on; None: on all of them.
+    """
+
+    def __init__(
+        self,
+        turn: Timer,
+        sets: Sequence[Buffers],
+        sources: Sequence[Buffers],
+        look: Callable[[Buffers], None],
+        *,
+        left: Sequence[Buffers] | None = None,
+    ) -> None:
+        self._turn, self._sets, self._sources, self._look = turn, sets, sources, look
+        self._left = sets if left is None else left
+        self.calls, self.last = turn.calls, turn.last
+
+    def sample(self) -> float:
+        for source in self._sources:
+            self._sets[0].rewrite(source)
+        for each in self._sets[1:]:
+            each.rewrite(self._sets[0])
+        taken_us = self._turn.sample()
+        for each in self._left:
+            self._look(each)
+        return taken_us
+
+
+def witness(
+    turn: Timer,
+    sets: Sequence[Buffers],
+    sources: Mapping[str, Buffers],
+    *,
+    look: Callable[[Buffers], None],
+    moment: Moment,
+    budget_s: float,
+    undecided: Callable[[Witness], bool],
+    repeated: Timer | None = None,
+) -> Witness:
+    """Pairs of samples in turns, until their ratio is known well enough or the time is up.
+
+    Args:
+        turn: calls the kernel once on each of `sets`.
+        sources: ``answered`` and ``poisoned``: further sets, whose outputs and workspaces hold what is to be found.
+        look: at each of `sets` after each sample.
+        budget_s: after it no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as much where
+            their ratio is not known well enough.
+        undecided: whether what was found asks for more rounds.
+        repeated: calls the kernel as often on the first of `sets`, which are filled with poison before.
+    """
+    right, blank = sources["answered"], sources["poisoned"]
+    orders = {"answered": [blank, right], "poisoned": [right, blank]}
+    timers = {name: Filled(turn, sets, order, look) for name, order in orders.items()}
+    if repeated is not None:
+        timers["repeated"] = Filled(repeated, sets, [right, blank], look, left=sets[:1])
+    taken: dict[str, list[float]] = {name: [] for name in timers}
+    for timer in timers.values():
+        timer.sample()  # first touch
+
+    def found() -> Witness:
+        series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}
+        return Witness(**series)
+
+    with undisturbed():
+        for place in _rounds(budget_s, lambda: undecided(found())):
+            names = sorted(timers)
+            for name in names[place % len(names) :] + names[: place % len(names)]:
+                taken[name].append(undisturbed_sample(timers[name]))
+    return found()
+
+
+def _rounds(budget_s: float, undecided: Callable[[], bool]) -> Iterable[int]:
+    start = time.monotonic()
+    for place in range(MOST_ROUNDS):
+        spent_s = time.monotonic() - start
+        enough = place >= USUAL_ROUNDS or spent_s > budget_s
+        if place >= LEAST_ROUNDS and enough and (spent_s > PATIENCE * budget_s or not undecided()):
+            return
+        yield place

@@ -1,0 +1,69 @@
+"""Proof plan: the circumstances in which a candidate is judged, drawn at random for each kernel process.
+
+A kernel that is correct only in the circumstances in which it is timed is wrong. So the plan varies the placement of
+buffers, the thread, the cores and the content of allocated memory, in quick gate and confirmation alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.backends import Manner, Placement
+
+_STACKS = (8, 16)
+"""Stack size of a kernel's own thread in MiB: least, and the first that is too large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One judged call: the placement of its buffers and the manner of the call."""
+
+    placement: Placement
+    manner: Manner
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofPlan:
+    """The further circumstances in which one kernel process is judged.
+
+    Attributes:
+        core: selects the cores of a process that is not timed.
+        launches: judged calls that follow those at the placement in which the kernel is timed.
+    """
+
+    core: int
+    launches: tuple[Launch, ...]
+
+    @classmethod
+    def draw(cls, seed: Sequence[int], process: int) -> "ProofPlan":
+        """Draw a plan.
+
+        Args:
+            seed: seed of the first inputs that the process gets.
+            process: number of the process within its runner.
+        """
+        rng = np.random.default_rng([*seed, process])
+        places = [
+            Placement(where="first"),
+            Placement(where="last"),
+            Placement(where="adrift", shift=1 + 2 * int(rng.integers(1 << 20))),
+        ]
+        threads = [bool(each) for each in rng.permutation([True, False, bool(rng.integers(2))])]
+        launches = [
+            Launch(
+                placement=places[place],
+                manner=Manner(
+                    own_thread=threads[place],
+                    perturb=bool(rng.integers(2)),
+                    stack_bytes=int(rng.integers(*_STACKS)) << 20,
+                ),
+            )
+            for place in rng.permutation(len(places)).tolist()
+        ]
+        return cls(core=int(rng.integers(1 << 20)), launches=tuple(launches))
+
+    @property
+    def words(self) -> str:
+        """E.g. ``last on its own thread, first, adrift``."""
+        return ", ".join(each.placement.where + " on its own thread" * each.manner.own_thread for each in self.launches)

@@ -1,0 +1,275 @@
+"""A family's reference.py: what it draws, computes and offers as baselines. Runs in a runner only."""
+
+import importlib.util
+import io
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from evo.export.loader.float_control import preserved
+from evo.family import Operand
+from evo.reference.encoding import is_floating
+from workers.backends.distance import distance
+from workers.build.cache import Cache, cache_key
+from workers.measure.contract import check_input, check_names, check_reference
+from workers.measure.expected_output import Arrays, FamilyError, Golden, Limit
+from workers.measure.mixtures import mixtures
+from workers.runner.protocol import CasePlan
+
+NO_LIMIT = sys.float_info.max
+_GROWTH = 32
+"""So many times its inputs a reference and its yardstick may hold at once: float64 copies of halves, a few of each."""
+
+_FEW_ELEMENTS = 64
+"""Of fewer the yardstick's largest error is chance, so what may go beyond it follows the tolerance of the norm."""
+
+_KEPT_ANYWAY_BYTES = 16 << 20
+_LAYOUT = 2
+"""Of what is kept in the cache, and the checks that it has passed."""
+
+_MIXED = 0x6D69
+"""Sets the generator of mixtures apart from those of the inputs."""
+
+_READ_BYTES_S = 2e8
+"""What is larger is kept only if it takes longer to make than so many bytes a second take to be read and checked."""
+
+
+class Reference:
+    """The family's reference.py.
+
+    Attributes:
+        slowest_s: the longest time that answering one set of inputs has taken.
+
+    Raises:
+        FamilyError: it cannot be imported, or lacks `inputs` or `reference`.
+    """
+
+    def __init__(self, path: Path, family_digest: str, cache: Cache) -> None:
+        self.path = path
+        self._digest = family_digest
+        self._cache = cache
+        self._module = self._load()
+        self._helpers = _helpers(self._module)
+        self.slowest_s = 0.0
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """A function of the module by name, wrapped so that its failure names it; None when it has none."""
+        function = getattr(self._module, name, None)
+        if function is None:
+            return None
+
+        def named(*arguments: object) -> Any:
+            with self._blame(f"{name}()"):
+                return function(*arguments)
+
+        return named
+
+    def goldens(self, plans: Sequence[CasePlan]) -> dict[str, tuple[Golden, ...]]:
+        """Of each case one for each seed; made side by side, as many as cores and memory allow."""
+        asked = [(plan, seed) for plan in plans for seed in plan.seeds]
+        with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
+            drawn = list(pool.map(self._draw, *zip(*asked, strict=True)))
+        largest = max(sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn)
+        affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
+        with ThreadPoolExecutor(max(1, min(affordable, len(asked), os.cpu_count() or 1))) as pool:
+            made = list(pool.map(self.golden, *zip(*asked, strict=True), drawn))
+        return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
+
+    def mixtures(self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[Golden]]) -> tuple[Golden, ...]:
+        """Of the first case, inputs mixed with those of the other cases of its problem, where reference.py bears them.
+
+        A mixture that reference.py cannot answer with numbers is no input that a kernel must bear.
+        """
+        first, *rest = plans
+        rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
+        others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
+        rng = np.random.default_rng([*first.seeds[0], _MIXED])
+        made: list[Golden] = []
+        for each in mixtures(goldens[first.name][0].inputs, others, first.operands, rng):
+            distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
+            plan = replace(first, name=f"{first.name} with {each.name}", distribution=f"{each.name}: {distributions}")
+            with suppress(FamilyError):
+                made.append(self.golden(plan, first.seeds[0], each.inputs))
+        return tuple(made)
+
+    def _draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
+        """The declared inputs, in arrays that nobody else holds."""
+        made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
+        maker = self._maker("inputs")
+        check_names(made, plan.operands, "input", case=plan.name, maker=maker)
+        drawn = {}
+        for each in plan.operands:
+            if each.role == "input":
+                with self._blame(f"inputs(), input `{each.name}`"):
+                    drawn[each.name] = check_input(each, made[each.name], case=plan.name, maker=maker)
+        return drawn
+
+    def golden(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None) -> Golden:
+        """Inputs drawn with `seed`, the reference and the limits; the latter two are kept in the cache."""
+        inputs = self._draw(plan, seed) if inputs is None else inputs
+        key = self._key(plan, seed)
+        kept = self._cache.get(key)
+        stored = self._made(key, plan, inputs) if kept is None else _unpack(kept)
+        return _golden(plan, inputs, stored)
+
+    def further(self, plan: CasePlan, seed: tuple[int, ...]) -> Golden:
+        """One more set of inputs with its reference, which is needed once and so not kept in the cache."""
+        inputs = self._draw(plan, seed)
+        return _golden(plan, inputs, self._compute(plan, inputs))
+
+    def _made(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """Computed, and kept where that spares time."""
+        began = time.perf_counter()
+        made = self._compute(plan, inputs)
+        size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
+        self.slowest_s = max(self.slowest_s, took_s)
+        if size <= max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S):
+            self._cache.put(key, _pack(made))
+        return made
+
+    def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """References and, where a tolerance is relative to it, the yardstick's largest error."""
+        made, maker = self._answers("reference", plan, inputs), self._maker("reference")
+        check_names(made, plan.operands, "output", case=plan.name, maker=maker)
+        stored = {}
+        for each in plan.outputs:
+            with self._blame(f"reference(), output `{each.name}`"):
+                stored[f"reference/{each.name}"] = check_reference(each, made[each.name], case=plan.name, maker=maker)
+        measured = [each for each in plan.outputs if each.tolerance and each.tolerance.max_abs_ratio is not None]
+        yardstick = self._answers("yardstick", plan, inputs) if measured else {}
+        for each in measured:
+            if each.name not in yardstick:
+                raise FamilyError(f"{self._maker('yardstick')}: makes no output `{each.name}` for case {plan.name}")
+            with self._blame(f"yardstick(), output `{each.name}`"):
+                error = self._error(plan, each, np.asarray(yardstick[each.name]), stored[f"reference/{each.name}"])
+                stored[f"error/{each.name}"] = np.asarray(error)
+        return stored
+
+    def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
+        """What `reference` or `yardstick` makes of copies of the inputs, which it may change in place."""
+        return self._arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
+
+    def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
+        """The largest error of the yardstick's output."""
+        where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
+        if values.shape != reference.shape:
+            raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
+        found = distance(values, reference)
+        if found.not_finite == found.elements:
+            raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
+        return found.max_abs
+
+    def _arrays(self, function: str, *arguments: object) -> Arrays:
+        made = self._required(function)(*arguments)
+        if not isinstance(made, Mapping):
+            kind = type(made).__name__
+            raise FamilyError(f"{self.path.name}, {function}(): returns {kind}, not a dict of arrays by name")
+        return made
+
+    def _maker(self, function: str) -> str:
+        return f"{self.path.name}, {function}()"
+
+    def _key(self, plan: CasePlan, seed: tuple[int, ...]) -> str:
+        outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
+        what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs])
+        return cache_key("golden", self._digest, self._helpers, what, np.__version__)
+
+    def _required(self, name: str) -> Callable[..., Any]:
+        function = self.function(name)
+        if function is None:
+            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml relies on")
+        return function
+
+    def _load(self) -> ModuleType:
+        name = f"kernel_evo_reference_{self._digest}"
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        if spec is None or spec.loader is None:
+            raise FamilyError(f"{self.path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # by its name torch.compile, dataclasses and pickle look for what it defines
+        try:
+            with self._blame("import"):
+                _provide_earlier_names()
+                spec.loader.exec_module(module)
+        except FamilyError:
+            del sys.modules[name]
+            raise
+        return module
+
+    @contextmanager
+    def _blame(self, doing: str) -> Iterator[None]:
+        try:
+            with preserved():
+                yield
+        except FamilyError:
+            raise
+        except (Exception, SystemExit) as error:
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
+            line = f" (line {frames[-1].lineno})" if frames else ""
+            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}") from error
+
+
+def _provide_earlier_names() -> None:
+    """Families that were registered before `evo.reference` existed import our helpers from `evo` itself."""
+    for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
+        sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
+
+
+def _helpers(module: ModuleType) -> str:
+    """The source of what a reference.py imports of our own, which its family's digest does not cover."""
+    used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
+    ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
+    return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
+
+
+def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays) -> Golden:
+    names = [name.removeprefix("reference/") for name in stored if name.startswith("reference/")]
+    return Golden(
+        case=plan.name,
+        inputs=inputs,
+        reference={name: stored[f"reference/{name}"] for name in names},
+        limits={each.name: _limit(each, stored) for each in plan.outputs},
+    )
+
+
+def _limit(output: Operand, stored: Arrays) -> Limit:
+    tolerance = output.tolerance
+    if tolerance is None:
+        raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
+    if tolerance.max_abs is not None:
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs)
+    if tolerance.max_abs_ratio is None:
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
+    error = float(stored[f"error/{output.name}"])
+    if not is_floating(output.dtype):  # integers are rounded nowhere, so an exact yardstick demands exact results
+        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
+    # a yardstick that happens to be exact must not demand exactness of everybody
+    reference = stored[f"reference/{output.name}"]
+    scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
+    error = max(error, scale * float(np.finfo(np.float32).eps))
+    beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if reference.size < _FEW_ELEMENTS else 0.0
+    return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
+
+
+def _pack(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

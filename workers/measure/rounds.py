@@ -1,0 +1,74 @@
+"""How many rounds of a comparison fit its time, and which baselines take part in them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from workers.backends import Timer
+from workers.measure.baselines import Baselines
+from workers.measure.timing import WARM_US, repeats
+from workers.runner.protocol import Compare
+
+_TELLING_ROUNDS = 20
+"""Of fewer, a comparison with the incumbent tells little: then even the fastest baseline is not worth them."""
+
+_FAR_SLOWER = 20
+"""A baseline so many times as slow as a candidate says nothing more in a hundred rounds than it did in its own job."""
+
+_SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
+"""Whose median decides: one sample alone may have been interrupted. Of those that last long, fewer."""
+
+
+def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
+    """Rounds that fit the budget; baselines that would take too much of it are left out.
+
+    One that was asked for by name never is: a confirmation in several processes needs it in each of them. Nor is the
+    fastest of them, without which nothing would say what the candidate is worth, unless an incumbent does.
+    """
+    typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
+    cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
+    if request.only is None:
+        for name, reason in _left_out(timers, baselines, request, typical_us, cost_s).items():
+            del baselines.timers[name]
+            baselines.unavailable[name] = f"left out: {reason}"
+    spent_s = sum(cost_s[name] for name in (*timers, *baselines.timers))
+    return min(request.rounds, max(request.policy.least_rounds, int(request.budget_s / max(spent_s, 1e-9))))
+
+
+def _left_out(
+    timers: Mapping[str, Timer],
+    baselines: Baselines,
+    request: Compare,
+    typical_us: Mapping[str, float],
+    cost_s: Mapping[str, float],
+) -> dict[str, str]:
+    """The baselines that are far slower than the candidates, and those whose rounds do not fit the budget: why not."""
+    if not timers:
+        return {}
+    candidate_us = min(typical_us[name] for name in timers)
+    spent_s, reasons = sum(cost_s[name] for name in timers), dict[str, str]()
+    for place, name in enumerate(sorted(baselines.timers, key=lambda name: typical_us[name])):
+        needed = min(_TELLING_ROUNDS, request.rounds) if "incumbent" in timers else request.policy.least_rounds
+        rounds = request.rounds if place else needed
+        if place and typical_us[name] > _FAR_SLOWER * candidate_us:
+            reasons[name] = (
+                f"{typical_us[name]:.3g} µs, more than {_FAR_SLOWER} times the {candidate_us:.3g} µs to compare with"
+            )
+        elif (place or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
+            reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit {request.budget_s:.3g} s"
+        else:
+            spent_s += cost_s[name]
+    return reasons
+
+
+def _typical_us(timer: Timer) -> float:
+    """Of a sample's calls."""
+    first = timer.sample()
+    count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
+    return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))
+
+
+def _round_s(timer: Timer, typical_us: float) -> float:
+    """Seconds one round of this timer may take: warming up and the sample that counts."""
+    sample_us = typical_us * timer.calls
+    return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

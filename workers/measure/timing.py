@@ -1,0 +1,174 @@
+"""How samples are taken: quick gate, interleaved rounds, and what is timed beside them. Runs in a runner only.
+
+A change to how samples come about raises `evo.trial.objective.PROTOCOL_VERSION`.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evo.trial.timing import Bars, Timing
+from workers.backends import Session, Timer
+
+_BESIDE_SAMPLES = 5
+_EARLY_SHARE = 5
+WARM_US = 10_000.0
+"""A kernel of 0.5 ms is 4-8 % slow right after another program ran, and within 1 % of its own pace 4-10 ms later."""
+ROUND_US = 5_000.0
+"""A sample of a round is the lower quartile of as many as last so long together, so that interruptions slow nobody.
+
+They only ever add time, hence not the median; one lucky sample shall not count, hence not the least. Where more
+programs than cores are awake, single samples spread several times as widely (docs/results)."""
+_MOST_REPEATS = 10
+
+
+class Beside:
+    """The anchor and the empty call of one session, sampled again with every measurement."""
+
+    def __init__(self, session: Session) -> None:
+        self._anchor = session.anchor()
+        self._floor = session.floor()
+
+    def now(self) -> "Moment":
+        """What both take at this moment."""
+        return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """How fast the device was while something else was timed."""
+
+    anchor_us: float
+    floor_us: float
+
+    def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
+        """Samples with what was timed beside them."""
+        return Timing(
+            samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """Microseconds per call, one entry a sample, and whether there are no more because the candidate is hopeless."""
+
+    samples_us: tuple[float, ...]
+    pruned: bool = False
+
+
+def take(
+    timer: Timer,
+    samples: int,
+    *,
+    bars: Bars = Bars(),
+    before_last: Callable[[], None] | None = None,
+    after: Callable[[], None] | None = None,
+    warm: bool = False,
+) -> Taken:
+    """Samples in a row; of a candidate that shows to be slow by the first fifth of them, not all.
+
+    Args:
+        bars: stop there when the median is above `Bars.prune_us`, for one slow sample is noise; let only one more
+            follow, which `before_last` precedes, when even the lower quartile is above `Bars.shorten_us`.
+        before_last: called before the last sample, e.g. to poison the outputs it has to write.
+        after: called after each sample, e.g. to judge what it left.
+        warm: let a sample that does not count follow, where samples are short: `after` may have taken caches.
+    """
+    early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
+    taken: list[float] = []
+    with undisturbed():
+        while len(taken) <= last:
+            if len(taken) == early:
+                if _above(np.median(taken), bars.prune_us):
+                    return Taken(samples_us=tuple(taken), pruned=True)
+                if _above(np.percentile(taken, 25), bars.shorten_us):
+                    last = early
+            if len(taken) == last and before_last is not None:
+                before_last()
+            taken.append(timer.sample())
+            if after is not None:
+                after()
+                if warm and taken[-1] * timer.calls < WARM_US:
+                    timer.sample()
+    return Taken(samples_us=tuple(taken))
+
+
+def _above(time_us: np.floating[Any], bar_us: float | None) -> bool:
+    return bar_us is not None and float(time_us) > bar_us
+
+
+def interleave(
+    timers: Mapping[str, Timer],
+    rounds: int,
+    *,
+    rng: np.random.Generator,
+    warm: bool,
+    after: Callable[[str], None] | None = None,
+) -> dict[str, list[float]]:
+    """Sample every timer once a round, in random order, so that drift and neighbours meet all of them alike.
+
+    Every second round is the one before backwards: of two timers, each precedes the other in half of the rounds.
+
+    Args:
+        rng: draws the orders; of a confirmation it derives from the search's seed.
+        warm: let each timer run for `WARM_US` before its sample; else whoever follows a baseline with a large footprint
+            would look slow, always the same one. A sample that lasts that long itself is taken at once.
+        after: called after each sample with its timer's name, e.g. to judge what it left.
+    """
+    names = list(timers)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    with undisturbed():
+        for order in _balanced(names, rounds, rng):
+            for name in order:
+                if warm and (not taken[name] or taken[name][0] * timers[name].calls < WARM_US):
+                    _warm_up(timers[name])
+                taken[name].append(undisturbed_sample(timers[name]))
+                if after is not None:
+                    after(name)
+    return taken
+
+
+def _balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
+    order: list[str] = []
+    for number in range(rounds):
+        order = order[::-1] if number % 2 else rng.permutation(names).tolist()
+        yield order
+
+
+def undisturbed_sample(timer: Timer) -> float:
+    """The lower quartile of the samples that fit `ROUND_US`; of one that lasts longer, itself."""
+    first = timer.sample()
+    taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
+    return taken[len(taken) // 4]
+
+
+def repeats(sample_us: float) -> int:
+    """How many samples of a known length make one of a round."""
+    return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
+
+
+def _warm_up(timer: Timer) -> None:
+    spent_us = 0.0
+    while spent_us < WARM_US:
+        spent_us += timer.sample() * timer.calls
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection meanwhile."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _median_of(timer: Timer) -> float:
+    return float(np.median([timer.sample() for _ in range(_BESIDE_SAMPLES)]))

@@ -1,0 +1,192 @@
+"""GREEN before FAST: whether a candidate's answers are right, and whether it leaves everything else alone."""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.errors import EvoError
+from evo.trial.outcome import CaseError, WrongAnswer
+from workers.backends import Buffers, DeviceLostError, Manner, Placement, Session, TrespassError
+from workers.backends.distance import POISON, Distance
+from workers.measure.expected_output import Golden
+from workers.measure.proof import Launch
+
+_SECOND_POISON = 0xA5
+"""Alternates with the first: an integer output left unwritten then differs between launches, whatever is right."""
+
+_NEGLIGIBLE = 1e-300
+_KEPT_ELEMENTS = 1 << 22
+"""Of a first result, to say how much a later one differs; larger ones are not copied to the host for that."""
+
+
+ANY_ORDER = (
+    "Where sums may be taken in any order, as by atomics, search with --any-order (objective.deterministic = false): "
+    "each result is then judged by its tolerance"
+)
+
+
+class WrongAnswerError(EvoError, ValueError):
+    """The candidate is wrong; carries the outcome."""
+
+    def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
+        super().__init__(reason)
+        self.outcome = WrongAnswer(reason=reason, cases=tuple(cases))
+
+
+def verify(
+    session: Session,
+    kernel: Any,
+    buffers: Buffers,
+    golden: Golden,
+    *,
+    launches: int,
+    deterministic: bool,
+    stale: bool = False,
+) -> tuple[CaseError, ...]:
+    """Call a kernel several times on the same inputs and judge every result.
+
+    Args:
+        buffers: hold the inputs of `golden`.
+        deterministic: refuse results whose bits differ between launches.
+        stale: the first launch finds in its outputs what an earlier one on other inputs left there.
+
+    Returns:
+        How far each output of the first launch is from the reference.
+
+    Raises:
+        WrongAnswerError: with a reason that names the case, the output and the rule.
+    """
+    first: dict[str, NDArray[Any]] = {}
+    cases: tuple[CaseError, ...] = ()
+    prints: dict[str, int] = {}
+    poisons = [POISON]
+    for launch in range(launches):
+        if launch or not stale:
+            buffers.poison(poisons[launch % len(poisons)])
+        _launch(session, kernel, buffers, golden)
+        where = f"case {golden.case}" if launch == 0 else f"case {golden.case}, launch {launch + 1} on the same input"
+        if launch == 0:
+            far = judge(buffers, golden, where)
+            cases = tuple(_case_error(golden, name, each) for name, each in far.items())
+            poisons += [_SECOND_POISON] * any(each.unwritten is None for each in far.values())
+            prints = {name: buffers.fingerprint(name) for name in far} if launches > 1 else {}
+            first = {name: buffers.read(name) for name in prints if far[name].elements <= _KEPT_ELEMENTS}
+        elif changed := [name for name in prints if buffers.fingerprint(name) != prints[name]]:
+            judge(buffers, golden, where)
+            if deterministic:
+                said = _describe_difference(changed[0], buffers.read(changed[0]), first.get(changed[0]))
+                raise WrongAnswerError(f"{where}: not deterministic: {said}. {ANY_ORDER}", cases)
+    return cases
+
+
+def judge(buffers: Buffers, golden: Golden, where: str) -> dict[str, Distance]:
+    """Compare outputs with the reference; by output, how far each one is.
+
+    Raises:
+        WrongAnswerError: one is not wholly written, not finite, or beyond its tolerance.
+    """
+    far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
+    for name, each in far.items():
+        if each.unwritten:
+            raise WrongAnswerError(f"{where}: {_describe_unwritten(name, buffers.read(name))}")
+    cases = tuple(_case_error(golden, name, each) for name, each in far.items())
+    for case in cases:
+        if not case.passed:
+            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}", cases)
+    return far
+
+
+def verify_elsewhere(
+    session: Session, kernel: Any, buffers: Buffers, golden: Golden, launches: Sequence[Launch]
+) -> None:
+    """Call a kernel on the same inputs at other places, and judge every result; the buffers come back to theirs.
+
+    Raises:
+        WrongAnswerError: as `verify` does.
+    """
+    for launch in launches:
+        buffers.place(launch.placement)
+        try:
+            _launch(session, kernel, buffers, golden, launch.manner)
+            judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
+        except DeviceLostError as error:
+            raise DeviceLostError(f"{error}, {_where(launch)}{_way_out(launch)}", killed=error.killed) from None
+        except WrongAnswerError as error:
+            reason = f"{error.outcome.reason}{_way_out(launch)}"
+            raise WrongAnswerError(reason, error.outcome.cases) from None
+    buffers.place(Placement())
+
+
+def _way_out(launch: Launch) -> str:
+    """How a family demands aligned buffers, where a launch had others."""
+    if launch.placement.where not in ("adrift", "last"):
+        return ""
+    return (
+        ". If the kernel needs addresses that are aligned to more than their dtype, and its callers keep to that, say "
+        "so in family.toml: e.g. alignment = 32 under [[arguments]]"
+    )
+
+
+def _where(launch: Launch) -> str:
+    where = {
+        "page": "with buffers on pages",
+        "first": "with buffers directly behind memory that is not there",
+        "last": "with buffers directly before memory that is not there",
+        "adrift": "with buffers that begin on any element",
+    }[launch.placement.where]
+    return where + ", on another thread" * launch.manner.own_thread
+
+
+def _launch(session: Session, kernel: Any, buffers: Buffers, golden: Golden, manner: Manner = Manner()) -> None:
+    try:
+        session.call(kernel, buffers, manner)
+    except TrespassError as error:
+        raise WrongAnswerError(f"case {golden.case}: {error}") from None
+    for fault in (buffers.damage(), session.residue()):
+        if fault:
+            raise WrongAnswerError(f"case {golden.case}: {fault}")
+
+
+def _case_error(golden: Golden, name: str, far: Distance) -> CaseError:
+    limit = golden.limits[name]
+    norm = max(golden.norms[name], _NEGLIGIBLE)
+    return CaseError(
+        case=golden.case,
+        output=name,
+        rel_l2=None if far.not_finite else min(math.sqrt(far.squares) / norm, sys.float_info.max),
+        max_abs=None if far.not_finite else far.max_abs,
+        rel_l2_limit=limit.rel_l2,
+        max_abs_limit=limit.max_abs,
+    )
+
+
+def _describe(case: CaseError, far: Distance) -> str:
+    if case.rel_l2 is None or case.max_abs is None:
+        return f"`{case.output}` holds {far.not_finite} NaN or infinite of {far.elements} elements"
+    return (
+        f"`{case.output}` is off the reference by rel_l2 {case.rel_l2:.3g} (limit {case.rel_l2_limit:.3g}) "
+        f"and max_abs {case.max_abs:.3g} (limit {case.max_abs_limit:.3g})"
+    )
+
+
+def _describe_unwritten(name: str, values: NDArray[Any]) -> str:
+    bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
+    untouched = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
+    where = f"the first at {np.argwhere(untouched)[0].tolist()}"
+    return f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}"
+
+
+def _describe_difference(name: str, values: NDArray[Any], first: NDArray[Any] | None) -> str:
+    if first is None:
+        return f"`{name}` differs from the first launch"
+    differing = np.any(_element_bytes(values) != _element_bytes(first), axis=-1)
+    return f"`{name}` differs from the first launch in {int(differing.sum())} of {differing.size} elements"
+
+
+def _element_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Shape (…, itemsize)."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)

@@ -1,0 +1,230 @@
+"""The slot's end of a runner: start it, ask it, and kill it when it is late."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import IO
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from evo.errors import EvoError
+from workers.runner.guardian import PEAK
+from workers.runner.protocol import REPLIES, REQUESTS, Reply, Request, encode
+from workers.system import descendants
+from workers.system.exit_status import ended, sent_from_outside
+from workers.system.program import python_path
+from workers.system.scratch import sweep_scratch
+
+_CHUNK_BYTES = 4096
+_CHUNKS = 64
+_SAID_LIMIT = 600
+_END_S = 2.0
+_REPLY_BYTES = 64 << 20
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+class ChildDiedError(EvoError, RuntimeError):
+    """The runner ended before it answered; the message names the signal or status and its last words.
+
+    Attributes:
+        killed: it ended by a signal that other processes send.
+    """
+
+    def __init__(self, reason: str, *, killed: bool = False) -> None:
+        super().__init__(reason)
+        self.killed = killed
+
+
+class ChildTimeoutError(EvoError, TimeoutError):
+    """The runner did not answer in time and was killed."""
+
+
+class Child:
+    """One runner process below its guardian, in a session of their own.
+
+    Args:
+        threads: what numeric libraries in it may use; they read it when they are loaded.
+    """
+
+    def __init__(self, *, threads: int) -> None:
+        self._mark = uuid4().hex
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "workers.runner.guardian", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(os.environ, threads) | {descendants.MARK: self._mark},
+            start_new_session=True,
+        )
+        self._end = _watched(self._process.pid)
+        self._stderr = _Tail(_present(self._process.stderr))
+        self._pending = b""
+        self._doomed = False
+
+    @property
+    def pid(self) -> int:
+        """Of the guardian, which leads the group."""
+        return self._process.pid
+
+    @property
+    def usable(self) -> bool:
+        """It runs, and nobody has decided to end it."""
+        return not self._doomed and self._process.poll() is None
+
+    def ask(self, request: Request, timeout_s: float) -> Reply:
+        """Send a request and wait for its reply.
+
+        Raises:
+            ChildDiedError: it ended instead; it is gone.
+            ChildTimeoutError: it took longer than `timeout_s`; it is gone.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._stderr.forget()
+        try:
+            stdin = _present(self._process.stdin)
+            stdin.write(encode(request, REQUESTS))
+            stdin.flush()
+            return REPLIES.validate_json(self._line(deadline, timeout_s))
+        except (BrokenPipeError, EOFError):
+            reason = self._obituary()
+            raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
+        except ValidationError as error:
+            self.kill()
+            raise ChildDiedError(f"the runner's answer makes no sense: {error.errors()[0]['msg']}") from None
+
+    def kill(self) -> None:
+        """Kill it and all it started, and wait until it is gone. Repeating it does no harm."""
+        if self._process.stdout is not None and self._process.stdout.closed:
+            return
+        known = descendants.below(self._process.pid) if self._process.returncode is None else []
+        self.interrupt()
+        self._process.wait()
+        descendants.end(self._mark, known)
+        self._stderr.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            _close(_present(stream))
+        if self._end is not None:
+            os.close(self._end)
+        sweep_scratch()  # a killed process removes nothing itself
+
+    def interrupt(self) -> None:
+        """Kill it from another thread: whoever waits in `ask` is told that it died, and cleans up."""
+        self._doomed = True
+        if self._process.returncode is None:
+            _kill_group(self._process.pid)
+
+    def _line(self, deadline: float, timeout_s: float) -> bytes:
+        stdout = _present(self._process.stdout)
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            if self._end is not None:
+                selector.register(self._end, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                ready = [key.fileobj for key, _ in selector.select(max(0.0, deadline - time.monotonic()))]
+                if not ready:
+                    self.kill()
+                    raise ChildTimeoutError(f"no answer within {timeout_s:g} s")
+                if stdout not in ready:
+                    raise EOFError
+                chunk = os.read(stdout.fileno(), 1 << 16)
+                if not chunk or len(self._pending) > _REPLY_BYTES:
+                    raise EOFError
+                self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _obituary(self) -> str:
+        """How it ended, with the end of what it printed."""
+        how = self._reap()
+        self.kill()
+        said, found, peak_bytes = self._stderr.text().rpartition(PEAK)
+        if not found:  # the guardian was killed as well
+            said = peak_bytes
+        elif peak_bytes.isdecimal():
+            how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
+        said = _shortened(said.strip())
+        return f"{how}; it said: {said}" if said else how
+
+    def _reap(self) -> str:
+        """Wait for the end; the guardian ended as its runner did."""
+        try:
+            return ended(self._process.wait(_END_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipes without an answer"
+
+
+class _Tail:
+    """Drains a stream in a thread and keeps its end, so that endless output neither blocks nor fills anything."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._chunks: deque[bytes] = deque(maxlen=_CHUNKS)
+        self._thread = threading.Thread(target=self._drain, name="runner-stderr", daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        while chunk := os.read(self._stream.fileno(), _CHUNK_BYTES):
+            self._chunks.append(chunk)
+
+    def forget(self) -> None:
+        """What was said before is nobody's last words any more."""
+        self._chunks.clear()
+
+    def join(self) -> None:
+        """Wait until the writers are gone."""
+        self._thread.join(timeout=5.0)
+        if not self._thread.is_alive():
+            _close(self._stream)
+
+    def text(self) -> str:
+        return b"".join(self._chunks).decode(errors="replace").strip()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SAID_LIMIT else f"…{text[-_SAID_LIMIT:]}"
+
+
+def _watched(pid: int) -> int | None:
+    """A descriptor that is readable once it ended, even if what it forked keeps its pipes open; Linux only."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # macOS reports a zombie's group as not permitted
+        return
+
+
+def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
+    """That of the daemon, with thread counts, and a path on which the child finds this very package."""
+    return {**base, **dict.fromkeys(_THREAD_VARIABLES, str(threads)), "PYTHONPATH": python_path(base)}
+
+
+def _present(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def _close(stream: IO[bytes]) -> None:
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return

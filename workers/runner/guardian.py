@@ -1,0 +1,52 @@
+"""The expendable parent of a runner.
+
+Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. A candidate that kills its parent process, or its
+whole group, ends its own runner and not the worker: the guardian dies, the system kills the runner with it, and the
+slot sees a crash. Forks before anything heavy is imported, and ends as the runner ended.
+
+It protects against accidents; what kills every process of its user reaches the worker all the same.
+"""
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from workers.runner import confinement
+
+PEAK = "kernel-evo-peak-bytes="
+"""What the guardian's last line on standard error begins with: the most memory its runner used. The slot cannot ask the
+system for it, which counts in what the worker itself used before it started the guardian."""
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Run a runner until it ends."""
+    own = os.getpid()
+    runner = os.fork()
+    if runner == 0:
+        from workers.runner.process import serve
+
+        raise SystemExit(serve(own))
+    # only now: elsewhere than on Linux this takes a thread, and a process with threads should not fork
+    confinement.die_with(int(arguments[0]))
+    for pipe in (0, 1):  # the slot must see the runner close them
+        os.close(pipe)
+    _, status, usage = os.wait4(runner, 0)
+    peak_bytes = usage.ru_maxrss << (0 if sys.platform == "darwin" else 10)
+    os.write(2, f"\n{PEAK}{peak_bytes}\n".encode())
+    _end_as(status)
+
+
+def _end_as(status: int) -> NoReturn:
+    """End with the same status or by the same signal, without leaving a core file of its own."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        confinement.limit_core()
+        if -code not in {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

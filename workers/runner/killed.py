@@ -1,0 +1,130 @@
+"""Jobs whose processes were killed from outside: repeated, because that says nothing about a candidate.
+
+An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
+own process by the same signals, so a job is repeated only a few times.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from evo.errors import EvoError
+from evo.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
+from evo.trial.outcome import Crashed, Outcome
+
+MOST_ATTEMPTS = 3
+"""Attempts at one job, each in fresh processes."""
+
+R = TypeVar("R", EvaluateReport, BaselineReport, ConfirmReport, AblateReport)
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+_LOG = structlog.get_logger()
+
+
+class KilledError(EvoError, RuntimeError):
+    """The runner was killed in every attempt: nothing was judged, and the job is for another worker."""
+
+
+def undisturbed(perform: Callable[[], R]) -> R:
+    """Perform a job; repeat it while its processes are killed from outside.
+
+    Returns:
+        The first report of an attempt in which nothing was killed. After `MOST_ATTEMPTS` the last one, whose outcome
+        says so: a kernel's process that is killed every time is likely to do that itself.
+
+    Raises:
+        KilledError: the runner was killed every time. It holds no machine code of a candidate that could do that.
+    """
+    before = memory_kills()
+    earlier: list[R] = []
+    report = perform()
+    while (killed := _killed(report)) is not None and len(earlier) + 1 < MOST_ATTEMPTS:
+        _LOG.warning("job.killed", attempt=len(earlier) + 1, process=killed.killed, reason=killed.reason)
+        earlier.append(report)
+        report = perform()
+    if not earlier:
+        return report
+    cause = _cause(memory_kills() - before)
+    if killed is not None and killed.killed == "runner":
+        raise KilledError(f"the runner {killed.reason} in each of {MOST_ATTEMPTS} attempts: {cause}")
+    if killed is not None:
+        report = _with_reason(report, f"; so it ended in each of {MOST_ATTEMPTS} attempts: {cause}")
+    note = f"processes were killed in {len(earlier)} earlier attempt{'s' * (len(earlier) > 1)}: {cause}"
+    spent = [report.stages, *(each.stages for each in earlier)]
+    stages = replace(
+        report.stages,
+        verify_s=sum(each.verify_s for each in spent),
+        measure_s=sum(each.measure_s for each in spent),
+    )
+    return replace(report, stages=stages, environment={**report.environment, "killed": note})
+
+
+def memory_kills() -> int:
+    """How many processes the system has killed so far for lack of memory, in this container if it counts them."""
+    return next(_counts(), 0)
+
+
+def _counts() -> Iterator[int]:
+    for path in _counters():
+        try:
+            words = path.read_text().split()
+            yield int(words[words.index("oom_kill") + 1])
+        except (OSError, ValueError, IndexError):
+            continue
+
+
+def _counters() -> Iterator[Path]:
+    """Files with the count: of version 2 of control groups, of version 1, and of the whole machine."""
+    try:
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    for number, controllers, folder in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        place = folder.lstrip("/")
+        if number == "0" and not controllers:
+            yield _CGROUPS / place / "memory.events"
+        elif "memory" in controllers.split(","):
+            yield _CGROUPS / "memory" / place / "memory.oom_control"
+    yield _PROC / "vmstat"
+
+
+def _cause(kills: int) -> str:
+    if kills > 0:
+        return "the system killed processes for lack of memory; free some, or run fewer jobs on this machine"
+    return "the system reports no lack of memory, so another process sent the signal"
+
+
+def _killed(report: Report) -> Crashed | None:
+    return next((each for each in _outcomes(report) if isinstance(each, Crashed) and each.killed is not None), None)
+
+
+def _outcomes(report: Report) -> Iterator[Outcome | None]:
+    match report:
+        case EvaluateReport(outcome=outcome):
+            yield outcome
+        case ConfirmReport(failure=failure) | BaselineReport(failure=failure):
+            yield failure
+        case AblateReport(failure=failure, changes=changes):
+            yield failure
+            yield from (each.failure for each in changes)
+
+
+def _with_reason(report: R, more: str) -> R:
+    """The same report; the reasons of outcomes that tell of a kill go on."""
+
+    def told(outcome: Outcome | None) -> Outcome | None:
+        if isinstance(outcome, Crashed) and outcome.killed is not None:
+            return replace(outcome, reason=outcome.reason + more)
+        return outcome
+
+    match report:
+        case EvaluateReport(outcome=outcome):
+            return replace(report, outcome=told(outcome) or outcome)
+        case AblateReport(failure=failure, changes=changes):
+            changed = tuple(replace(each, failure=told(each.failure)) for each in changes)
+            return replace(report, failure=told(failure), changes=changed)
+    return replace(report, failure=told(report.failure))

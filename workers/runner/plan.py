@@ -1,0 +1,58 @@
+"""What a runner is opened with: the correctness cases of a problem, each with seeds nobody can guess by looking."""
+
+import zlib
+from pathlib import Path
+
+from workers.build.families import Assignment
+from workers.runner.protocol import CasePlan, Open
+
+_FEWEST_CONTENTS = 2
+"""Of timed buffers: with one alone there would be nothing to change between samples."""
+
+
+def open_request(work: Assignment, folder: Path, *fresh: int) -> Open:
+    """The first request to a runner that works on this search.
+
+    Args:
+        folder: the worker's cache.
+        fresh: further entropy, so that a confirmation draws inputs its challenger was never tried on.
+    """
+    terms = work.terms
+    return Open(
+        device=terms.device,
+        objective=terms.objective,
+        family_digest=terms.family.digest,
+        reference=str(work.copy.reference),
+        folder=str(folder),
+        memory_limit_bytes=terms.policy.memory_limit_bytes,
+        cases=case_plans(work, *fresh),
+    )
+
+
+def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
+    """Every case that exists for this problem. The first, which is also timed, is repeated with several seeds.
+
+    The last of its seeds is held back: candidates meet it only once everything is timed.
+    """
+    terms, family = work.terms, work.copy.family
+    plans: list[CasePlan] = []
+    for each in work.cases:
+        if each.problem is None:
+            continue
+        name = each.case.name
+        timed = not plans
+        repetitions = 1 if not timed else 1 + (_FEWEST_CONTENTS if work.timed_only else max(terms.policy.seeds, 2))
+        plans.append(
+            CasePlan(
+                name=name,
+                distribution=each.case.inputs,
+                problem=each.problem,
+                seeds=tuple(
+                    (terms.seed, terms.search_id, zlib.crc32(name.encode()), repetition, *fresh)
+                    for repetition in range(repetitions)
+                ),
+                operands=family.operands(each.problem),
+                mixed=each.case.mixed,
+            )
+        )
+    return tuple(plans)

@@ -1,0 +1,269 @@
+"""The runners of a slot: one for each search it works on, opened when needed and replaced after a fault."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import structlog
+
+from evo.errors import CannotJudge, EvoError
+from evo.promotion.policy import Policy
+from evo.trial.outcome import Crashed, LaunchFailed, Outcome, ReferenceFailed, TimedOut
+from workers.build.families import Assignment
+from workers.runner.child import Child, ChildDiedError, ChildTimeoutError
+from workers.runner.killed import MOST_ATTEMPTS
+from workers.runner.plan import open_request
+from workers.runner.protocol import Prove, Ready, Refused, Reply, Request, Trouble, Unfit
+from workers.system.device_lock import GaveUp
+from workers.system.exhaustion import MachineExhausted
+from workers.system.interruption import Interruption
+
+R = TypeVar("R", bound=Reply)
+
+OPEN_SHARE = 4
+"""Imports, inputs and float64 references may take so many times as long as verifying one candidate."""
+
+LEAST_OPEN_S = 60.0
+"""However short that is: NumPy and a device's libraries alone take seconds on a busy machine."""
+
+PROVE_S = 60.0
+"""What opening the device and a known kernel may take; a GPU's driver takes seconds on a busy machine."""
+
+SLOW_OPEN_S = 5.0
+"""After so long it is said what is being waited for."""
+
+_LOG = structlog.get_logger()
+
+_OPENINGS = 2
+"""Attempts to open a runner that dies of itself."""
+
+MAX_TRIALS = 500
+"""Of one runner: what it loaded for a candidate stays loaded, and mappings and memory add up."""
+
+_KEPT = 2
+
+
+class CandidateFault(EvoError, RuntimeError):
+    """The candidate ended badly; whatever runner saw it is not to be trusted any more."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+class UnfitError(EvoError, RuntimeError):
+    """The device is at fault: whatever it is asked to do, nothing can be judged on it."""
+
+
+class _UnprovenError(EvoError, RuntimeError):
+    """The runner ended badly at a known kernel."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(str(outcome))
+        self.outcome = outcome
+
+
+class TroubleError(EvoError, RuntimeError):
+    """The family or the machine is at fault: nothing can be judged until it is mended."""
+
+
+class ReferenceTroubleError(TroubleError, CannotJudge):
+    """The family's inputs() and reference() do not come to an end, whatever the candidate."""
+
+
+def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
+    """A runner's reply.
+
+    Raises:
+        CandidateFault: the candidate was refused, or the runner died or was late under it.
+        UnfitError: the device is at fault.
+        MachineExhausted: the machine's disk is full.
+        TroubleError: none of these.
+    """
+    try:
+        reply = child.ask(request, limit_s)
+    except ChildTimeoutError:
+        raise CandidateFault(TimedOut(stage=stage, limit_s=limit_s)) from None
+    except ChildDiedError as error:
+        killed: Literal["runner"] | None = "runner" if error.killed else None
+        raise CandidateFault(Crashed(stage=stage, reason=str(error), killed=killed)) from None
+    match reply:
+        case Refused():
+            raise CandidateFault(reply.outcome)
+        case Trouble(exhausted=True):
+            raise MachineExhausted(f"this machine cannot judge anything: {reply.reason}")
+        case Trouble():
+            raise TroubleError(reply.reason)
+        case Unfit():
+            raise UnfitError(reply.reason)
+        case _ if isinstance(reply, expected):
+            return reply
+    raise TroubleError(f"the runner answered {reply.kind} where {expected.__name__.lower()} was due")
+
+
+def trouble(error: TroubleError) -> Outcome:
+    """What a trial ends in where nothing could be judged."""
+    reason = str(error)
+    return ReferenceFailed(reason=reason) if isinstance(error, ReferenceTroubleError) else LaunchFailed(reason=reason)
+
+
+def open_limit_s(policy: Policy) -> float:
+    """How long a runner may take to import reference.py and to make what candidates are compared with."""
+    return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
+
+
+@contextmanager
+def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
+    """Log what is being waited for, should it take long."""
+    facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
+    timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _worth_another(outcome: Outcome, attempt: int) -> bool:
+    """True if a runner that ended so while it opened, before any candidate, is opened once more."""
+    if not isinstance(outcome, Crashed):
+        return False
+    return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
+
+
+def _unproven(outcome: Outcome) -> str:
+    match outcome:
+        case TimedOut(limit_s=limit_s):
+            return f"a known kernel does not end within {limit_s:g} s"
+        case Crashed(reason=reason):
+            return f"a known kernel crashes: {reason}"
+    return f"a known kernel ends in {outcome.kind}"
+
+
+def _not_opened(outcome: Outcome) -> str:
+    match outcome:
+        case TimedOut(limit_s=limit_s):
+            return (
+                f"reference.py: inputs() and reference() are not done after {limit_s:g} s; make them faster, "
+                "or raise verify_timeout_s in the policy, which sets this limit"
+            )
+        case Crashed(reason=reason):
+            return f"reference.py: the process that runs inputs() and reference() {reason}"
+    return f"the runner does not open: {outcome.kind}"
+
+
+class Runners:
+    """Opens, keeps and ends runners. Used by one thread; `interrupt` may be called from any.
+
+    Args:
+        folder: the worker's cache, which runners read references from.
+
+    Attributes:
+        interruption: also of the other programs that the job starts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept: OrderedDict[int, Child] = OrderedDict()
+        self._trials: Counter[int] = Counter()
+        self._busy: Child | None = None
+        self.interruption = Interruption()
+
+    def of(self, work: Assignment) -> Child:
+        """The runner of this search for one more trial, opened if there is none that serves.
+
+        Raises:
+            TroubleError: it does not open.
+            UnfitError: the device fails even at a known kernel.
+            GaveUp: it was interrupted.
+        """
+        child = self._kept.pop(work.terms.search_id, None)
+        if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
+            child.kill()
+            child = None
+        child = child or self.fresh(work)
+        self._trials[child.pid] += 1
+        self._kept[work.terms.search_id] = self._busy = child
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)[1].kill()
+        self.interruption.check()
+        return child
+
+    def fresh(self, work: Assignment, *entropy: int) -> Child:
+        """A new runner with inputs of its own; the caller kills it.
+
+        A runner that dies while it opens is replaced once, and twice if it was killed from outside.
+
+        Raises:
+            TroubleError: it does not open.
+            UnfitError: the device fails even at a known kernel.
+            GaveUp: it was interrupted.
+        """
+        return self._opened(work, *entropy, attempt=1)
+
+    def _opened(self, work: Assignment, *entropy: int, attempt: int) -> Child:
+        self.interruption.check()
+        child = Child(threads=work.terms.objective.threads)
+        request = open_request(work, self._folder, *entropy)
+        limit_s = open_limit_s(work.terms.policy)
+        try:
+            with self.interruption.ends(child.interrupt):
+                self._prove(child, work)
+                with _telling(work, limit_s):
+                    ask(child, request, Ready, stage="open", limit_s=limit_s)
+            self._busy = child
+            self.interruption.check()
+        except CandidateFault as fault:  # there is no candidate yet
+            self.interruption.check()
+            if not _worth_another(fault.outcome, attempt):
+                raise ReferenceTroubleError(_not_opened(fault.outcome)) from None
+        except _UnprovenError as error:
+            child.kill()
+            if not _worth_another(error.outcome, attempt):
+                raise UnfitError(f"{work.terms.device.model}: {_unproven(error.outcome)}") from None
+        except TroubleError as error:
+            child.kill()
+            raise ReferenceTroubleError(str(error)) from None
+        except (UnfitError, GaveUp):
+            child.kill()
+            raise
+        else:
+            return child
+        _LOG.warning("runner.opened_again", search=work.terms.search_id)
+        return self._opened(work, *entropy, attempt=attempt + 1)
+
+    def _prove(self, child: Child, work: Assignment) -> None:
+        """Have a known kernel succeed before anything is judged: a runner that crashed may have taken the device along.
+
+        Raises:
+            _UnprovenError: it does not.
+            UnfitError: it computes wrongly.
+        """
+        terms = work.terms
+        request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))
+        try:
+            ask(child, request, Ready, stage="open", limit_s=PROVE_S)
+        except CandidateFault as fault:
+            self.interruption.check()
+            raise _UnprovenError(fault.outcome) from None
+
+    def drop(self, work: Assignment) -> None:
+        """End the runner of a search: the next trial gets a new one."""
+        if child := self._kept.pop(work.terms.search_id, None):
+            child.kill()
+
+    def interrupt(self) -> None:
+        """Kill whatever is running now, and start no more; whoever waits for a runner gets its end as an answer."""
+        self.interruption.come()
+        if child := self._busy:
+            child.interrupt()
+
+    def close(self) -> None:
+        for child in self._kept.values():
+            child.kill()
+        self._kept.clear()

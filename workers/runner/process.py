@@ -1,0 +1,121 @@
+"""The disposable child: the only process that runs a family's Python and a candidate's machine code.
+
+Forked by its guardian (`workers.runner.guardian`); answers one request at a time until its input ends. It may crash,
+hang or be killed at any moment; nothing of value lives in it.
+"""
+
+import os
+from typing import TypeAlias
+
+from evo.errors import EvoError
+from evo.trial.outcome import Crashed, InvalidMeasurement, LaunchFailed, Outcome, WrongAnswer
+from workers.backends import (
+    DeviceLostError,
+    DeviceUnfitError,
+    InvalidMeasurementError,
+    LaunchError,
+    Session,
+    TrespassError,
+)
+from workers.measure.bench import Bench, proven
+from workers.measure.verify import WrongAnswerError
+from workers.runner import confinement
+from workers.runner.protocol import (
+    REPLIES,
+    REQUESTS,
+    Compare,
+    Measure,
+    Open,
+    Prove,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+    Save,
+    Trouble,
+    Unfit,
+    Verify,
+    encode,
+)
+from workers.system.exhaustion import is_exhaustion
+
+
+class Runner:
+    """Dispatches requests to the bench that the first of them opens."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._bench: Bench | None = None
+
+    def answer(self, request: Request) -> Reply:
+        """The reply to one request; whatever goes wrong is a reply as well."""
+        try:
+            return self._answer(request)
+        except (WrongAnswerError, TrespassError, InvalidMeasurementError, LaunchError, DeviceLostError) as fault:
+            return Refused(outcome=_outcome(fault, request))
+        except DeviceUnfitError as error:
+            return Unfit(reason=str(error))
+        except MemoryError:
+            spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
+            if isinstance(request, Verify | Measure):  # one candidate is in this process, and what it allocated
+                return Refused(outcome=Crashed(stage=request.kind, reason=spent))
+            return Trouble(reason=spent)
+        except Exception as error:  # noqa: BLE001 - a bug of ours is told, not mistaken for a crash of the candidate
+            exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
+            unnamed = f"make room first: {step}" if exhausted else step
+            return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
+
+    def _answer(self, request: Request) -> Reply:
+        if isinstance(request, Prove):
+            self._session = proven(request)
+            return Ready()
+        if isinstance(request, Open) and self._session is not None:
+            self._bench = Bench.open(request, self._session)
+            return Ready()
+        if self._bench is None or isinstance(request, Open):
+            return Trouble(reason="the slot asked before it opened the device")
+        return _asked_of(self._bench, request)
+
+
+def _asked_of(bench: Bench, request: Verify | Measure | Compare | Save) -> Reply:
+    match request:
+        case Verify():
+            return bench.verify(request)
+        case Measure():
+            return bench.measure(request)
+        case Compare():
+            return bench.compare(request)
+        case Save():
+            return bench.save(request)
+
+
+Fault: TypeAlias = WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError
+
+
+def _outcome(fault: Fault, request: Request) -> Outcome:
+    match fault:
+        case WrongAnswerError():
+            return fault.outcome
+        case TrespassError():
+            return WrongAnswer(reason=f"{request.kind}: {fault}")
+        case InvalidMeasurementError():
+            return InvalidMeasurement(reason=str(fault))
+        case LaunchError():
+            return LaunchFailed(reason=str(fault))
+        case DeviceLostError():
+            return Crashed(stage=request.kind, reason=str(fault), killed="kernel" if fault.killed else None)
+
+
+def serve(parent: int) -> int:
+    """Serve requests until the slot closes the pipe, or the process `parent` ends."""
+    channel = confinement.take_channel()
+    confinement.die_with(parent)
+    confinement.adopt()
+    runner, own = Runner(), os.getpid()
+    for line in channel.requests:
+        reply = runner.answer(REQUESTS.validate_json(line))
+        if os.getpid() != own:  # a copy that the candidate forked must not answer in our place
+            os._exit(1)
+        channel.replies.write(encode(reply, REPLIES))
+        channel.replies.flush()
+    return 0

@@ -1,0 +1,49 @@
+"""A job that is ended from another thread: what it started is killed, and it starts nothing more."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from workers.system.device_lock import GaveUp
+
+
+class Interruption:
+    """Of whatever job a performer is at; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kills: dict[object, Callable[[], None]] = {}
+        self._came = False
+
+    def come(self) -> None:
+        """Kill what runs; whoever would start more is refused until `forget`."""
+        with self._lock:
+            self._came = True
+            for kill in self._kills.values():
+                kill()
+
+    def forget(self) -> None:
+        """Another job begins."""
+        with self._lock:
+            self._came = False
+
+    def check(self) -> None:
+        """Raises:
+        GaveUp: the job is not wanted any more.
+        """
+        if self._came:
+            raise GaveUp("the measurement is not wanted any more")
+
+    @contextmanager
+    def ends(self, kill: Callable[[], None]) -> Iterator[None]:
+        """Call `kill`, if it comes meanwhile or came before."""
+        mine = object()
+        with self._lock:
+            self._kills[mine] = kill
+            if self._came:
+                kill()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._kills[mine]

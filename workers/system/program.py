@@ -1,0 +1,105 @@
+"""A program that only says something and ends: compilers, and what they built to be watched."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from workers.system.exit_status import sent_from_outside
+from workers.system.interruption import Interruption
+
+MOST_RUNS = 3
+"""Runs of a program that is killed from outside every time."""
+
+_CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
+"""How GCC reports that a program it started was killed."""
+
+_LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
+_GRACE_S = 2.0
+
+
+def run(
+    command: Sequence[str],
+    folder: Path,
+    timeout_s: float,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    interruption: Interruption | None = None,
+) -> tuple[int | None, str]:
+    """Exit status (None: it was stopped) and the beginning of all it said; its children die with it.
+
+    A program that is killed from outside is run again, at most `MOST_RUNS` times in all.
+
+    Raises:
+        GaveUp: it was interrupted.
+    """
+    interruption = interruption or Interruption()
+    for _ in range(MOST_RUNS - 1):
+        status, said = _run(command, folder, timeout_s, environment, interruption)
+        if status is None or not (sent_from_outside(status) or _CHILD_KILLED.search(said)):
+            return status, said
+    return _run(command, folder, timeout_s, environment, interruption)
+
+
+def _run(
+    command: Sequence[str], folder: Path, timeout_s: float, environment: Mapping[str, str], interruption: Interruption
+) -> tuple[int | None, str]:
+    interruption.check()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**environment, "TMPDIR": str(folder), "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,  # a buffered pipe could not be closed while another thread reads from it
+        start_new_session=True,
+    )
+    with process:
+        with interruption.ends(partial(_kill, process)):
+            status, output = _ended(process, timeout_s)
+        interruption.check()
+        return status, output
+
+
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
+    """Wait until the output ends, then for the process; both are given up together."""
+    deadline, kept = time.monotonic() + timeout_s, bytearray()
+    reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
+    reader.start()
+    reader.join(timeout_s)
+    try:
+        if reader.is_alive():
+            raise subprocess.TimeoutExpired(process.args, timeout_s)
+        status: int | None = process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        process.wait()
+        reader.join(_GRACE_S)  # a descendant that left the process group may still hold the pipe
+        status = None
+    return status, kept.decode(errors="replace")
+
+
+def _read(output: IO[bytes], kept: bytearray) -> None:
+    """Keep the beginning and drop the rest: warnings of a header that includes itself are gigabytes."""
+    while part := output.read(_CHUNK):
+        kept += part[: _LOG_LIMIT - len(kept)]
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def python_path(base: Mapping[str, str]) -> str:
+    """A ``PYTHONPATH`` on which this very package is found first."""
+    package = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
