@@ -12,22 +12,22 @@ from typing import Literal
 
 from evo.device import Device
 from evo.errors import InvalidInput
-from evo.family import Candidate, CaseProblem, coverage
-from evo.messages.job import SearchTerms
-from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
-from evo.family.problem import Problem, problem_key
 from evo.estimate.target import aimed_at
+from evo.family import Candidate, CaseProblem, coverage
+from evo.family.problem import Problem, problem_key
+from evo.messages.job import SearchTerms
 from evo.trial import Config
+from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome
 from templates.render import RenderError, render
-from workers.build.cache import Cache
 from workers.build import Artefact, Compiler, Launch, Unit
 from workers.build.advice import Macros, advised
+from workers.build.cache import Cache
 from workers.build.cached import compile_cached
-from workers.build.own_headers import own_headers
 from workers.build.families import Assignment, Copy
 from workers.build.gate import gate
 from workers.build.kernel import Argument, KernelFile
 from workers.build.launch_checks import launch_refusal
+from workers.build.own_headers import own_headers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from evo.family.flags import header_folders
 from evo.trial.outcome import CompileFailed
-from workers.build.cache import Cache, cache_key
 from workers.build import Artefact, Compiler, Unit
+from workers.build.cache import Cache, cache_key
 from workers.build.contents import digest_of_names, digests_of_files, new_since
 from workers.build.vacancies import all_vacant, vacancies
 from workers.system.exhaustion import refuse_exhaustion

@@ -18,17 +18,17 @@ import numpy as np
 
 from evo.errors import EvoError
 from evo.family.implementation import Implementation
-from evo.latest import Latest
-from evo.trial.outcome import CompileFailed
 from evo.family.problem import problem_key
+from evo.latest import Latest
 from evo.space import Space
-from evo.trial import Config
 from evo.text.wording import count_text
+from evo.trial import Config
+from evo.trial.outcome import CompileFailed
 from templates.registry import Package
 from templates.render import render, used_names
+from workers.build import Artefact, Compiler, Unit
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
-from workers.build import Artefact, Compiler, Unit
 from workers.build.cached import compile_cached
 from workers.build.families import Assignment
 

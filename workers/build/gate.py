@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from evo.trial.outcome import OverResources
 from evo.promotion.policy import Policy
+from evo.trial.outcome import OverResources
 from workers.build import Resources
 
 
