@@ -1,4 +1,4 @@
-"""The application factory."""
+"""Application factory: routes, middleware, background tasks, database."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -83,22 +83,24 @@ REST = (
     document,
     service_routes,
 )
-"""Each has a `router`; a new one joins this list."""
+"""Modules with a `router`. A new REST module is added here."""
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
-"""A database, and what keeps others from serving it: of SQLite only."""
+"""The database and, for SQLite, the ownership that keeps other services from serving the file."""
 
 DESCRIPTION = (
-    "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents; lists come in pages, "
-    "whose `next` is the cursor of the following one."
+    "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents. Lists are paged; "
+    "`next` is the cursor of the following page."
 )
 
 
 def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
-    """A service on one database. It opens when the application starts and closes when it ends.
+    """Return the application of one service on one database.
+
+    The database opens when the application starts and closes when it ends.
 
     Args:
-        opened: the database, if the caller opened it already; closing it is the application's in any case.
+        opened: the database, if the caller has opened it already. The application closes it in either case.
     """
     app = Application(
         title="kernel-evo",
@@ -111,8 +113,8 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
             *report_files.champion_router.routes,
             *pages.routes(),
         ],
-        openapi_url=None,  # `api.rest.document` serves it, under a rule like every other route
-        docs_url=None,  # the usual documentation pages load their scripts from elsewhere
+        openapi_url=None,  # `api.rest.document` serves it, with an access rule like every other route
+        docs_url=None,  # FastAPI's documentation pages load scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
     )
@@ -135,11 +137,11 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Open the database; of a file of SQLite, become its one service first.
+    """Open the database. For a SQLite file, first become its only service.
 
     Raises:
-        Conflict: another service runs on that file.
-        EvoError: it cannot be used.
+        Conflict: another service uses the file.
+        EvoError: the database cannot be used.
     """
     ownership = None if settings.db.file is None else Ownership.take(settings.db.file)
     try:
@@ -159,7 +161,7 @@ def open_database(settings: Settings) -> Opened:
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:
-    """Take up what was left; whoever serves the application looks at `failed` for why it could not."""
+    """Resume the work that an earlier process left. The server reads `failed` to report why this failed."""
     try:
         conductor.start()
     except EvoError as error:

@@ -1,4 +1,4 @@
-"""What a route may ask for."""
+"""FastAPI dependency that gives routes the running service."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -21,7 +21,7 @@ from db.repositories.artefacts import Artefacts
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One running service: everything its routes need."""
+    """The parts of one running service that routes use."""
 
     settings: Settings
     database: Database
@@ -37,7 +37,7 @@ class Service:
     listeners: Listeners = field(default_factory=Listeners)
 
     def end_waits(self) -> None:
-        """Let nobody wait any longer, for work or for news: the service is about to end. From the event loop only."""
+        """End all waits for work and events, because the service is stopping. Call from the event loop only."""
         self.wakeup.close()
         self.feed.close()
 

@@ -47,7 +47,7 @@ class Failures:
                 away, unavailable = away + 1, error
                 if away == MOST_AWAY:
                     raise
-                log.warning("an item waits for the database", what=self._what, key=key(item), reason=str(error))
+                log.warning("database unavailable, item retried", what=self._what, key=key(item), reason=str(error))
             except Exception as error:  # noqa: BLE001 - counted and logged below
                 away, reached = 0, True
                 self._failed(key(item), error)
@@ -59,7 +59,7 @@ class Failures:
 
     def _failed(self, key: int, error: Exception) -> None:
         self._counts[key] += 1
-        log.exception("an item failed, the others go on", what=self._what, key=key, failures=self._counts[key])
+        log.exception("an item failed; the others continue", what=self._what, key=key, failures=self._counts[key])
         if self._counts[key] < MOST:
             return
         del self._counts[key]

@@ -1,4 +1,4 @@
-"""Structured logs on standard error, and one line for each request that changed something or failed."""
+"""Structured logs on standard error, with a line for each request that changed something or failed."""
 
 import io
 import logging
@@ -17,14 +17,14 @@ from evo.text.visible import visible
 log = structlog.get_logger("http")
 
 LONGEST_PATH, LONGEST_METHOD = 200, 20
-"""Characters of a path and a method in a log line: senders choose them."""
+"""Characters kept of a path and a method in a log line, because senders choose them."""
 
 REFUSALS = Rate(per_s=1, burst=100)
-"""Lines about refused requests that one process writes; strangers could fill a disk with more."""
+"""Rate of log lines about refused requests in one process, so that strangers cannot fill the disk."""
 
 
 def configure(form: Literal["console", "json"], level: str) -> None:
-    """Set up logging for this process; called by whoever composes the program, never on import."""
+    """Set up logging for this process. Called by the program's entry point, never on import."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -44,7 +44,7 @@ def configure(form: Literal["console", "json"], level: str) -> None:
 
 
 def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Show control characters of others' text as escapes; other types are written by `repr`, which does."""
+    """Escape control characters in strings. Other types are written by `repr`, which escapes them."""
     return {visible(name): visible(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
@@ -55,7 +55,7 @@ def _visible_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 
 def bind_ids(request: Request) -> None:
-    """Have every line logged for a request carry the search, trial, attempt or worker that its path names."""
+    """Add the search, trial, attempt or worker named in the path to every log line of a request."""
     ids = {
         name.removesuffix("_id"): str(value)[:LONGEST_PATH]
         for name, value in request.path_params.items()
@@ -65,9 +65,9 @@ def bind_ids(request: Request) -> None:
 
 
 class RequestLog:
-    """Gives every request an id, which its log lines and its response carry.
+    """Middleware that gives every request an id, in its log lines and its response.
 
-    Refused requests are logged as far as `REFUSALS` allows; `unlogged` counts those left out before a line.
+    Lines about refused requests are limited to `REFUSALS`; `unlogged` counts the lines left out before one.
     """
 
     def __init__(self, app: ASGIApp) -> None:

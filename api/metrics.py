@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what this process did, and how the whole service stands."""
+"""Prometheus metrics of this process and of the whole service."""
 
 import time
 from collections.abc import Iterable
@@ -18,19 +18,19 @@ from db.repositories.census import Census, census
 log = structlog.get_logger("metrics")
 
 KEPT_S = 5.0
-"""Counting everything takes a while in a large database: scrapes closer together get the same figures."""
+"""Seconds for which counts are cached, because counting a large database takes a while."""
 
 _UP = "Whether the database could be read for this answer."
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods that are labels. A request may name any other, and each label is kept for ever."""
+"""Methods used as label values. Others are grouped: each label value is kept for ever, and clients choose methods."""
 
 SEEN = timedelta(minutes=3)
-"""A worker heard of within that time counts as there."""
+"""A worker seen within this time counts as connected."""
 
 
 class Metrics:
-    """One registry for each application, so that several in one process do not meet."""
+    """Metrics with a registry of their own, so that several applications in one process do not collide."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.registry = CollectorRegistry()
@@ -41,11 +41,11 @@ class Metrics:
             buckets=(0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0),
             registry=self.registry,
         )
-        self._claims = Counter("kernel_evo_claims", "Jobs handed out.", registry=self.registry)
-        self._reports = Counter("kernel_evo_reports", "Results handed in.", ("answer",), registry=self.registry)
+        self._claims = Counter("kernel_evo_claims", "Jobs leased to workers.", registry=self.registry)
+        self._reports = Counter("kernel_evo_reports", "Results received.", ("answer",), registry=self.registry)
         self._chores = Histogram("kernel_evo_chore_seconds", "Regular work.", ("chore",), registry=self.registry)
         self._chore_failures = Counter(
-            "kernel_evo_chore_failures", "Regular work that failed.", ("chore",), registry=self.registry
+            "kernel_evo_chore_failures", "Periodic tasks that failed.", ("chore",), registry=self.registry
         )
         self.registry.register(_Standing(database, clock))
 
@@ -63,12 +63,12 @@ class Metrics:
         self._chore_failures.labels(chore).inc(failed)
 
     def text(self) -> bytes:
-        """The exposition format, version 0.0.4."""
+        """Return the metrics in the text exposition format, version 0.0.4."""
         return generate_latest(self.registry)
 
 
 class _Standing(Collector):
-    """What the database says; the same from every process of the service."""
+    """Metrics read from the database, the same in every process of the service."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -79,7 +79,7 @@ class _Standing(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The process's own figures are there also while the database is away."""
+        """Yield the database's metrics; only `up` while the database is unavailable."""
         try:
             standing = self._standing()
         except StoreUnavailable as error:
@@ -91,8 +91,8 @@ class _Standing(Collector):
         yield _gauge("trials", "Trials by outcome.", "outcome", standing.trials)
         yield _gauge("queued_jobs", "Jobs that wait for a worker.", "kind", standing.queued)
         for name, text, value in (
-            ("live_leases", "Leases that stand.", standing.live_leases),
-            ("workers", "Workers heard of in the last three minutes.", standing.workers),
+            ("live_leases", "Leases that have not expired.", standing.live_leases),
+            ("workers", "Workers seen in the last three minutes.", standing.workers),
             ("artefact_bytes", "Size of the artefact store.", standing.artefact_bytes),
             ("pending_messages", "Webhook messages not delivered yet.", standing.pending_messages),
         ):
@@ -113,7 +113,7 @@ def _gauge(name: str, text: str, label: str, counts: dict[str, int]) -> GaugeMet
 
 
 class Measured:
-    """Counts every request under the route that answered it: names in its path are no labels."""
+    """Middleware that counts requests by route template. Ids in a path must not become label values."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -139,5 +139,5 @@ class Measured:
 
 
 def note_route(request: Request) -> None:
-    """Tell `Measured` which route it came to, by its template."""
+    """Record the route template of a request for `Measured`."""
     request.state.route = getattr(request.scope["route"], "path", "")

@@ -1,4 +1,4 @@
-"""What a service does by itself, again and again: sweeping leases, delivering messages, collecting what is old."""
+"""Periodic tasks: sweeping leases, delivering webhooks, collecting old rows."""
 
 import asyncio
 import contextlib
@@ -30,17 +30,17 @@ log = structlog.get_logger("chores")
 SEARCHES_AT_ONCE = 20
 
 WORKERS_KEPT = timedelta(days=30)
-"""How long a worker that nobody hears of is listed, and a refused token, whatever else is kept."""
+"""Days for which unseen workers and refused tokens are listed, independent of the settings."""
 
 STRAYS_EVERY_S = 86_400.0
 
 Done: TypeAlias = Callable[[str, float, bool], None]
-"""Is told the name of a chore, the seconds it took, and whether it failed."""
+"""Called with a task's name, its duration in seconds, and True if it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """Done every so many seconds, in a thread; one that fails is logged, and done again the next time."""
+    """A task that runs in a thread every `every_s` seconds. A failure is logged, and the task runs again."""
 
     name: str
     every_s: float
@@ -49,7 +49,7 @@ class Chore:
 
 @contextlib.asynccontextmanager
 async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
-    """Do chores as long as the block lasts; `done` counts them."""
+    """Run the tasks while the block lasts; `done` is called after each run."""
     tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
     try:
         yield
@@ -67,25 +67,25 @@ async def _repeat(chore: Chore, done: Done) -> None:
             await run_in_threadpool(chore.work)
             failed = False
         except StoreUnavailable as error:
-            log.warning("a chore waits for the database", chore=chore.name, reason=str(error))
+            log.warning("database unavailable; the chore is retried", chore=chore.name, reason=str(error))
         except Exception:
-            log.exception("a chore failed, it is tried again", chore=chore.name)
+            log.exception("a chore failed; it is retried", chore=chore.name)
         done(chore.name, time.perf_counter() - began, failed)
 
 
 def _sum(*parts: Collected) -> Collected:
-    """All of them together."""
+    """Add up the counts."""
     counted = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Collected)}
     known = {name: [value for value in values if value is not None] for name, values in counted.items()}
     return Collected(**{name: sum(values) for name, values in known.items() if values})
 
 
 class _Undone(Exception):
-    """Ends a transaction without a trace."""
+    """Rolls back a transaction of a dry run."""
 
 
 class Collector:
-    """Keeps database and artefact store within what they may take.
+    """Keeps the database and the artefact store within their limits.
 
     Args:
         keep_days, artefact_limit_gb: as in the settings; None: no limit.
@@ -108,7 +108,7 @@ class Collector:
         self._looked_s: float | None = None
 
     def run(self) -> None:
-        """What the settings ask for; and what nobody may ask for any more."""
+        """Apply the limits of the settings, and delete expired rows."""
         now = self._clock()
         with self._database.write() as session:
             collect_log(session, now)
@@ -119,7 +119,7 @@ class Collector:
             log.info("collected", **vars(collected))
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
-        """Take out what is beyond these limits; `dry_run` only says what that would be."""
+        """Delete what exceeds these limits; with `dry_run`, only count it."""
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
         if artefact_limit_gb is not None:
@@ -128,12 +128,12 @@ class Collector:
         for digest in () if dry_run else doomed:
             try:
                 self._store.remove(digest)
-            except OSError as error:  # it is a stray now, and tried again as one
+            except OSError as error:  # its row is gone; `_strays` retries the file
                 log.warning("an artefact cannot be removed", digest=digest, reason=str(error))
         return _sum(old, artefacts)
 
     def _old(self, before: datetime, dry_run: bool) -> Collected:
-        """Take out what is older than this, whatever it is; families after the searches that used them."""
+        """Delete everything older than this. Families go after the searches that used them."""
         searches = self._searches(before, dry_run)
         with self._transaction(dry_run) as session:
             workers = collect_workers(session, before)
@@ -142,7 +142,7 @@ class Collector:
         return _sum(searches, workers, families)
 
     def _strays(self, now: datetime) -> int:
-        """Remove files without rows, once a day: it lists the whole store."""
+        """Delete files without rows, once a day, because it lists the whole store."""
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0
         self._looked_s = time.monotonic()
@@ -150,7 +150,7 @@ class Collector:
             return self._store.remove_strays(session, (now - YOUNG).timestamp())
 
     def _searches(self, before: datetime, dry_run: bool) -> Collected:
-        """A few in each transaction, so that nobody waits long for theirs."""
+        """Delete searches in small transactions, so that other writers do not wait long."""
         collected, failed = Collected(), set[int]()
         while True:
             known = len(failed)

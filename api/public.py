@@ -1,4 +1,4 @@
-"""The public address of a service, and the proxies whose word about callers is believed."""
+"""The public URL of a service, and the proxies it trusts."""
 
 import ipaddress
 import re
@@ -10,19 +10,19 @@ PORTS = {"http": 80, "https": 443}
 
 SEGMENT = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+")
 PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
-"""Path prefixes made of plain segments: they mean the same in a path, a link, a cookie and a header."""
+"""Path prefixes of plain segments, which need no escaping in a path, a link, a cookie or a header."""
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicUrl:
-    """Where people and workers reach a service.
+    """URL at which people and workers reach a service.
 
     Attributes:
         scheme: ``http`` or ``https``.
-        authority: host, with the port where it is not the scheme's own.
-        prefix: path below which the service lies, without a final slash; empty at the root of its host.
+        authority: host, with the port if it is not the scheme's default.
+        prefix: path of the service without a final slash; empty at the root of its host.
     """
 
     scheme: str
@@ -58,12 +58,12 @@ class PublicUrl:
 
     @property
     def origin(self) -> str:
-        """The `Origin` that browsers send from its pages."""
+        """The `Origin` header that browsers send from the service's pages."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def root(self) -> str:
-        """The path of the first page, which ends with a slash."""
+        """The path of the first page. It ends with a slash."""
         return f"{self.prefix}/"
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class PublicUrl:
 
 @dataclass(frozen=True)
 class Proxies:
-    """Addresses whose forwarding headers are believed; `networks` is None for every address."""
+    """Addresses whose forwarding headers are trusted; `networks` None means every address."""
 
     networks: tuple[Network, ...] | None = ()
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, and small answers. Larger answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
+"""Request bodies and small answers. Larger answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
 
 import re
 from dataclasses import fields
@@ -35,18 +35,18 @@ from evo.trial.objective import Objective
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
-"""A reason that is kept: blanks say nothing."""
+"""A reason with at least one visible character."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
-"""Names in one object, characters of a problem, devices of one worker."""
+"""Limits: names in one object, characters of a problem, devices of one worker."""
 GivenConfig: TypeAlias = Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)]
 MAX_INTEGER = LARGEST
 
 
 def _digits(value: object) -> object:
-    """An address has one spelling: 1.0, +1 and 01 name nothing."""
+    """Accept an id in one spelling only: 1.0, +1 and 01 are refused."""
     if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value):
         raise PydanticKnownError("int_parsing")
     return value
@@ -54,7 +54,7 @@ def _digits(value: object) -> object:
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_digits)]
 AnyId = int
-"""An id among others of one request: one that nothing can have is unknown, and holds up none of them."""
+"""An id in a list of a request. An id out of range counts as unknown and does not refuse the others."""
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
@@ -73,15 +73,15 @@ TrialState: TypeAlias = Literal[
     "abandoned",
     "cancelled",
 ]
-"""A kind of `evo.trial.outcome.Outcome`, or that there is none yet."""
+"""A kind of `evo.trial.outcome.Outcome`, or pending."""
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 MAX_RESULTS, MAX_CONTENTS = 256, 1024
-"""Of one request."""
+"""Limit of one request."""
 
 
 def _only_known(kind: type) -> BeforeValidator:
-    """Refuse fields a dataclass does not have, which would otherwise be ignored."""
+    """Refuse fields that a dataclass does not have; pydantic would ignore them."""
     known = [field.name for field in fields(kind)]
 
     def check(given: Any) -> Any:
@@ -94,7 +94,7 @@ def _only_known(kind: type) -> BeforeValidator:
 
 
 class Body(BaseModel):
-    """A request's body: an unknown field is an error, not a surprise later."""
+    """Base of request bodies. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -113,7 +113,7 @@ class Body(BaseModel):
 
 
 class FamilyBody(Body):
-    """`location`: an absolute path that the workers reach; none for a family that comes with kernel-evo."""
+    """`location`: an absolute path on the workers; omitted for families that come with kernel-evo."""
 
     name: Name
     document: dict[str, Any]
@@ -121,13 +121,13 @@ class FamilyBody(Body):
 
 
 Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
-"""A random text that a worker's process chooses when it starts, and sends with each request that it makes."""
+"""A random text that a worker process chooses at its start and sends with each of its requests."""
 
 
 class WorkerBody(Body):
-    """`name` is what people read; by default the name of the worker's token, or else its host.
+    """`name` is shown to people; by default the name of the worker's token, or else its host.
 
-    `incarnation` names the process: requests of an earlier one are refused (409) from then on.
+    `incarnation` names the process: requests of earlier processes are refused (409) from then on.
     """
 
     name: Name | None = None
@@ -137,7 +137,7 @@ class WorkerBody(Body):
 
 
 class WarmStart(Body):
-    """Configs that did well elsewhere, the best one first; those that do not fit the space are left out, and counted.
+    """Configs that did well elsewhere, the best one first. Configs outside the space are skipped and counted.
 
     `source` says where they were recorded. A tunable that was not recorded gets its default.
     """
@@ -147,16 +147,16 @@ class WarmStart(Body):
 
 
 class Webhook(Body):
-    """Who is told when the search ends; messages are signed with `secret`, or with the service's own."""
+    """Receiver of a message when the search ends. Messages are signed with `secret`, or with the service's own."""
 
     url: str = Field(min_length=1, max_length=2000)
     secret: str | None = Field(default=None, min_length=16, max_length=200)
 
 
 class SearchRequest(Body):
-    """What to search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one.
+    """Terms of a new search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one.
 
-    The family is named by exactly one of `family`, whose latest version counts, and `family_digest`.
+    Exactly one of `family` (a name, whose latest version is used) and `family_digest` names the family.
     """
 
     family: Name | None = None
@@ -193,7 +193,7 @@ class SearchRequest(Body):
 
 
 class SearchPatch(Body):
-    """What to change of a search; what is left out stays as it is."""
+    """Changes of a search. Omitted fields stay as they are."""
 
     notes: Annotated[str, Field(max_length=MAX_NOTES)] | None = None
     priority: Priority | None = None
@@ -201,10 +201,10 @@ class SearchPatch(Body):
 
 
 class LeaseRequest(Body):
-    """What a slot asks for.
+    """A slot's request for work.
 
-    `holding` names the attempts the worker knows of: one it was granted by an answer that got lost comes again.
-    `unable` names the searches it cannot work for, e.g. because its copy of the family is another one.
+    `holding` lists the attempts the worker holds: an attempt granted in a lost answer is returned again.
+    `unable` lists searches it cannot work for, e.g. because its copy of the family differs.
     """
 
     worker_id: str
@@ -217,7 +217,7 @@ class LeaseRequest(Body):
 
 
 class LeaseReply(BaseModel):
-    """`waited_s`: seconds that the request waited because there was no work."""
+    """`waited_s`: seconds that the request waited for work."""
 
     leases: list[Lease]
     drain: bool
@@ -225,7 +225,7 @@ class LeaseReply(BaseModel):
 
 
 class Heartbeat(Body):
-    """A sign of life: the attempts to renew, what each slot is doing, and what troubles the worker (`note`)."""
+    """A heartbeat: attempts to renew, the activity of each slot, and problems of the worker (`note`)."""
 
     attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
@@ -238,7 +238,7 @@ class Reason(Body):
 
 
 def _with_digest(report: Report) -> Any:
-    """Refuse what is no digest where one belongs: it would not fit the database."""
+    """Refuse a `binary_digest` of the wrong length, which would not fit the database."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
         raise InvalidInput("binary_digest", f"has {len(digest)} characters; a digest has {DIGEST_LENGTH}")
@@ -259,7 +259,7 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """`contents`: artefacts that the reports refer to, by digest, so that they need no requests of their own."""
+    """`contents`: artefacts that the reports refer to, by digest, which saves requests of their own."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)
@@ -280,14 +280,14 @@ class Release(Body):
 
 
 class Receipt(BaseModel):
-    """A report was taken; `repeated` when it had been taken before, which changes nothing."""
+    """A report was taken. `repeated`: it had been taken before, and nothing changed."""
 
     accepted: bool = True
     repeated: bool = False
 
 
 class Restore(Body):
-    """Why, and which champion is the current one now, as far as the caller knows; None: there is none."""
+    """The reason, and the current champion as the caller saw it; None: there was none."""
 
     reason: Why
     over: Id | None

@@ -1,4 +1,4 @@
-"""One service process: takes the database, listens, says where, and runs until it is told to end."""
+"""One service process: opens the database, listens, announces its address, and runs until it is stopped."""
 
 import socket
 from collections.abc import Callable
@@ -23,27 +23,27 @@ from evo.text.shell import command
 log = structlog.get_logger("service")
 
 GRACE_S = 5
-"""What running requests get to end once the process was told to."""
+"""Seconds that running requests get to end after the stop signal."""
 
 
 KEEP_ALIVE_S = 150
-"""Seconds that an idle connection stays open: longer than proxies keep theirs (nginx 60, Traefik 90, Caddy 120), which
-would else send a request into a connection that just ends, and answer 502."""
+"""Seconds that an idle connection stays open. Proxies close theirs earlier (nginx 60, Traefik 90, Caddy 120); if the
+service closed first, a proxy could send a request into a closing connection and answer 502."""
 
 
 class CannotListen(EvoError, OSError):
-    """The address cannot be listened on; the message says which, why, and the way out."""
+    """The address cannot be listened on. The message names it, the reason and a remedy."""
 
 
 class OpenNetwork(EvoError, PermissionError):
-    """The service would let the whole network in."""
+    """The service would be open to the whole network."""
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> None:
     """Run a service in this process until SIGINT or SIGTERM.
 
     Args:
-        announce: called with the address once it listens; other processes find it beside the database.
+        announce: called with the address once it listens. A file next to the database also names it.
 
     Raises:
         CannotListen: port taken, or no such address here.
@@ -63,7 +63,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         if ownership is not None:
             ownership.release()
         raise
-    if database.shared:  # elsewhere somebody waits for the first trial, which needs no verdict
+    if database.shared:  # with SQLite a person waits for the first trial, which needs no verdict
         learn_to_judge()
     with listening:
         url = address(listening)
@@ -85,10 +85,10 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
 
 def refuse_open_network(settings: Settings, database: Database) -> None:
-    """A service that other machines reach lets nobody in without a token, so there must be one.
+    """Require an access token if other machines reach the service.
 
     Raises:
-        OpenNetwork: there is none.
+        OpenNetwork: no token exists.
     """
     if settings.local:
         return
@@ -101,7 +101,7 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
 
 
 def _first_token(settings: Settings) -> str:
-    """How to make one: of a PostgreSQL database only a service can be asked."""
+    """Return how to create one. For PostgreSQL only a running service can create tokens."""
     create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
         return f"make one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1 without a public URL"
@@ -110,13 +110,14 @@ def _first_token(settings: Settings) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to the address.
+    """Return a socket bound to the address.
 
     Raises:
-        CannotListen: it is not possible.
+        CannotListen: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, else asyncio leaves Nagle on
+    # Without an explicit protocol asyncio leaves Nagle's algorithm on.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
@@ -128,7 +129,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """The URL of a bound socket."""
+    """Return the URL of a bound socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -141,7 +142,7 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
 
 
 class _Brief(LifespanOn):
-    """Leaves it to whoever serves to say why the service could not start, where that is no bug."""
+    """Lifespan without a traceback for expected errors: `serve` reports why the service could not start."""
 
     async def send(self, message: LifespanSendMessage) -> None:
         app: FastAPI = self.config.app  # type: ignore[assignment]
@@ -151,7 +152,7 @@ class _Brief(LifespanOn):
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and lets nobody wait for work once it is to end."""
+    """Server that announces when it listens, and ends all waits for work when it stops."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
         config.load()

@@ -1,4 +1,4 @@
-"""How a service runs: from the environment (``KERNEL_EVO_…``) or from whoever composes the program."""
+"""Service settings, from the environment (``KERNEL_EVO_…``) or the command line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +15,11 @@ from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
 LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
-"""Of what is kept; beyond that no calendar can count, nor any disk hold."""
+"""Upper limits of days and gigabytes: larger values exceed the calendar and any disk."""
 
 
 def _parsed(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
-    """Text of the environment as a value of that type; other values stay."""
+    """Parse text of the environment as that type; leave other values unchanged."""
     return lambda given: kind.of(given) if isinstance(given, str) else given
 
 
@@ -27,20 +27,20 @@ class Settings(BaseSettings):
     """Settings of one service process.
 
     Attributes:
-        port: 0 takes any free port; the announcement beside the database says which.
-        db: a file of SQLite, with lock and announcement beside it, or the URL of a PostgreSQL database.
-        artefacts: folder of what workers upload, by default beside the file or in the user's data directory; service
-            processes of one PostgreSQL database share it.
+        port: 0 takes any free port; the address file next to the database names it.
+        db: a SQLite file, with a lock file and an address file next to it, or the URL of a PostgreSQL database.
+        artefacts: folder of uploaded files, by default next to the database file or in the user's data directory.
+            Service processes of one PostgreSQL database share it.
         lease_s: seconds a worker may be silent before its work is given to another.
-        requests_per_s: how many requests the holder of one token may send, four seconds' worth of them at once.
-        public_url: where people and workers reach the service, e.g. ``https://tools.example.org/evo`` behind a proxy.
+        requests_per_s: requests per second of one token; bursts of four seconds' worth are allowed.
+        public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
         trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host,
-            -Port and -Proto are believed; ``*``: any.
-        allow_family_upload: take bundles, code that runs on the workers, from callers with the role ``author``.
-        webhook_secret: signs the messages of webhooks that name no secret of their own.
-        webhook_private: let webhooks lead to addresses that are not reachable from everywhere.
-        keep_days: how long what no champion needs is kept of a search that has ended; None: for ever.
-        artefact_limit_gb: how large the artefacts may grow together, what champions need apart; None: without limit.
+            -Port and -Proto headers are trusted; ``*``: any.
+        allow_family_upload: accept bundles (code that runs on the workers) from callers with the role ``author``.
+        webhook_secret: signs the messages of webhooks without a secret of their own.
+        webhook_private: allow webhooks to private addresses.
+        keep_days: days for which ended searches are kept, except what champions need; None: for ever.
+        artefact_limit_gb: limit of all artefacts together, except those champions need; None: no limit.
         log_format: ``console`` for people, ``json`` for machines; both on standard error.
     """
 
@@ -69,7 +69,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, **given: Any) -> "Settings":
-        """Return the settings of the environment; `given` ones, of the command line, have precedence.
+        """Return the settings of the environment; `given` ones, from the command line, have precedence.
 
         Raises:
             InvalidInput: a setting is wrong; the message names its option or variable.
@@ -79,7 +79,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0]).removeprefix("KERNEL_EVO_").lower()
-            reason = first["msg"].removeprefix("Value error, ")  # without the value, which may be a secret
+            reason = first["msg"].removeprefix("Value error, ")  # omits the value, which may be a secret
             if name in given:
                 raise InvalidInput(f"--{name.replace('_', '-')}", reason) from None
             variable = f"KERNEL_EVO_{name.upper()}"
@@ -87,17 +87,17 @@ class Settings(BaseSettings):
 
     @property
     def local(self) -> bool:
-        """Whether only this machine reaches the service."""
+        """True if only this machine reaches the service."""
         return is_loopback(self.host) and self.public_url is None
 
     @property
     def artefact_folder(self) -> Path:
-        """Where artefacts are kept."""
+        """The artefact folder."""
         return self.artefacts or (self.db.folder or _data_folder()) / "artefacts"
 
     @property
     def key_beside(self) -> Path:
-        """The file or folder next to which the local key lies (`db.engine.key`): database file or artefacts."""
+        """The file or folder next to which the local key lies (`db.engine.key`): database file or artefact folder."""
         return self.db.file or self.artefact_folder
 
 

@@ -1,1 +1,1 @@
-"""Who calls, and whether they may: tokens, sessions, the rule of each route, limits, and headers for browsers."""
+"""Authentication and authorisation: tokens, sessions, access rules of routes, rate limits, CSRF."""

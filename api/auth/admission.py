@@ -1,6 +1,7 @@
-"""Lets requests in: finds out who sends them, before their body is read, and how many they may send.
+"""Admits requests: identifies the caller before the body is read, and applies rate limits.
 
-Of a stranger's body only a short form is read, to be given back to them once they have signed in.
+A request without a token or session is refused. If it is a short form, its fields are kept so that the sign-in page
+can return them to the user.
 """
 
 import ipaddress
@@ -28,25 +29,25 @@ log = structlog.get_logger("access")
 
 SIGN_IN = "/sign-in"
 WRONG = f"{SIGN_IN}?wrong=token"
-"""Where a token leads that is not valid."""
+"""Redirect target for a token that is not valid."""
 STATIC = "/static/"
 METRICS = "/metrics"
-"""What programs ask for: whoever looks at it in a browser is told the same, and sent nowhere."""
+"""Read by programs. Browsers get the same 401 here, without a redirect to the sign-in page."""
 BEARER = "bearer "
 
 LONGEST_ADDRESS = 64
-"""Characters of an address that a proxy gives, which may be any text."""
+"""Characters kept of a client address. A proxy may send any text."""
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Wrong tokens from one address, also typed to sign in: ten at once, and then one each ten seconds."""
+"""Invalid tokens per address, sign-in form included: ten at once, then one every ten seconds."""
 
 
 class Door:
-    """Puts the caller where routes and templates find it, or answers instead of them.
+    """Middleware that identifies the caller, or answers with a refusal.
 
     Args:
-        per_caller: how many requests the holder of one token may send.
+        per_caller: rate limit of one token.
     """
 
     def __init__(self, app: ASGIApp, per_caller: Rate) -> None:
@@ -66,7 +67,7 @@ class Door:
             await (refused or self.app)(scope, receive, send)
 
     async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
-        """A valid token is let in however many wrong ones came from the same address; a wrong one may have to wait."""
+        """Sign in. The limit on failures applies to invalid tokens only: a valid token always signs in."""
         refused: Response | None = None
 
         async def watched(message: Message) -> None:
@@ -82,7 +83,7 @@ class Door:
             await refused(request.scope, receive, send)
 
     async def _refused(self, request: Request) -> Response | None:
-        """Why this request is not let in, or None, once its caller is known."""
+        """Return the refusal, or None after entering the caller."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
         is_open = await _is_open(gate)
@@ -117,12 +118,12 @@ class Door:
 
 
 def _is_wrong(start: Message) -> bool:
-    """Whether somebody who wanted to sign in is told that the token is not valid."""
+    """Return True if a sign-in was refused because the token is not valid."""
     return Headers(raw=start["headers"]).get("location", "").startswith(WRONG)
 
 
 def _address(request: Request) -> str:
-    """Whom limits count: an IPv4 address, or the /64 network that one IPv6 customer has to choose addresses from."""
+    """Return the key for rate limits: an IPv4 address, or the /64 network that one IPv6 customer controls."""
     host = request.client.host if request.client else "?"
     try:
         address = ipaddress.ip_address(host)
@@ -137,7 +138,7 @@ async def _is_open(gate: Gate) -> bool:
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Who it is, STRANGER without a token or a session; None with a token that is not valid."""
+    """Return the caller, STRANGER without token and session, or None for an invalid token."""
     authorization = request.headers.get("authorization", "")
     if authorization:
         secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
@@ -148,7 +149,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 
 def _unknown(request: Request, reason: str) -> Response:
-    """A person is shown where to sign in, anything else told what is missing."""
+    """Redirect a person to the sign-in page; answer 401 to a program."""
     page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -160,7 +161,7 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Refuse a caller from another machine whom a proxy on this machine lets in before the first token exists."""
+    """Refuse a caller on another machine that a local proxy forwards before the first token exists."""
     host, port = request.scope["server"]
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     create = command("token", "create", "NAME", "--role", "admin", "--url", there)

@@ -1,4 +1,4 @@
-"""Finds out who calls, from a token or a session."""
+"""Authentication: finds the caller of a token or a session."""
 
 import hashlib
 import hmac
@@ -18,20 +18,20 @@ from evo.messages.access import effective
 COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
-"""How long what the database said of a secret is believed, and so how long another process's revocation may take."""
+"""Seconds for which a caller is cached. Another process's revocation takes effect after at most this time."""
 KEPT = 4096
 
 LONGEST_SECRET = 200
-"""Characters of a token or session. Longer ones are never ours; strangers would fill the memory with them."""
+"""Longest token or session in characters. Longer ones are never valid and must not fill the cache."""
 USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Safe to share between threads.
+    """Finds callers, with a cache in front of the database. Safe to share between threads.
 
     Args:
-        key: of the local database; opens every door.
-        local: only this machine reaches the service; then no token is needed while none exists.
+        key: key of the local database; grants every role.
+        local: True if only this machine reaches the service. No token is needed then until the first one exists.
     """
 
     def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
@@ -48,22 +48,22 @@ class Gate:
 
     @property
     def cookie(self) -> str:
-        """Name of the session's cookie: browsers send cookies to every port of a host, where other services may run."""
+        """Name of the session cookie. It is specific to the port: browsers send cookies to all ports of a host."""
         return COOKIE if self._key is None else f"{COOKIE}_{hashlib.sha256(self._key.encode()).hexdigest()[:8]}"
 
     @property
     def open_lately(self) -> bool:
-        """Whether, as far as is known without asking, anybody on this machine may do anything."""
+        """Return True if callers on this machine need no token, from the cache alone."""
         lately = self._asked_s is not None and time.monotonic() - self._asked_s < KEPT_S
         return lately and self._local and not self._closed
 
     @property
     def was_open(self) -> bool:
-        """Whether anybody on this machine could do anything when the database was last asked."""
+        """Return True if callers on this machine needed no token at the last look into the database."""
         return self._was_open
 
     def is_open(self) -> bool:
-        """Whether anybody on this machine may do anything; asks the database."""
+        """Return True if callers on this machine need no token. Reads the database."""
         if not self._local or self._closed:
             return False
         now_s = time.monotonic()
@@ -73,7 +73,7 @@ class Gate:
         return not self._closed
 
     def by_token(self, secret: str) -> Caller | None:
-        """Who holds this token; None: nobody, by now or ever."""
+        """Return the caller of a token; None if the token is not valid."""
         if len(secret) > LONGEST_SECRET:
             return None
         if self._key is not None and hmac.compare_digest(secret.encode(), self._key.encode()):
@@ -81,17 +81,17 @@ class Gate:
         return self._remembered("token", secret)
 
     def by_session(self, secret: str) -> Caller | None:
-        """Whose browser this is."""
+        """Return the caller of a session; None if the session is not valid."""
         return None if len(secret) > LONGEST_SECRET else self._remembered("session", secret)
 
     def lately(self, kind: str, secret: str) -> Caller | None:
-        """Who this is, as far as is known without asking the database; None: ask it."""
+        """Return the cached caller of a secret; None if the database must be read."""
         with self._lock:
             at_s, caller = self._known.get((kind, secret), (None, None))
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
     def forget(self) -> None:
-        """Something was issued or revoked: ask the database again."""
+        """Clear the cache, after a token was issued or revoked."""
         with self._lock:
             self._known.clear()
             self._asked_s = None
@@ -102,10 +102,10 @@ class Gate:
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
 
     def note_used(self) -> None:
-        """Write down which tokens were used. It is a chore: letting a caller in must not need a write.
+        """Store when tokens were last used. This runs periodically, so that admitting a caller needs no write.
 
         Raises:
-            StoreUnavailable: it cannot be written now; it is kept for the next time.
+            StoreUnavailable: the database takes no writes. The times are kept for the next run.
         """
         with self._lock:
             used = dict(self._used)
@@ -127,7 +127,7 @@ class Gate:
             return caller
         caller = self._ask(kind, secret, self._clock())
         if caller is not None and caller.unbound:
-            return caller  # it may be bound by another process at any moment
+            return caller  # another process may bind the token at any moment
         with self._lock:
             self._known[kind, secret] = (now_s, caller)
             while len(self._known) > KEPT:

@@ -1,4 +1,4 @@
-"""Who sends the request that is being answered."""
+"""The caller of the current request."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from evo.messages.access import ROLES, Role, effective
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """One who was let in.
+    """An admitted caller.
 
     Attributes:
-        key: what their requests are counted under; None: they are not counted.
-        roles: with those they include.
-        token_id: of their token; None: they came without one, or with the database's key.
-        worker_id: the one worker that their token may speak for.
-        csrf: what a write from their browser must carry; None: they did not come with a cookie.
+        key: what rate limits count by; None: no limit.
+        roles: all roles, included ones too.
+        token_id: the caller's token; None: no token, or the database key.
+        worker_id: the only worker that this token may act for.
+        csrf: CSRF token that writes must carry; None: the caller sent no session cookie.
     """
 
     name: str
@@ -32,40 +32,40 @@ class Caller:
 
     @property
     def unbound(self) -> bool:
-        """Whether this is a worker's token that belongs to no worker yet."""
+        """Return True for a worker's token that is not bound to a worker yet."""
         return self.token_id is not None and self.worker_id is None
 
     def speak_for(self, worker_id: str) -> None:
-        """Refuse, with 403, a worker that speaks for another one."""
+        """Refuse, with 403, a request on behalf of another worker."""
         if self.token_id is not None and self.worker_id != worker_id:
             own = "no worker's yet: register first" if self.worker_id is None else f"worker {self.worker_id!r}'s"
             raise HTTPException(403, f"this token may not speak for worker {worker_id!r}, it is {own}")
 
 
 ANYBODY = Caller(name="anybody on this machine", roles=effective(ROLES))
-"""On loopback, while there are no tokens."""
+"""Any caller on a loopback address while no token exists."""
 
 OWNER = Caller(name="owner of the database", roles=effective(ROLES))
-"""Whoever holds the key beside the database."""
+"""A caller with the key file next to the database."""
 
 STRANGER = Caller(name="stranger", roles=frozenset())
 
 JOINER = "joiner"
-"""What a join token may do: be exchanged for a worker's token."""
+"""The only right of a join token: to be exchanged for a worker's token."""
 
 _current: ContextVar[Caller] = ContextVar("caller", default=STRANGER)
 
 
 def caller() -> Caller:
-    """Who sent the present request; in routes, threads they run in, and templates."""
+    """Return the caller of the current request. Works in routes, their threads, and templates."""
     return _current.get()
 
 
 def csrf_token() -> str:
-    """What forms of the present page must send back; empty where nothing is asked for."""
+    """Return the CSRF token for forms of the current page; empty if none is needed."""
     return caller().csrf or ""
 
 
 def enter(caller: Caller) -> None:
-    """From here on, the present request is this caller's."""
+    """Make this the caller of the current request."""
     _current.set(caller)

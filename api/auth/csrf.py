@@ -1,4 +1,4 @@
-"""A page of another site can make a browser send its cookie here; what it cannot know is the session's CSRF token."""
+"""CSRF protection: writes with a session cookie must carry the session's CSRF token."""
 
 import hashlib
 import hmac
@@ -14,25 +14,28 @@ from api.auth.form_values import is_form, keep
 FIELD = "csrf"
 HEADER = "X-CSRF-Token"
 MASK = 32
-"""Bytes of a token, and of what masks it."""
+"""Bytes of a token and of its mask."""
 MASKED = re.compile(rf"[0-9a-f]{{{4 * MASK}}}")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def csrf_of(session: str) -> str:
-    """The CSRF token of a session: from its secret, which no script and no other site can read."""
+    """Return the CSRF token of a session, derived from its secret, which scripts and other sites cannot read."""
     return hashlib.sha256(b"csrf " + session.encode()).hexdigest()
 
 
 def masked(token: str) -> str:
-    """The same token in other characters each time: pages are compressed, and what repeats beside a text that somebody
-    else chose could be guessed from their length."""
+    """Return the token XORed with a random mask.
+
+    Pages are compressed. A constant token next to text that an attacker chose could be guessed from a page's length
+    (the BREACH attack).
+    """
     pad = secrets.token_bytes(MASK)
     return pad.hex() + _xor(pad, bytes.fromhex(token)).hex()
 
 
 def _unmasked(given: str) -> str:
-    """The token; whatever was not masked as it came."""
+    """Return the token of a masked one; any other text is returned unchanged."""
     if not MASKED.fullmatch(given):
         return given
     both = bytes.fromhex(given)
@@ -44,7 +47,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 async def check_csrf(request: Request) -> None:
-    """Refuse a write that came with a cookie but without the session's token, in a header or a form's field."""
+    """Refuse a write with a session cookie that lacks the CSRF token, in a header or a form field."""
     expected = caller().csrf
     if expected is None or request.method in SAFE:
         return

@@ -1,4 +1,4 @@
-"""What somebody typed into a form that is refused before any page sees it, so that the refusal can give it back."""
+"""Keeps the fields of a form that is refused, so that the refusal can return them to the user."""
 
 from fastapi import Request
 from starlette.datastructures import FormData
@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 MOST_BYTES = 64 * 1024
-"""Of a stranger's form; what is longer, or does not say how long it is, is not read."""
+"""Largest form read before sign-in, in bytes. Forms that are longer or give no length are not read."""
 
 MOST_FIELDS = 200
 
@@ -17,7 +17,7 @@ def is_form(request: Request) -> bool:
 
 
 async def keep_typed(request: Request) -> None:
-    """Read a short form, and keep it for whoever answers."""
+    """Read a short form and keep its fields for the answer."""
     length = request.headers.get("content-length", "")
     if request.method == "POST" and is_form(request) and length.isdecimal() and int(length) <= MOST_BYTES:
         try:
@@ -27,10 +27,10 @@ async def keep_typed(request: Request) -> None:
 
 
 def keep(request: Request, form: FormData) -> None:
-    """Keep the fields of a form that was read already."""
+    """Keep the fields of a form that was parsed already."""
     request.state.typed = {name: value for name, value in form.items() if isinstance(value, str)}
 
 
 def typed_of(request: Request) -> dict[str, str]:
-    """What was kept; nothing where there is nothing."""
+    """Return the kept fields; empty if there are none."""
     return dict(getattr(request.state, "typed", {}))

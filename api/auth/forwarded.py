@@ -1,7 +1,7 @@
 """Recognises requests that a proxy forwards from other machines.
 
-A service on a loopback address serves everybody on its machine without a token until the first token exists. A proxy on
-the same machine connects from a loopback address too, so its headers are the only sign of callers from elsewhere.
+A service on a loopback address needs no token from callers on its machine until the first token exists. A proxy on the
+same machine also connects from a loopback address, so only its headers show that a caller is on another machine.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", r
 def sign_of_outside(headers: Headers) -> str | None:
     """Return the header, with its value, that shows a request from another machine; None if no header does.
 
-    An address that cannot be read counts as one of another machine.
+    An address that cannot be parsed counts as one of another machine.
     """
     for name in (*HOST_HEADERS, *CLIENT_HEADERS):
         read = host_name if name in HOST_HEADERS else _address
@@ -39,7 +39,7 @@ def sign_of_outside(headers: Headers) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    """The address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``; None if there is none."""
+    """Return the address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``; None if there is none."""
     bare = text.strip().strip('"')
     try:
         return str(ipaddress.ip_address(bare))

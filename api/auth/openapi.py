@@ -1,4 +1,4 @@
-"""The application as its OpenAPI document tells of it: which routes want a token, and with which role."""
+"""FastAPI application whose OpenAPI document names the roles of each route."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from api.auth.permission import rules
 
 
 class Application(FastAPI):
-    """A FastAPI whose document names the roles of each route as ``x-roles``."""
+    """Adds the roles of each route to the document as ``x-roles``."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:

@@ -1,4 +1,4 @@
-"""One rule for each route, next to it: which role may use it."""
+"""Access rules: each route names the roles that may use it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,21 +16,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Rule = frozenset[str]
 PUBLIC: Rule = frozenset()
-"""For everybody, signed in or not: what tells nothing and changes nothing."""
+"""Rule of routes open to all callers, signed in or not. Such routes reveal and change nothing."""
 
 REGISTERING = "PUT"
-"""What a worker does whose token is no worker's yet; it becomes this one's, if the registration succeeds."""
+"""Rule for a worker's token that is not bound yet. A successful registration binds it to that worker."""
 
 _MARK = "__access_rule__"
 
 
 def allow(*roles: str) -> Callable[[F], F]:
-    """Let callers with any of these roles use a route; stands below the route's own decorator."""
+    """Let callers with any of these roles use a route. Goes below the route decorator."""
     return _marked(frozenset(roles))
 
 
 def public(endpoint: F) -> F:
-    """Let everybody use a route."""
+    """Let all callers use a route."""
     return _marked(PUBLIC)(endpoint)
 
 
@@ -43,19 +43,19 @@ def _marked(rule: Rule) -> Callable[[F], F]:
 
 
 def rule_of(endpoint: object) -> Rule | None:
-    """The rule of a route's function; None: nobody has given it one."""
+    """Return the rule of a route function; None if it has none."""
     return getattr(endpoint, _MARK, None)
 
 
 def rules(app: FastAPI) -> Iterator[tuple[str, str, Rule | None]]:
-    """(method, path template, rule) of every route, web pages included."""
+    """Yield (method, path template, rule) of every route, web pages included."""
     for route in iter_route_contexts(app.routes):
         for method in sorted(getattr(route, "methods", None) or ()):
             yield method, route.path or "", rule_of(getattr(route, "endpoint", None))
 
 
 async def authorise(request: Request) -> None:
-    """Refuse whom the route's rule does not name; a route without a rule refuses all."""
+    """Refuse callers without a role that the route names. A route without a rule refuses all callers."""
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
         raise HTTPException(403, f"{request.url.path} has no access rule, so nobody may use it: this is a bug")

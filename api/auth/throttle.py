@@ -1,4 +1,4 @@
-"""Limits how many requests one caller may send: a bucket of tokens for each, in this process alone."""
+"""Rate limits: one token bucket per caller, in this process."""
 
 import time
 from collections import OrderedDict
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 KEPT = 10_000
-"""Buckets kept; the one that was used longest ago is forgotten first, and is full again when it comes back."""
+"""Buckets kept. The least recently used one is dropped first; a dropped bucket counts as full."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """`burst` requests at once, and `per_s` more each second."""
+    """Limit of `burst` requests at once and `per_s` more each second."""
 
     per_s: float
     burst: float
 
 
 class Throttle:
-    """For the event loop's thread alone.
+    """Token buckets. For use from the event loop's thread.
 
     Args:
-        rates: by the kind of what is limited.
+        rates: limit of each kind of bucket.
     """
 
     def __init__(self, rates: dict[str, Rate], clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Throttle:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def wait_s(self, kind: str, key: str) -> float:
-        """0 when one more is let through, which counts, else the seconds until one would be."""
+        """Count one request and return 0, or return the seconds until one is allowed."""
         rate, now = self._rates[kind], self._clock()
         left, at = self._buckets.pop((kind, key), (rate.burst, now))
         left = min(rate.burst, left + (now - at) * rate.per_s)

@@ -1,4 +1,4 @@
-"""Lets any number of listeners follow what happens: one of them all reads the log, the others take what it read."""
+"""Event feed: one reader of the event log serves all streams of this process."""
 
 import asyncio
 from collections import deque
@@ -18,18 +18,19 @@ from db.engine.session import Database
 log = structlog.get_logger("feed")
 
 POLL_S = 0.25
-"""Between two looks into the log while somebody listens; what happened meanwhile is sent at once."""
+"""Seconds between reads of the log while a stream is open. Events of this process are sent at once."""
 
 LONGEST_WAIT_S = 60.0
 
 KEPT_BATCHES = 64
-"""Batches remembered for the listeners; one that is further behind reads the log itself."""
+"""Batches kept for the streams. A stream further behind reads the log itself."""
 
 
 class Feed:
-    """Every process follows the log by itself, so it does not matter which one serves a listener or a worker.
+    """Reads the event log for all streams. For use from one event loop.
 
-    What `_recent` holds is complete from `_since` to `_head`. To be used from one event loop.
+    Each process reads the log on its own, so a client may connect to any of them. `_recent` holds the events from
+    `_since` to `_head`.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -43,13 +44,13 @@ class Feed:
         self._reader: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Every stream ends: the service is about to."""
+        """End every stream, because the service is stopping."""
         self._news.close()
 
     async def follow(self, after: Place, *, search_id: int | None = None) -> AsyncIterator[Sequence[Happening]]:
-        """What happens behind a place, of one search or all, batch by batch, until the feed is closed.
+        """Yield batches of events after a place, of one search or all, until the feed is closed.
 
-        An empty batch comes at least once a minute, so that whoever listens may look at the clock.
+        An empty batch comes at least once a minute, so that the caller can check the age of the stream.
         """
         with self._listening():
             while not self._news.closed:
@@ -76,7 +77,7 @@ class Feed:
             self._listeners -= 1
 
     async def _keep_reading(self) -> None:
-        """Read the log as long as somebody listens."""
+        """Read the log while any stream is open."""
         try:
             self._head = self._since = await run_in_threadpool(self._last)
             while self._listeners and not self._news.closed:
@@ -86,7 +87,7 @@ class Feed:
                 if len(batch) < BATCH:
                     await asyncio.sleep(POLL_S)
         except Exception:
-            log.exception("the log of events cannot be read, listeners look for themselves")
+            log.exception("the event log cannot be read; each stream reads it on its own")
         finally:
             self._reader = self._since = None
             self._recent.clear()
@@ -101,7 +102,7 @@ class Feed:
         self._news.wake()
 
     def _remembered(self, after: Place) -> list[Happening] | None:
-        """What is known to lie behind a place; None where the memory does not reach."""
+        """Return the kept events after a place; None if they are no longer kept."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)

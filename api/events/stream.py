@@ -1,4 +1,4 @@
-"""From the log of events to what is sent of them: each trial by itself, searches and workers as they stand by then."""
+"""Turns rows of the event log into server-sent events: each trial, and the current state of searches and workers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ BATCH = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Happening:
-    """One server-sent event, ready to be sent to anyone.
+    """One server-sent event, serialised.
 
     Attributes:
-        place: where a listener who has heard this one goes on.
-        name: ``trial``, ``search``, ``worker``, or ``deleted`` for a search that is no more.
-        search_id: what it concerns; None: no search.
+        place: where a client that received this event continues.
+        name: ``trial``, ``search``, ``worker``, or ``deleted`` for a deleted search.
+        search_id: the search concerned; None: no search.
     """
 
     place: Place
@@ -48,9 +48,9 @@ class Happening:
 def read_batch(
     session: Session, after: Place, now: datetime, *, search_id: int | None = None, limit: int = BATCH
 ) -> list[Happening]:
-    """What happened behind a place, at most `limit` events at once.
+    """Read the events after a place, at most `limit` rows.
 
-    A search that was concerned by any of them comes once, behind the trials, as does a worker.
+    A search or worker with several rows comes once, after the trials.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:
@@ -65,7 +65,7 @@ def read_batch(
 
 
 def search_happenings(session: Session, search_ids: Sequence[int], now: datetime, place: Place) -> list[Happening]:
-    """How these searches stand now."""
+    """Return one event per search with its current state."""
     read, unreadable = _readable(search_ids, lambda ids: search_summaries(session, ids, now))
     standing = {event.id: event for event in read}
     return [
@@ -78,9 +78,9 @@ def search_happenings(session: Session, search_ids: Sequence[int], now: datetime
 
 
 def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]) -> tuple[list[Found], set[Id]]:
-    """Read these together, or each alone where one cannot be read; return what was found, and the ids of the others.
+    """Read these ids together; if that fails, read each alone. Return the values read and the unreadable ids.
 
-    A row that cannot be read must not end every stream for ever.
+    One unreadable row must not end every stream.
     """
     try:
         return list(read(ids)), set()
@@ -88,7 +88,7 @@ def _readable(ids: Sequence[Id], read: Callable[[Sequence[Id]], Iterable[Found]]
         raise
     except Exception as error:
         if len(ids) == 1:
-            log.exception("an event cannot be told", id=ids[0], reason=str(error))
+            log.exception("an event cannot be read", id=ids[0], reason=str(error))
             return [], set(ids)
     parts = [_readable([each], read) for each in ids]
     return [one for found, _ in parts for one in found], {each for _, failed in parts for each in failed}

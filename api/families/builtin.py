@@ -1,4 +1,4 @@
-"""Registers the families that come with kernel-evo, so that they can be searched by name on a fresh service."""
+"""Registers the families that come with kernel-evo, so that a new service can search them by name."""
 
 import threading
 from collections.abc import Callable
@@ -14,15 +14,14 @@ log = structlog.get_logger("families")
 
 
 def own_digests() -> dict[str, str]:
-    """Digests of the families that come with kernel-evo, by name: in this service's version."""
+    """Return the digest of each built-in family of this version, by name."""
     return {package.family.name: package.digest for package in registry.builtin()}
 
 
 class BuiltinFamilies:
-    """Registers what is missing, on the first request that needs it and after a file of a family has changed.
+    """Registers missing built-in families, on the first request that needs them and after a family's files change.
 
-    Reading the families takes a second, which a service should not spend before it listens. Safe to share between
-    threads.
+    Reading the families takes a second, so it does not happen at the start. Safe to share between threads.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -32,7 +31,7 @@ class BuiltinFamilies:
         self._registered: frozenset[str] = frozenset()
 
     def ensure(self) -> None:
-        """Register those that are not.
+        """Register the built-in families that are missing.
 
         Raises:
             StoreUnavailable: the database takes no writes.
@@ -53,7 +52,7 @@ class BuiltinFamilies:
             self._registered = digests
 
     def try_to_ensure(self) -> None:
-        """The same for readers, who get what is registered already if the database takes no writes."""
+        """Call `ensure` for a read: if the database takes no writes, log it and continue."""
         try:
             self.ensure()
         except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""Families as the service knows them: built from their documents, without running any of their code."""
+"""Catalogue of families, built from their documents without running their code."""
 
 import threading
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from evo.space import Space
 
 KEPT_FAMILIES = 256
 KEPT_SPACES = 8
-"""Spaces kept in memory: listing the valid points of a large one takes a second."""
+"""Spaces kept in memory: enumerating the valid configs of a large one takes a second."""
 
 
 class Catalogue:
-    """Families and spaces built once and kept. Safe to share between threads."""
+    """Cache of families and spaces. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._families: Latest[str, Family] = Latest(KEPT_FAMILIES)
@@ -28,7 +28,7 @@ class Catalogue:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
     def space(self, search: SearchRow) -> Space:
-        """The space of a search; its row needs no id yet.
+        """Return the space of a search. The row may still lack its id.
 
         Raises:
             EmptySpace: no config is valid; names the constraint that removed the last points.
@@ -46,7 +46,7 @@ class Catalogue:
 
 
 def parsed(document: Mapping[str, Any]) -> Family:
-    """A family from its document; what is wrong with one is the sender's to know.
+    """Parse a family's document.
 
     Raises:
         InvalidInput: names the place in the document.

@@ -1,4 +1,4 @@
-"""Whether what a search built can still be built as it was."""
+"""Checks that a search's family is unchanged, so that its champion can be built again."""
 
 import socket
 from datetime import datetime
@@ -13,12 +13,13 @@ from templates import registry
 
 
 def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
-    """Nothing, while a connected worker may have the family as the search had it: else its jobs would wait for ever.
+    """Refuse to use a search whose family changed, if no connected worker can have the old version.
 
-    Workers on this machine have what this machine has; of others nobody knows before they look.
+    Its jobs would otherwise wait for ever. Workers on this machine read the same files as the service; a worker on
+    another machine may still have the old version.
 
     Raises:
-        Conflict: all workers for the search are on this machine, where the family is another one by now, or gone.
+        Conflict: all workers for the search are on this machine, where the family has changed or is gone.
     """
     family = search.family
     if (family.location or "").startswith(BUNDLE) or _hosts(session, search, connected_since) != {socket.gethostname()}:
@@ -31,7 +32,7 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
 
 
 def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> set[str]:
-    """Machines of the connected workers with such a device."""
+    """Return the hosts of the connected workers that have the search's device."""
     devices = Fleet(session).devices(connected_since)
     wanted = (search.device.kind, search.device.model)
     fitting = {each.worker_id for each in devices if (each.kind, each.model) == wanted}
@@ -39,7 +40,7 @@ def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> se
 
 
 def _digest_here(family: FamilyRow) -> str | None:
-    """Of the family that is in its place now; None: nothing that could be read is."""
+    """Return the digest of the family's current files; None if they cannot be read."""
     try:
         return registry.find(family.location or family.name).digest
     except EvoError:

@@ -1,4 +1,4 @@
-"""Every error leaves as RFC 9457 ``application/problem+json``, with the field named and the way out said."""
+"""Turns every error into RFC 9457 ``application/problem+json`` that names the field and a remedy."""
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -33,7 +33,7 @@ CONTENT: dict[str, Any] = {
                 "type": {"type": "string"},
                 "title": {"type": "string"},
                 "status": {"type": "integer"},
-                "detail": {"type": "string", "description": "what is wrong, and the way out"},
+                "detail": {"type": "string", "description": "what is wrong, and how to mend it"},
                 "field": {"type": "string", "description": "the offending field, e.g. `problem.S`"},
                 "errors": {"type": "array", "items": {"type": "object"}},
                 "roles": {"type": "array", "items": {"type": "string"}, "description": "any one of them is needed"},
@@ -41,11 +41,11 @@ CONTENT: dict[str, Any] = {
         }
     }
 }
-"""What every route may answer instead of its result."""
+"""Response schema of errors, shared by all routes."""
 
 
 class RoleMissing(HTTPException):
-    """Whoever calls has none of the `roles` of which any one would do."""
+    """The caller has none of the `roles`; any one of them would be enough."""
 
     def __init__(self, request: Request, roles: Iterable[str]) -> None:
         self.roles = sorted(roles)
@@ -54,7 +54,7 @@ class RoleMissing(HTTPException):
 
 
 TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
-"""As RFC 9110 has them, where Python names them differently from version to version."""
+"""Titles of RFC 9110 where Python's differ between versions."""
 
 STATUS: Mapping[type[EvoError], int] = {
     InvalidInput: 422,
@@ -63,21 +63,21 @@ STATUS: Mapping[type[EvoError], int] = {
     Conflict: 409,
     StoreUnavailable: 503,
 }
-"""The first base of an error found here gives its status; any other `EvoError` is a 500."""
+"""Status by error class: the first base class found here counts. Any other `EvoError` is a 500."""
 
 
 MOST_NAMED = 20
-"""Wrong fields that one answer names. The sender chooses how many there are."""
+"""Invalid fields named in one answer. The sender decides how many there are."""
 
 LONGEST_NAME, LONGEST_REASON = 200, 500
-"""Characters of a field's name and of a reason in an answer."""
+"""Characters kept of a field's name and of a reason."""
 
 MOST_DETAIL = 4_000
-"""Characters of an answer's `detail`: some list what there is."""
+"""Characters kept of an answer's `detail`, which may list all valid values."""
 
 
 def install(app: FastAPI) -> None:
-    """Answer every kind of failure with a problem document."""
+    """Register handlers that answer every failure with a problem document."""
     app.add_exception_handler(EvoError, _on_evo_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -85,21 +85,21 @@ def install(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, **extra: Any) -> Response:
-    """A problem document; `extra` are its further members, e.g. ``field``."""
+    """Return a problem document; `extra` are its further members, e.g. ``field``."""
     title = TITLES.get(status, HTTPStatus(status).phrase)
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **extra}
     return JSONResponse(body, status, media_type=MEDIA_TYPE)
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person asks: browsers name HTML as what they accept, programs take anything."""
+    """Return True for a browser: browsers accept HTML by name, programs accept anything."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 def answer(request: Request, status: int, detail: str, **extra: Any) -> Response:
-    """A problem document for programs, a page for people.
+    """Return a problem document for programs, or a page for people.
 
-    What `detail` repeats of the request may be as long as the sender likes; the answer is not.
+    `detail` may repeat parts of the request, so it is cut to a fixed length.
     """
     detail = shortened(detail, MOST_DETAIL)
     page = getattr(request.app.state, "error_page", None)
@@ -109,7 +109,7 @@ def answer(request: Request, status: int, detail: str, **extra: Any) -> Response
 
 
 class Explained:
-    """Answers for errors of middleware, which the application's handlers never see."""
+    """Answers errors raised in middleware, which the application's handlers never see."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -138,7 +138,7 @@ async def _on_evo_error(request: Request, error: Exception) -> Response:
 
 
 def refusal(request: Request, error: EvoError) -> Response:
-    """What an expected error is to whoever sent the request."""
+    """Return the answer to an expected error."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
     if status >= 500:
         log.error("request failed", path=shortened(request.url.path, LONGEST_NAME), status=status, reason=str(error))
@@ -149,8 +149,7 @@ def refusal(request: Request, error: EvoError) -> Response:
 
 
 def may_see_places(request: Request) -> bool:
-    """True for callers who may know hosts, paths and users of the installation: administrators, and anybody on this
-    machine while no token is needed there."""
+    """Return True if the caller may see hosts, paths and users: administrators, and local callers who need no token."""
     if caller().can("admin"):
         return True
     return bool(request.app.state.service.gate.was_open) and address_of(request).outside is None
@@ -169,7 +168,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     if isinstance(error, Malformed):
         return answer(request, 422, str(error.detail), field=shortened(error.field, LONGEST_NAME))
-    if error.status_code == 400:  # a form that Starlette cannot read; our own refusals are never 400
+    if error.status_code == 400:  # a form that Starlette cannot read; kernel-evo's own refusals are never 400
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
@@ -188,12 +187,12 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The first `MOST_NAMED` fields that validation refuses, each with the reason."""
+    """Return the first `MOST_NAMED` invalid fields, each with the reason."""
     return [_wrong_field(each) for each in _relevant(errors)[:MOST_NAMED]]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of a union of messages only what is wrong with the one whose `kind` was sent."""
+    """Keep only the errors of the union member whose `kind` was sent."""
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
     return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found
@@ -215,5 +214,5 @@ def _named(field: str, reason: str) -> dict[str, str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or its first characters with an ellipsis."""
+    """Return the text, or its first characters with an ellipsis."""
     return text if len(text) <= most else f"{text[:most]}…"

@@ -1,7 +1,7 @@
-"""Entity tags: ``If-Match`` guards decisions, ``If-None-Match`` spares readers what they have already.
+"""Entity tags: ``If-Match`` guards decisions, ``If-None-Match`` saves transfers.
 
-A tag has one or two parts, ``"DECIDED"`` or ``"DECIDED.SHOWN"``. ``If-Match`` compares the first alone, so that trials
-which end while a person decides are no conflict. ``If-None-Match`` compares all of it.
+A tag has one or two parts, ``"DECIDED"`` or ``"DECIDED.SHOWN"``. ``If-Match`` compares only the first part, so trials
+that end while a person decides cause no conflict. ``If-None-Match`` compares the whole tag.
 """
 
 import hashlib
@@ -20,31 +20,31 @@ IfMatch: TypeAlias = Annotated[
 
 
 class Outdated(Conflict):
-    """What the caller decided on has changed since it was read."""
+    """The resource changed after the caller read it."""
 
 
 def search_tag(row: SearchRow) -> str:
-    """Of what people decide about a search, and of its state; trials that end do not change it."""
+    """Return the tag of a search's state and of people's decisions about it. Trials that end do not change it."""
     return _tag("search", row.id, row.state, row.reason, row.priority, row.notes, row.archived_at)
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Of all that is shown of a search but the time that passes."""
+    """Return the tag of everything shown of a search except elapsed times."""
     still = None if view.proving is None else replace(view.proving, elapsed_s=None)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still)
     return f"{decided[:-1]}.{_tag(shown)[1:]}"
 
 
 def champion_tag(row: ChampionRow) -> str:
-    """Of a champion, of which nothing changes but whether it is the current one."""
+    """Return the tag of a champion. Only whether it is the current one can change."""
     return _tag("champion", row.id, row.current, row.retired_at, row.retired_reason)
 
 
 def require(if_match: str | None, current: str) -> None:
-    """Go on only if the caller knows the present state, or does not care.
+    """Compare ``If-Match`` with the current tag; no header matches always.
 
     Raises:
-        Outdated: it is another by now.
+        Outdated: the resource has changed.
     """
     if if_match is None or if_match.strip() == "*":
         return
@@ -53,7 +53,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """The part of a tag that stands for decisions."""
+    """Return the part of a tag that covers decisions."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

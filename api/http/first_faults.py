@@ -1,7 +1,7 @@
 """Validation that ends at the first fault of a sequence or a mapping.
 
-By default pydantic collects every fault, at several kilobytes each: a report of 3 MB with 400,000 wrong samples took
-the service half a minute and 2.3 GiB, although the answer names 20 of them.
+By default pydantic collects every fault, at several kilobytes each: a report of 3 MB with 400,000 invalid samples took
+half a minute and 2.3 GiB, although the answer names only 20 of them.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
 def ending_at_first_fault(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """The schema, changed in place, so that every collection in it is validated only up to its first fault.
+    """Change the schema in place so that validation of each collection ends at its first fault.
 
     Args:
-        handler: finds the schemas that this one refers to, which are changed as well.
+        handler: resolves the schemas that this one refers to; they are changed as well.
     """
     waiting: list[Any] = [schema]
     seen: set[str] = set()
@@ -36,6 +36,6 @@ def ending_at_first_fault(schema: CoreSchema, handler: GetCoreSchemaHandler) -> 
 
 
 def _inner(node: Any) -> Iterator[Any]:
-    """The parts of a schema that may hold schemas."""
+    """Yield the parts of a schema that may contain schemas."""
     parts = node.values() if isinstance(node, dict) else node
     yield from (part for part in parts if isinstance(part, dict | list | tuple))

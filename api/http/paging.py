@@ -1,4 +1,4 @@
-"""Opaque cursors: a place in an ordered list, which stays right while the list grows."""
+"""Pagination by opaque cursors, which stay valid while the list grows."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class PageQuery(BaseModel):
-    """Which part of a list; a query parameter that does not exist is an error, not a surprise later."""
+    """Page of a list. An unknown query parameter is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,23 +37,23 @@ SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "seen": TypeAdapter(tuple[AwareDatetime, Text]),
     "id": TEXT,
 }
-"""The shape of a place in a list, by what it is sorted by."""
+"""Type of a list position, by sort key."""
 TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
     tuple[StrictBool | FiniteFloat | StrictStr | None, Place, Place]
 )
-"""What a list of trials is sorted by, the number and the id of a trial."""
+"""Type of a position in a list of trials: sort value, number and id of a trial."""
 
 
 def to_cursor(place: object) -> str:
-    """The cursor of the page that begins after this place."""
+    """Return the cursor of the page that begins after this position."""
     return base64.urlsafe_b64encode(json.dumps(place, default=datetime.isoformat).encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
-    """The place a cursor stands for; None at the beginning.
+    """Return the position of a cursor; None without a cursor.
 
     Raises:
-        InvalidInput: it is no cursor of this list.
+        InvalidInput: the cursor does not belong to this list.
     """
     if cursor is None:
         return None
@@ -65,6 +65,6 @@ def place_of(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
 
 
 def page_of(rows: Sequence[T], limit: int, place: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
-    """One page of rows, of which one more than that was asked for, and the cursor of the next, if another follows."""
+    """Return one page and the cursor of the next one, if any. `rows` holds one row more than the page."""
     more = len(rows) > limit
     return rows[:limit], to_cursor(place(rows[limit - 1])) if more else None

@@ -1,4 +1,4 @@
-"""What may stand behind the question mark of a page's address: whatever the page does not know is refused by name."""
+"""Query parameters of pages: unknown ones are refused by name."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,16 +15,16 @@ _MARK = "__knows_its_parameters__"
 
 
 def knows_its_parameters(endpoint: F) -> F:
-    """Marks a page that calls `refuse_unknown` itself: which parameters it has depends on what some of them say."""
+    """Mark a page that calls `refuse_unknown` itself, because its parameters depend on each other."""
     setattr(endpoint, _MARK, True)
     return endpoint
 
 
 def known_parameters(request: Request) -> None:
-    """Refuse an address that asks for something the page cannot do: it would be ignored, and the reader misled.
+    """Refuse query parameters that the page would ignore.
 
     Raises:
-        InvalidInput: names the first parameter that this page has not, and those it has.
+        InvalidInput: names the first unknown parameter and the known ones.
     """
     route = request.scope["route"]
     if request.method == "GET" and isinstance(route, APIRoute) and not hasattr(route.endpoint, _MARK):

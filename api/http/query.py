@@ -1,4 +1,4 @@
-"""What may stand behind the question mark of an address; nothing stands there twice where one is taken."""
+"""Query parameters: unknown and repeated ones are refused."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -14,10 +14,10 @@ from evo.text.suggestion import unknown
 
 
 def refuse_repeated(request: Request) -> None:
-    """Refuse a parameter that is given twice where one is taken: the rest would be ignored, and the caller misled.
+    """Refuse a repeated parameter that takes one value. Ignoring the rest would mislead the caller.
 
     Raises:
-        InvalidInput: names the first of them.
+        InvalidInput: names the first repeated parameter.
     """
     route = request.scope.get("route")
     counted = Counter(name for name, _ in request.query_params.multi_items())
@@ -27,10 +27,10 @@ def refuse_repeated(request: Request) -> None:
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "parameters") -> None:
-    """Refuse a parameter that would be ignored, and the caller misled.
+    """Refuse an unknown parameter. Ignoring it would mislead the caller.
 
     Raises:
-        InvalidInput: names the first that is not known, and those that are.
+        InvalidInput: names the first unknown parameter and the known ones.
     """
     for name in given:
         if name not in known:
@@ -38,14 +38,14 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "pa
 
 
 async def known_to_route(request: Request) -> None:
-    """The same for a request, whose route knows its parameters."""
+    """Refuse unknown parameters of a request, from its route's signature."""
     route = request.scope["route"]
     if request.query_params and isinstance(route, APIRoute):
         refuse_unknown(request.query_params, parameters(route))
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:
-    """The query parameters of a route and of all that it depends on: name → whether it may be repeated."""
+    """Return the query parameters of a route and its dependencies: name → True if it may be repeated."""
     return dict(_named(route.dependant))
 
 
@@ -62,5 +62,5 @@ def _named(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _several(annotation: Any) -> bool:
-    """Whether it is a list, or a list among other things."""
+    """Return True for a list type, also as a member of a union."""
     return list in {get_origin(each) for each in (annotation, *get_args(annotation))}

@@ -1,4 +1,7 @@
-"""What all routes have in common, told to each router where it is made: a route of an included router is made twice."""
+"""Settings shared by all routers.
+
+They are set at construction because `include_router` re-creates routes.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -20,7 +23,7 @@ PREFIX = "/api/v1"
 BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
 )
-"""Only tells the OpenAPI document; `api.auth.admission` has looked at it long before."""
+"""Documents the token in OpenAPI. `api.auth.admission` has checked it before any route runs."""
 
 
 class _Common(TypedDict):
@@ -30,7 +33,7 @@ class _Common(TypedDict):
 
 
 async def enter(request: Request) -> None:
-    """What every request goes through once its route is known; one step, since each costs as much as what it does."""
+    """Check access, CSRF and query parameters. One dependency instead of three, because each costs time per request."""
     bind_ids(request)
     note_route(request)
     await authorise(request)
@@ -38,19 +41,19 @@ async def enter(request: Request) -> None:
 
 
 def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
-    """A router of the REST interface: its routes refuse parameters they do not know."""
+    """Return a router of the REST API. Its routes refuse unknown query parameters."""
     common = _common()
     common["dependencies"].append(Depends(known_to_route))
     return APIRouter(prefix=PREFIX + prefix, tags=[tag], route_class=StrictRoute, **common)
 
 
 def bare_router() -> APIRouter:
-    """A router at the root, which the OpenAPI document does not tell of."""
+    """Return a router at the root that is left out of the OpenAPI document."""
     return APIRouter(include_in_schema=False, **_common())
 
 
 def page_router(prefix: str = "") -> APIRouter:
-    """A router of pages: they refuse parameters they do not know."""
+    """Return a router of pages. They refuse unknown query parameters."""
     common = _common()
     common["dependencies"].append(Depends(known_parameters))
     return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)

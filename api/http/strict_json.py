@@ -13,14 +13,14 @@ from evo.errors import InvalidInput
 from evo.text.document import read_json
 
 MOST_VALUES = 500_000
-"""Values in one body: a few bytes each on the wire, up to a hundred times as many in memory."""
+"""Values in one body. Each takes a few bytes on the wire and up to a hundred times as much memory."""
 
 LARGE_BYTES = 64 << 10
-"""Larger bodies are parsed in a thread, so that other requests go on."""
+"""Bytes. Larger bodies are parsed in a thread, so that other requests continue."""
 
 
 class Malformed(HTTPException):
-    """A body that cannot be read; `field` names the place."""
+    """A body that cannot be parsed; `field` names the place."""
 
     def __init__(self, error: InvalidInput) -> None:
         self.field = error.field
@@ -28,7 +28,7 @@ class Malformed(HTTPException):
 
 
 class StrictRequest(Request):
-    """A request whose `json` refuses what `read_json` refuses."""
+    """Request whose `json` parses with `read_json`."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
@@ -41,7 +41,7 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body with `StrictRequest`."""
+    """Route that reads its body with `StrictRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

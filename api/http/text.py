@@ -1,4 +1,4 @@
-"""Refuses values that JSON can express and no database can store: lone surrogates, NUL, and non-finite numbers."""
+"""Refuses values that JSON can express but databases cannot store: lone surrogates, NUL, non-finite numbers."""
 
 import math
 import re
@@ -10,8 +10,8 @@ from evo.errors import InvalidInput
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 _Place: TypeAlias = "tuple[_Place, str | int] | None"
-"""Where a value is, as a chain from the inside out. Paths are written for errors only: one path for each of many values
-deep in a document would take far more memory than the document."""
+"""Path of a value, linked from the inside out. The text of a path is built for errors only: one text for each of many
+values deep in a document would take far more memory than the document."""
 
 
 def refuse_unstorable(document: Any, where: str = "") -> None:
@@ -38,7 +38,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
 
 
 def _path(place: _Place) -> str:
-    """The place as people write it, e.g. ``budget.trials``."""
+    """Return the path as text, e.g. ``budget.trials``."""
     return ".".join(reversed(list(_parts(place)))) or "body"
 
 

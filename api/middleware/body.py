@@ -1,4 +1,4 @@
-"""Refuses bodies that are too large, packed, or of two lengths; before they are read where that is possible."""
+"""Refuses bodies that are too large, compressed, or of ambiguous length, if possible before reading them."""
 
 from anyio import move_on_after
 from starlette.datastructures import Headers
@@ -14,22 +14,24 @@ from api.http.errors import answer
 MOST_BYTES = 64 << 20
 
 STRANGERS_BYTES = 64 << 10
-"""What somebody may send who has not signed in."""
+"""Largest body of a caller who has not signed in."""
 
 JSON_BYTES, FORM_BYTES = 16 << 20, 1 << 20
-"""What is parsed as a whole takes many times its size in memory, so less of it is taken than of a file."""
+"""Largest body that is parsed as a whole. Parsing takes many times its size in memory, so files may be larger."""
 
 DRAINED, DRAINED_S = 4, 30.0
-"""So many times what is allowed, and for so long, is read and dropped before the refusal: most clients look for an
-answer only once they have sent all. Who sends more is cut off."""
+"""How much of a refused body is read and dropped (as a multiple of the limit), and for how many seconds.
+
+Most clients read the answer only after they have sent the whole body. A client that sends more is disconnected.
+"""
 
 
 class TooLarge(HTTPException):
-    """Raised where the body is read."""
+    """Raised while a body is read that exceeds the limit."""
 
 
 class BodyLimit:
-    """Stands behind the door: how much is taken depends on who sends it."""
+    """Middleware that limits bodies. It comes after authentication, because the limit depends on the caller."""
 
     def __init__(self, app: ASGIApp, most_bytes: int | None = None) -> None:
         self.app = app
@@ -45,7 +47,7 @@ class BodyLimit:
         most = min(self.most_bytes, _most_bytes(scope))
         told = Headers(scope=scope).get("content-length", "")
         if told.isdecimal() and int(told) > most:
-            if "expect" not in Headers(scope=scope):  # who asks first need not send it
+            if "expect" not in Headers(scope=scope):  # a client that sent Expect has not sent the body yet
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return
@@ -63,14 +65,14 @@ class BodyLimit:
 
         try:
             await self.app(scope, receive_within, send)
-        except TooLarge as error:  # whoever read it stands before those who answer errors
+        except TooLarge as error:  # middleware that reads bodies runs outside the error handlers
             await answer(Request(scope), 413, error.detail)(scope, receive, send)
 
 
 def _refusal(request: Request) -> Response | None:
-    """The answer to a body that is not read at all."""
+    """Return the answer to a body that is refused before it is read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
-        # a proxy in front may believe the other one and take the rest for somebody else's request (RFC 9112, 6.3)
+        # a proxy may use the other length and take the rest for another client's request (RFC 9112, 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
         refused.headers["connection"] = "close"
         return refused
@@ -81,7 +83,7 @@ def _refusal(request: Request) -> Response | None:
 
 
 def _most_bytes(scope: Scope) -> int:
-    """What this sender may send of this kind of content."""
+    """Return the limit for this caller and content type, in bytes."""
     if caller() is STRANGER:
         return STRANGERS_BYTES
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
@@ -91,7 +93,7 @@ def _most_bytes(scope: Scope) -> int:
 
 
 async def _drain(receive: Receive, most_bytes: int) -> None:
-    """Drop what is still sent."""
+    """Read and drop the rest of the body."""
     with move_on_after(DRAINED_S):
         while most_bytes > 0:
             message = await receive()

@@ -1,15 +1,15 @@
-"""Answers to readers go compressed: a page is a tenth of itself. What workers send and get stays as it is."""
+"""Compresses answers to readers; a page shrinks to a tenth. Traffic with workers stays uncompressed."""
 
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 LEAST_BYTES = 2_000
 LEVEL = 4
-"""Of 9: most of the gain at a third of the time."""
+"""gzip level (of 9): most of the gain in a third of the time."""
 
 
 class Compressed:
-    """For those who ask for it, whatever is read (`GET`) and worth it; event streams and packed files excepted."""
+    """Middleware that compresses `GET` answers of some size, except event streams and compressed files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""``If-None-Match``: a reader who has the present version gets 304 and no body."""
+"""``If-None-Match``: a client that has the current version gets 304 and no body."""
 
 import hashlib
 
@@ -10,9 +10,9 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 
 
 class Conditional:
-    """Adds a weak ``ETag`` to each complete REST answer that has none, and compares it with ``If-None-Match``.
+    """Middleware that adds a weak ``ETag`` to REST answers without one and compares it with ``If-None-Match``.
 
-    Streams have no tag. Pages have none either: each carries a CSRF token of its own.
+    Streams get no tag. Pages get none either, because each carries its own CSRF token.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -49,7 +49,7 @@ def matches(wanted: str, tag: str) -> bool:
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:
-    """The tag of an answer, which is added where the route gave none and the body is complete."""
+    """Return the tag of an answer. If the route set none and the body is complete, add one."""
     headers = MutableHeaders(scope=start)
     if "etag" not in headers and body is not None:
         headers["etag"] = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

@@ -1,4 +1,4 @@
-"""Connections are files, of which a process has so many: enough of them, and none for requests that never come."""
+"""Raises the open-file limit and closes connections that send no request."""
 
 import asyncio
 import resource
@@ -9,11 +9,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 log = structlog.get_logger("service")
 
 HEADERS_S = 20.0
-"""What the headers of a request may take to arrive, from the connection or their first byte on."""
+"""Seconds for the headers of a request to arrive, counted from the connection or their first byte."""
 
 
 class Punctual(H11Protocol):
-    """Closes a connection on which no request arrives: uvicorn waits for ever, and strangers could take them all."""
+    """Closes connections on which no request arrives, for which uvicorn would wait for ever."""
 
     _due: asyncio.TimerHandle | None = None
 
@@ -43,11 +43,11 @@ class Punctual(H11Protocol):
 
 
 def raise_limit() -> None:
-    """Let this process have as many files as it may: the usual limit of 1,024 is that of interactive programs."""
+    """Raise the open-file limit to the maximum. The usual 1,024 is meant for interactive programs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:  # some systems allow less than they say
-        log.warning("as many files as before", limit=soft, reason=str(error))
+    except (OSError, ValueError) as error:  # some systems allow less than they report
+        log.warning("the open-file limit stays as it is", limit=soft, reason=str(error))

@@ -22,7 +22,7 @@ KEY = "kernel_evo.address"
 
 LONGEST_HOST = 300
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
-"""An address with brackets or a port; bare addresses need no reading."""
+"""An address with brackets or a port. Bare addresses need no parsing."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")
 PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 
@@ -52,11 +52,11 @@ def address_of(connection: HTTPConnection) -> Address:
 
 
 class Forwarding:
-    """Reads what proxies say, from trusted addresses alone.
+    """Middleware that reads forwarding headers, from trusted addresses only.
 
     Args:
-        public: the configured public URL; it has precedence over the headers of proxies.
-        own: first segments of the service's own paths, which a proxy's prefix cannot be told from.
+        public: the configured public URL; it has precedence over proxies' headers.
+        own: first segments of the service's own paths. A prefix equal to one of them would be ambiguous.
     """
 
     def __init__(self, app: ASGIApp, *, public: PublicUrl | None, proxies: Proxies, own: frozenset[str]) -> None:
@@ -69,7 +69,7 @@ class Forwarding:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope.update(self._direct(scope))  # in place, since the application answers for bugs outside of all middleware
+        scope.update(self._direct(scope))  # in place: the handler for bugs runs outside all middleware
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 
         async def send_prefixed(message: Message) -> None:
@@ -82,7 +82,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return what the scope would have if the client had asked directly."""
+        """Return the scope values of the same request without proxies."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
@@ -106,7 +106,7 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """The last address in the chain that no trusted proxy has; the first one if all are trusted."""
+        """Return the last address in the chain that is not a trusted proxy's; the first one if all are."""
         for address in reversed(clients):
             peer = address
             if not self._proxies.trusts(address):
@@ -114,7 +114,7 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """The path without the prefix, which some proxies remove and others pass on."""
+        """Return the path without the prefix. Some proxies remove it, others pass it on."""
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}
@@ -124,7 +124,7 @@ class Forwarding:
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """What proxies say of a request."""
+    """Values of the forwarding headers."""
 
     clients: tuple[str, ...] = ()
     host: str | None = None
@@ -133,7 +133,7 @@ class _Said:
 
 
 def _said(headers: Headers) -> _Said:
-    """Read `X-Forwarded-*`, and `Forwarded` (RFC 7239) where those are missing; what cannot be read is not used."""
+    """Parse `X-Forwarded-*`, or `Forwarded` (RFC 7239) where those are missing. Malformed values are ignored."""
     pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
     clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]
     hosts = list(_each(headers, "x-forwarded-host")) or [value.strip('"') for name, value in pairs if name == "host"]
@@ -146,14 +146,14 @@ def _said(headers: Headers) -> _Said:
 
 
 def _port(headers: Headers) -> str:
-    """The port of `X-Forwarded-Port`; empty without one of its own, since 80 and 443 go without saying."""
+    """Return the port of `X-Forwarded-Port`; empty for the default ports 80 and 443."""
     named = next(_each(headers, "x-forwarded-port"), "")
     own = PORT.fullmatch(named) and int(named) < 65_536 and int(named) not in PORTS.values()
     return named if own else ""
 
 
 def _with_port(host: str, port: str) -> str:
-    """The host with a port where it names none."""
+    """Append the port to a host without one."""
     bare = host.endswith("]") or (host and ":" not in host)
     return f"{host}:{port}" if port and bare else host
 
@@ -164,20 +164,20 @@ def _each(headers: Headers, name: str) -> Iterator[str]:
 
 
 def _bare(address: str) -> str:
-    """An address without quotes, brackets and port."""
+    """Return an address without quotes, brackets and port."""
     unquoted = address.strip('"')
     match = ADDRESS.fullmatch(unquoted)
     return unquoted if match is None else match[1] or match[2]
 
 
 def _prefix(headers: Headers) -> str:
-    """The path prefix that a proxy removed; empty if none of plain segments is named."""
+    """Return the path prefix that a proxy removed; empty if it is missing or not made of plain segments."""
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
     given = named.rstrip("/")
     return given if PREFIX.fullmatch(given) else ""
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
-    """A redirect within the service as a path below the prefix; redirects to other places stay."""
+    """Add the prefix to a redirect within the service; leave other redirects unchanged."""
     path = location.removeprefix(here)
     return f"{prefix}{path}" if path.startswith("/") and not path.startswith("//") else location

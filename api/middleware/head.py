@@ -1,14 +1,14 @@
-"""``HEAD`` wherever ``GET`` is possible: the same headers, and no body."""
+"""Answers ``HEAD`` wherever ``GET`` is possible: the same headers, no body."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadersOnly(OSError):
-    """Ends a streamed answer after its headers; Starlette treats an `OSError` of `send` as a client that left."""
+    """Ends a streamed answer after its headers. Starlette treats an `OSError` of `send` as a client that left."""
 
 
 class Head:
-    """Answers ``HEAD`` by what ``GET`` answers, without its body."""
+    """Middleware that runs ``HEAD`` as ``GET`` and drops the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

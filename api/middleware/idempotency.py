@@ -1,8 +1,8 @@
-"""``Idempotency-Key``: a POST that is sent again, because its answer got lost, is carried out once.
+"""``Idempotency-Key``: a POST that is repeated because its answer was lost is carried out once.
 
-The answer to a request that did something is kept for 24 hours, and given again. One that was refused (4xx), or failed
-before it committed anything (a locked database), may be sent again. Where the service was killed, or failed after a
-commit, nobody knows what it did: the same key is refused from then on.
+The answer to a request that changed something is kept for 24 hours and returned to repetitions. A request that was
+refused (4xx), or failed before its commit (a locked database), may be repeated. If the service was killed or failed
+after a commit, the outcome is unknown, and the key is refused from then on.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ log = structlog.get_logger("http")
 
 API = "/api/v1/"
 SECRETS = ("/api/v1/tokens", "/api/v1/join")
-"""What these answer holds a secret, which is shown once and kept nowhere: such a request cannot be answered again."""
+"""Routes whose answers hold a secret, which is shown once and never stored. Their answers cannot be repeated."""
 
 HEADER = "idempotency-key"
 LONGEST_KEY = 255
 MOST_BYTES = 8 << 20
-"""Bodies are read as a whole to be compared; a larger one has no need of a key (artefacts are PUT)."""
+"""Largest body in bytes. Bodies are read whole to be compared; larger ones need no key (artefacts use PUT)."""
 
 KEPT_HEADERS = {"content-type", "location", "etag"}
 
 
 class Idempotency:
-    """Stands behind whatever checks who is asking: keys are told apart by caller."""
+    """Middleware behind authentication: keys of different callers are independent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -80,9 +80,9 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: Answers, key: str) -> None:
-        """Store the answer, then send it: a caller who has it may rely on its being given again.
+        """Run the request and store its answer before it is sent, so that a repetition gets the same answer.
 
-        Where it cannot be stored it is sent all the same, since the request was carried out.
+        If the answer cannot be stored, it is sent anyway, because the request was carried out.
         """
         held: list[Message] = []
         failed: EvoError | None = None
@@ -100,7 +100,7 @@ class Idempotency:
                 try:
                     await run_in_threadpool(_note, answers, key, answer, undone=not commits.any, path=scope["path"])
                 except StoreUnavailable as error:
-                    log.warning("an answer cannot be kept for a repeated request", reason=str(error))
+                    log.warning("an answer cannot be stored for repeated requests", reason=str(error))
                 for message in held:
                     await send(message)
         if failed is not None:
@@ -108,7 +108,7 @@ class Idempotency:
 
 
 def _note(answers: Answers, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Keep an answer, or forget a request that did nothing: it may be sent again."""
+    """Store an answer, or forget a request that changed nothing, so that it may be repeated."""
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500
     if refused or (failed and undone):
@@ -118,7 +118,7 @@ def _note(answers: Answers, key: str, answer: Answer | None, *, undone: bool, pa
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """The body, or None when it is too large to be kept; it is read to its end in any case, for an answer to arrive."""
+    """Return the body, or None if it is too large to be kept. It is read to its end so that the answer arrives."""
     parts: list[bytes] = []
     more, taken = True, 0
     while more:
@@ -134,7 +134,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Give the body that was read already, then whatever follows."""
+    """Return a `receive` that yields the body read already, then what follows."""
     given = False
 
     async def again() -> Message:

@@ -1,7 +1,7 @@
-"""Keeps other web sites out of a service that trusts everybody on its machine.
+"""Keeps other web sites from using a service that needs no token on its machine.
 
-A page from elsewhere can make a browser on this machine send requests here. What it cannot choose are two headers:
-``Host``, which is its own name even where that name resolves to this machine, and ``Origin``.
+A page of another site can make a browser on this machine send requests here, but it cannot choose two headers:
+``Host``, which is that site's name even if the name resolves to this machine, and ``Origin``.
 """
 
 from starlette.datastructures import Headers
@@ -17,12 +17,12 @@ READS = frozenset({"GET", "HEAD"})
 
 
 class OwnOrigin:
-    """Refuses requests under another name than the machine's own, and writes on behalf of another site.
+    """Middleware that refuses unknown host names, and writes on behalf of another site.
 
     Args:
-        host: what the service listens on. Names are checked on a loopback address alone, and of requests that no
-            trusted proxy sent: from outside, a machine may be reached under names it does not know.
-        public: the configured public URL, whose host and origin are the service's own.
+        host: address the service listens on. Host names are checked only on a loopback address and for requests
+            that no trusted proxy sent: other machines may know this one under names it does not know.
+        public: the configured public URL; its host and origin belong to the service.
     """
 
     def __init__(self, app: ASGIApp, *, host: str, public: PublicUrl | None) -> None:
@@ -50,7 +50,7 @@ class OwnOrigin:
         await answer(scope, receive, send)
 
     def _is_own(self, origin: str, hosts: frozenset[str]) -> bool:
-        """Return True for the origin of the service's own pages, whichever scheme a proxy adds."""
+        """Return True for the origin of the service's own pages, with any scheme that a proxy adds."""
         if self.public is not None and origin.lower() == self.public.origin:
             return True
         scheme, _, authority = origin.lower().partition("://")

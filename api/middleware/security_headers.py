@@ -1,4 +1,4 @@
-"""Headers that tell browsers to be careful, on every answer."""
+"""Adds security headers to every answer."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,13 +12,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Whatever an answer says itself stays: pages have a wider policy of their own."""
+"""Defaults. A header that the answer sets itself has precedence: pages need a wider policy."""
 
 KEEP_SECURE = "max-age=31536000"
 
 
 class CarefulHeaders:
-    """Adds what an answer does not say itself."""
+    """Middleware that adds security headers that an answer lacks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""An ablation: every switch of a search's champion turned by itself. It promotes nothing."""
+"""Ablation: measures each switch of a search's champion on its own. It promotes nothing."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,15 +23,15 @@ from evo.results import AblateReport
 from evo.search.lifecycle import transition
 
 CHANGES_AT_ONCE = 4
-"""Of one job: each takes as many rounds as a confirmation, and opening a process takes longer than a few of them."""
+"""Changes per job. Each takes as many rounds as a confirmation, and starting a process costs more than a few rounds."""
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
-    """Queue the ablation of a finished search's champion; one that is under way is left alone.
+    """Queue the ablation of a finished search's champion. An ablation in progress is left unchanged.
 
     Raises:
         NotFound: no such search.
-        Conflict: it has not finished, or the champion is not its own.
+        Conflict: it has not finished, or its champion was found by another search.
     """
     Turns(session).lock(search_id)
     search = Archive(session).search(search_id)
@@ -82,14 +82,14 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """What each change of a report came to, the same whenever its samples are weighed again."""
+    """Return the effect of each change of a report. Deterministic for the same samples."""
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
     return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)
 
 
 def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:
-    """Keep what was found.
+    """Store the effects of a report.
 
     Raises:
         InvalidInput: the report does not answer the job.
@@ -103,7 +103,7 @@ def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects:
 
 
 def check_answers(job: Ablate, report: AblateReport) -> None:
-    """Nothing, for a report with an entry for each change.
+    """Check that a report has one entry for each change of its job.
 
     Raises:
         InvalidInput: it has more or fewer.
@@ -113,5 +113,5 @@ def check_answers(job: Ablate, report: AblateReport) -> None:
 
 
 def _seed(seed: int, champion_id: int, place: int) -> int:
-    """Fresh inputs for each job."""
+    """Return a different input seed for each job."""
     return int(np.random.SeedSequence((seed, champion_id, place), spawn_key=(2,)).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""A search that has not ended, as the conductor keeps it in memory."""
+"""An unfinished search as a process keeps it in memory."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ from evo.trial.timing import Timing
 
 Clock = Callable[[], datetime]
 Lost = Callable[[], float]
-"""Seconds that the clock went further than this process ran (`api.scheduler.interruptions`)."""
+"""Seconds of wall-clock time in which this process did not run (`api.scheduler.interruptions`)."""
 
 
 def nothing_lost() -> float:
-    """Where nothing interrupts: with a clock of a test's own."""
+    """Return 0: no interruptions, for tests with their own clock."""
     return 0.0
 
 
@@ -37,22 +37,22 @@ def utc_now() -> datetime:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """What its strategy begins with: of `warm_starts` the first are those that were recorded elsewhere, mere advice."""
+    """Return the context a strategy starts with. The first `warm_starts` come from recordings, and are only advice."""
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
 
 
 class ActiveSearch:
-    """Terms, history and state of one search; `lock` is held by whoever reads or changes it.
+    """Terms, history and state of one search. Hold `lock` while reading or changing it.
 
-    Everything here is rebuilt from the database by `load`, so a copy that may be wrong is simply dropped.
+    `load` rebuilds all of it from the database, so a copy that may be wrong can be dropped.
 
     Attributes:
-        has_queued: a job may be waiting for a worker; False spares the query.
-        revision: of the row this copy was last brought up to date with.
-        confirming: a confirmation waits or is worked on; False also while nobody has looked.
-        unbeaten: the elites that were not fast enough for a challenge when that was last looked at.
-        challenge_from_s: when, on its own clock, the next confirmation can be afforded; 0 if nobody has looked.
+        has_queued: True if a job may be waiting for a worker; False saves the query.
+        revision: revision of the row that this copy was last updated to.
+        confirming: True while a confirmation is queued or leased, as of the last check.
+        unbeaten: elites that were too slow for a challenge at the last check.
+        challenge_from_s: time on the search's clock from which the next confirmation is affordable; 0 if unknown.
     """
 
     def __init__(self, row: SearchRow, search: Search, lost_s: Lost = nothing_lost) -> None:
@@ -86,7 +86,7 @@ class ActiveSearch:
     def load(
         cls, session: Session, row: SearchRow, catalogue: Catalogue, lost_s: Lost = nothing_lost
     ) -> "ActiveSearch":
-        """Rebuild a search from its trials, in the order they were asked and ended."""
+        """Rebuild a search from its trials, in the order in which they were proposed and ended."""
         space = catalogue.space(row)
         search = Search(
             space=space,
@@ -99,7 +99,7 @@ class ActiveSearch:
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, standing: Standing) -> None:
-        """Learn what other processes did with this search since this copy was last up to date."""
+        """Apply what other processes did with this search since the last update of this copy."""
         asked, ended, _ = self.search.events
         news = Turns(session).news(self.id, asked=asked, ended=ended)
         if standing.milestone > self.revision:
@@ -113,7 +113,7 @@ class ActiveSearch:
         self.revision = standing.revision
 
     def fits(self, device: Device) -> bool:
-        """Whether a device may work for this search, which never changes: times compare only within one model."""
+        """Return True if a device may work for this search: times compare only within one device model."""
         wanted = self.terms.device
         if self.device_uuid is not None and device.uuid != self.device_uuid:
             return False
@@ -121,24 +121,24 @@ class ActiveSearch:
         return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Seconds this search has been running, without pauses and times in which the service did not run."""
+        """Return the seconds this search has run, without pauses and without time in which the service did not run."""
         if self._active_since is None:
             return self._active_s
         lost_s = self._lost_s() - self._lost_before_s
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
-        """Change the state, here and in the row; the clock runs while it is running or stopping."""
+        """Change the state, here and in the row. The clock runs while the search is running or stopping."""
         row.state = self.state = state
         self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
 
     def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
-        """Settle the seconds so far and let the clock run on, or stand."""
+        """Add the elapsed seconds to the row, then let the clock run or stop it."""
         row.active_s, row.active_since = self.elapsed_s(now), now if running else None
         self._run_on(row.active_s, row.active_since)
 
     def settle_clock(self, row: SearchRow, now: datetime) -> None:
-        """Write down the seconds so far, as others work them out from the row alone."""
+        """Store the elapsed seconds, so that other processes can compute the time from the row alone."""
         self.set_clock(row, now, running=self._active_since is not None)
 
     def _run_on(self, active_s: float, active_since: datetime | None) -> None:

@@ -1,4 +1,4 @@
-"""Handing out work: which searches a slot is served from."""
+"""Assigns work: chooses the searches that serve a slot."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -18,11 +18,11 @@ from evo.messages.job import Lease
 
 
 class Dispatch:
-    """Safe to share between threads.
+    """Finds jobs for slots. Safe to share between threads.
 
     Args:
-        connected_since: workers heard of since then count as there.
-        failures: counts those of each search.
+        connected_since: workers seen since then count as connected.
+        failures: counts consecutive failures by search.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Dispatch:
             standing = Fleet(session).slot(worker_id, device_uuid, incarnation)
             if standing.drain or standing.quarantined:
                 return LeaseReply(leases=[], drain=standing.drain)
-            same = standing.incarnation in (None, incarnation)  # else another process may hold them
+            same = standing.incarnation in (None, incarnation)  # another process of this worker may hold the jobs
             unheard = Leases(session).unheard(worker_id, device_uuid, holding) if same and holding is not None else []
             searches = Archive(session).at_work()
         slot = Slot(
@@ -78,6 +78,6 @@ class Dispatch:
         return LeaseReply(leases=leases, drain=False)
 
     def _again(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """A lease that was granted by an answer which never arrived: the same one."""
+        """Return the lease that an earlier, lost answer granted."""
         with self._roster.turn(search_id) as turn:
             return [] if turn is None else claims.again(turn, slot, attempt_id, self._clock())

@@ -1,4 +1,4 @@
-"""Requests that wait for the same search share one turn: whoever has waited longest serves all who wait by then."""
+"""Batches concurrent requests for the same search: the one waiting longest serves all others that wait."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 
 MOST = 16
-"""Requests in one turn: enough to share its cost, few enough that nobody waits for long."""
+"""Requests per batch: enough to share its cost, few enough that no request waits long."""
 
 
 @dataclass(eq=False)
 class _Request(Generic[Asked, Given]):
-    """`ready` is set once it was served, or is to serve itself and whoever waits behind it."""
+    """`ready` is set once the request is served, or must serve itself and the requests behind it."""
 
     asked: Asked
     ready: threading.Event = field(default_factory=threading.Event)
@@ -24,14 +24,14 @@ class _Request(Generic[Asked, Given]):
 
 
 class Together(Generic[Asked, Given]):
-    """Safe to share between threads, which is what it is for.
+    """Batches of requests by search. Safe to share between threads.
 
-    A turn costs a transaction, whether it does one thing or many. While one is under way requests gather, and the next
-    turn takes them in the order they came: under load each costs less, and without load nobody waits for company. Who
-    was served leaves at once, whatever the next turn is at.
+    A batch costs one transaction for any number of requests. While one runs, further requests gather, and the next
+    batch takes them in order of arrival. Under load each request costs less; without load none waits for others.
+    A served request returns at once, without waiting for the next batch.
 
     Args:
-        serve: does what several requests ask of one search; its answers are in their order.
+        serve: handles several requests for one search and returns their answers in order.
     """
 
     def __init__(self, serve: Callable[[int, Sequence[Asked]], Sequence[Given]]) -> None:
@@ -40,7 +40,7 @@ class Together(Generic[Asked, Given]):
         self._lock = threading.Lock()
 
     def ask(self, search_id: int, asked: Asked) -> Given:
-        """The answer to this request; raises what `serve` raised for it."""
+        """Return the answer to this request, or raise what `serve` raised for it."""
         request: _Request[Asked, Given] = _Request(asked)
         if not self._first(search_id, request):
             request.ready.wait()
@@ -51,7 +51,7 @@ class Together(Generic[Asked, Given]):
         return request.given  # type: ignore[return-value]  # served without an error
 
     def _first(self, search_id: int, request: _Request[Asked, Given]) -> bool:
-        """Whether nobody is there before this one; else it waits."""
+        """Return True if no batch of the search is running; otherwise queue the request."""
         with self._lock:
             if search_id not in self._waiting:
                 self._waiting[search_id] = []
@@ -60,7 +60,7 @@ class Together(Generic[Asked, Given]):
             return False
 
     def _take_turn(self, search_id: int, request: _Request[Asked, Given]) -> None:
-        """Serve it with those behind it; then it is the turn of whoever waits longest by now."""
+        """Serve this request with those behind it, then pass on to the one that waits longest."""
         with self._lock:
             waiting = self._waiting[search_id]
             requests = [request, *waiting[: MOST - 1]]
@@ -80,10 +80,10 @@ class Together(Generic[Asked, Given]):
                 del self._waiting[search_id]
 
     def _serve_all(self, search_id: int, requests: Sequence[_Request[Asked, Given]]) -> None:
-        """One that cannot be served must not be the others' misfortune: each is then served alone."""
+        """Serve all together; if that fails, serve each alone, so that one bad request does not fail the others."""
         try:
             given = self._serve(search_id, [request.asked for request in requests])
-        except BaseException as error:  # noqa: BLE001 - it is raised to whoever asked
+        except BaseException as error:  # noqa: BLE001 - raised in the thread of the request
             if len(requests) > 1:
                 for request in requests:
                     self._serve_all(search_id, [request])

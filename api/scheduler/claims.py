@@ -1,4 +1,4 @@
-"""What a slot is given of one search: what waits first, else new proposals. All is stored before the worker hears."""
+"""Gives a slot jobs of one search: queued ones, then new proposals. All are stored before the worker is answered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from evo.messages.job import Evaluate, Lease
 from evo.trial import Trial
 
 FIRST_RESULTS_S = 60.0
-"""How long a search may keep workers waiting for its first results: those who hold them may have to wait themselves."""
+"""Seconds for which a search may keep workers waiting for its first results, whose workers may be waiting too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One device of one worker, asking for work.
+    """One device of a worker that requests work.
 
     Attributes:
-        connected_since: workers heard of since then count as there.
+        connected_since: workers seen since then count as connected.
     """
 
     worker_id: str
@@ -35,11 +35,11 @@ class Slot:
 
 
 class StrategyFailed(EvoError, RuntimeError):
-    """A strategy raised instead of proposing: a bug of ours, which ends the search and not the service."""
+    """A strategy raised instead of proposing. This ends the search, not the service."""
 
 
 def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
-    """Leases on up to so many jobs that wait."""
+    """Lease up to `count` queued jobs."""
     if not turn.active.has_queued or count == 0:
         return []
     waiting = Leases(turn.session).next_queued(turn.active.id, count)
@@ -49,7 +49,7 @@ def queued(turn: Turn, slot: Slot, now: datetime, count: int) -> list[Granted]:
 
 
 def proposed(turn: Turn, clock: Clock, count: int) -> list[Asked]:
-    """Up to so many new trials, as far as budget and strategy have them; a strategy may want few at once."""
+    """Propose up to `count` new trials, within the budget. A strategy may propose fewer."""
     active = turn.active
     bars = active.search.bars()
     proposals: list[Asked] = []
@@ -68,12 +68,12 @@ def _wants_more(active: ActiveSearch, now: datetime) -> bool:
 
 
 def begun(turn: Turn, slot: Slot, now: datetime, asked: Sequence[Asked]) -> list[Granted]:
-    """Leases on new trials."""
+    """Lease the jobs of new trials."""
     return Grants(turn.session).begin(turn.active.id, asked, _holder(turn, slot, now)) if asked else []
 
 
 def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
-    """A lease that was granted before and still stands, renewed; none when it ended."""
+    """Renew a lease that was granted before; return nothing if it has ended."""
     attempt = Leases(turn.session).live_or_none(attempt_id)
     if attempt is None:
         return []
@@ -82,7 +82,7 @@ def again(turn: Turn, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]
 
 
 def leases_on(turn: Turn, slot: Slot, granted: Sequence[Granted]) -> list[Lease]:
-    """What the worker is told of what is stored."""
+    """Return the leases as sent to the worker."""
     return [
         Lease(
             attempt_id=each.attempt_id,
@@ -96,18 +96,18 @@ def leases_on(turn: Turn, slot: Slot, granted: Sequence[Granted]) -> list[Lease]
 
 
 def _holder(turn: Turn, slot: Slot, now: datetime) -> Holder:
-    """Who is about to be given leases: with the first one the search begins to take time."""
+    """Return the holder of the new leases. The search's clock starts with its first lease."""
     if not turn.active.started:
         turn.active.start(Archive(turn.session).search(turn.active.id), now)
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
 
 
 def _better_elsewhere(turn: Turn, slot: Slot, job: JobRow, now: datetime) -> bool:
-    """Whether a confirmation should wait a little for another unit: what confirms should not share a unit's whims."""
+    """Return True if a confirmation should wait briefly for another unit, so that one unit's bias is not repeated."""
     if job.kind != "confirm" or job.trial_id is None or turn.active.device_uuid is not None:
         return False
     if not timedelta(0) <= now - job.created_at < timedelta(seconds=turn.active.search.policy.other_unit_s):
-        return False  # also where the clock was set back meanwhile
+        return False  # also if the clock was set back
     if Leases(turn.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
     others = Fleet(turn.session).other_units(slot.device, slot.connected_since)

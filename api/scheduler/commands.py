@@ -1,4 +1,4 @@
-"""What people ask of searches: begin one, pause, stop or cancel it, ablate its champion."""
+"""Commands of people: submit, pause, resume, stop or cancel a search, ablate its champion."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -26,10 +26,10 @@ log = structlog.get_logger("conductor")
 
 
 class Orders:
-    """All methods may be called from any thread.
+    """Carries out commands. Methods may be called from any thread.
 
     Args:
-        connected_since: workers heard of since then offer their devices and families.
+        connected_since: workers seen since then offer their devices and families.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Orders:
         self._connected_since = connected_since
 
     def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
-        """Store a new search with its first job, and begin; returns its id.
+        """Store a new search with its first job and start it. Return its id.
 
         Raises:
-            NotFound, InvalidInput, Conflict: unknown family, wrong terms, an empty space, or no such device here.
+            NotFound, InvalidInput, Conflict: unknown family, invalid terms, an empty space, or no such device.
         """
         now = self._clock()
         with self._database.read() as session:
@@ -67,12 +67,12 @@ class Orders:
         return row.id
 
     def check(self, request: SearchRequest) -> None:
-        """Refuse what `submit` would refuse; stores nothing."""
+        """Raise what `submit` would raise, without storing anything."""
         with self._database.read() as session:
             terms_of(session, request, self._catalogue, self._connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search; asking for the present state again changes nothing.
+        """Pause, resume, stop or cancel a search. A command for the present state changes nothing.
 
         Raises:
             NotFound, Conflict: no such search, or the command does not fit its state.
@@ -86,11 +86,11 @@ class Orders:
             transition(Archive(session).search(search_id).state, command)
 
     def ablate(self, search_id: int, *, values: bool = False) -> None:
-        """Measure what each switch of a finished search's champion is worth.
+        """Measure the effect of each switch of a finished search's champion.
 
         Raises:
-            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has its
-                family as it was.
+            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has the
+                same version of its family.
         """
         with self._database.read() as session:
             search = Archive(session).search(search_id)

@@ -1,8 +1,7 @@
-"""Runs the searches: hands out work, takes in reports, notices lost workers, and moves every search to its end.
+"""Runs the searches: leases work, takes results, expires leases, and moves every search to its end.
 
-A conductor remembers each search it works on and writes every step to the database before anyone hears of it, so a
-killed service continues where it stopped. Conductors of several processes take turns at each search
-(`api.scheduler.transaction`).
+A conductor keeps each search in memory and stores every step before it answers, so a killed service continues where it
+stopped. Conductors of several processes take turns at each search (`api.scheduler.transaction`).
 """
 
 import uuid
@@ -43,19 +42,19 @@ log = structlog.get_logger("conductor")
 
 
 SLACK = timedelta(seconds=5)
-"""How far the clocks of service processes may be apart."""
+"""Seconds by which the clocks of service processes may differ."""
 
 
 class Conductor:
-    """All methods may be called from any thread.
+    """Facade of the scheduler. Methods may be called from any thread.
 
     Args:
         lease_s: seconds a worker may be silent before its work is given to another.
         on_work: called when work may have become available to waiting workers.
-        lost_s: seconds that the clock went further than this process ran, so far.
+        lost_s: seconds of wall-clock time in which this process did not run, so far.
 
     Attributes:
-        orders: what people ask of searches.
+        orders: commands of people.
     """
 
     def __init__(
@@ -91,9 +90,9 @@ class Conductor:
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
-        """Take up every unfinished search where it was left; the time nobody ran them does not count.
+        """Resume every unfinished search. The time in which no service ran does not count.
 
-        Nor does it against workers, which could not say that they live: each lease gets another term.
+        Workers could not send heartbeats in that time either, so each lease gets a new term.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -115,14 +114,14 @@ class Conductor:
         token_id: str | None = None,
         incarnation: str | None = None,
     ) -> None:
-        """Register a worker and its devices. What an earlier process of it held is lost, and queued at once.
+        """Register a worker and its devices. Jobs that an earlier process of it held are queued again at once.
 
         Args:
-            token_id: of a token that speaks for this worker alone from now on.
-            incarnation: names the process that registers; None where a client has no such name.
+            token_id: of a token that acts for this worker alone from now on.
+            incarnation: names the process that registers; None if the client has no such name.
 
         Raises:
-            Conflict: the worker has another token; nothing was done.
+            Conflict: the worker has another token; nothing was changed.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -132,7 +131,7 @@ class Conductor:
             earlier = fleet.find(worker_id)
             same = earlier is not None and incarnation is not None and earlier.incarnation == incarnation
             alive = fleet.is_connected(worker_id, self.connected_since()) and not same
-            # Of nameless processes that may both be alive nobody is given what the other one may hold.
+            # Two processes without an incarnation may both be alive, so neither is given the other's jobs.
             speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
             fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
             leases = [] if same else Leases(session).held_by(worker_id)
@@ -143,7 +142,7 @@ class Conductor:
         log.info("worker registered", worker=worker_id, devices=[device.model for device in devices], lost=len(held))
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """End a worker in order: its devices are gone, and what it still holds waits for the next one.
+        """Sign off a worker: its devices are removed, and its jobs are queued again.
 
         Raises:
             NotFound: it is not registered.
@@ -166,7 +165,7 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew a worker's leases, note what it says of itself, and tell it what the service wants it to know.
+        """Renew a worker's leases, store its status, and return the service's messages to it.
 
         Raises:
             NotFound: it is not registered.
@@ -197,11 +196,11 @@ class Conductor:
         *,
         incarnation: str | None = None,
     ) -> LeaseReply:
-        """Up to `count` jobs for one device of a worker, of the oldest search it can work for.
+        """Return up to `count` jobs for one device, from the oldest search that the device fits.
 
         Args:
-            holding: the attempts this worker knows of; those it was granted and never heard of come first.
-            unable: searches it cannot work for.
+            holding: attempts the worker holds. Attempts granted to it in lost answers are returned first.
+            unable: searches the worker cannot work for.
 
         Raises:
             NotFound: the worker, or this device of it, is not registered.
@@ -211,11 +210,11 @@ class Conductor:
             return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
-        """Take in the result of an attempt: once, the same answer when it is repeated.
+        """Take the result of an attempt once. A repetition gets the same answer.
 
         Raises:
             NotFound: no such attempt.
-            StaleLease: the lease ended before; nothing is counted.
+            StaleLease: the lease had ended; the result is not counted.
             InvalidInput: the report does not answer the job.
         """
         (taken,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
@@ -224,21 +223,21 @@ class Conductor:
         return taken
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Take in several results, each as `report` does; answers in their order."""
+        """Take several results, each as `report` does. Answers are in their order."""
         return [answer(delivery, taken) for delivery, taken in zip(deliveries, self._take(deliveries), strict=True)]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
-        """Take a lease back; its job waits for the next worker.
+        """Return a lease; its job waits for the next worker.
 
         Args:
-            unfit: the worker can do no work of the search, which shows the reason until some is done.
+            unfit: the worker can do no work of the search. The search shows the reason until some work is done.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
         self._losses.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
-        """Give up on leases that ran out, and let time itself end what it should; called every few seconds."""
+        """Expire leases and apply all time limits. Called every few seconds."""
         self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
@@ -251,16 +250,16 @@ class Conductor:
             Turns(session).note_alive(self.clock())
 
     def connected_since(self) -> datetime:
-        """Workers heard of since then are connected; the others are silent, and offer nothing to anybody."""
+        """Workers seen since this moment are connected. The devices of other workers are not offered."""
         return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
-    # Inside
+    # Interruptions
 
     def _settle_interruption(self) -> None:
-        """Leave out, of every duration that is kept as a moment, the time in which this service did not run.
+        """Subtract time in which this service did not run from every duration that is stored as a moment.
 
-        Workers were not silent while nobody could hear them, and searches did not run. A clock that was set back must
-        not keep what is over: whatever ends later than it ever could ends as if it had begun now.
+        Workers could not reach the service in that time, and searches did not run. If the clock was set back, moments
+        further ahead than any term allows are reset as if their term began now.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
@@ -281,9 +280,9 @@ class Conductor:
             self._failures.each(self.roster.revisions(), self._settle_clock, key=lambda search_id: search_id)
 
     def _ran_meanwhile(self, session: Session, missed_s: float) -> bool:
-        """Return whether another process looked after the searches while this one did not run.
+        """Return True if another process ran the searches while this one did not.
 
-        Where all stood still, as on a machine that slept, the first to wake settles the clocks; the others then follow.
+        If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
         """
         alive_at = Turns(session).alive_at()
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)
@@ -295,7 +294,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Record, where people look, that two living processes speak as one worker."""
+        """Record, for the workers page, that two running processes use the identity of one worker."""
         try:
             yield
         except Superseded as error:
@@ -310,7 +309,7 @@ class Conductor:
         return taken
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
-        """Give up on leases, each named by its attempt and its search."""
+        """End leases without a result, each named by its attempt and its search."""
 
         def lose(lease: tuple[int, int]) -> None:
             attempt_id, search_id = lease

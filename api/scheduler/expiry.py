@@ -1,4 +1,4 @@
-"""Leases that came to nothing: their jobs wait for the next worker, or are given up when that happened too often."""
+"""Expired and returned leases: their jobs are queued again, or given up after too many losses."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -27,7 +27,7 @@ class Losses:
         self._clock = clock
 
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
-        """The job waits for the next worker; why this one cannot do any of the search's, the search shows."""
+        """Queue the job again. If the worker is unfit, the search shows the reason."""
         with self._roster.turn(search_id) as turn:
             attempt = None if turn is None else Leases(turn.session).live_or_none(attempt_id)
             if turn is None or attempt is None:
@@ -42,7 +42,7 @@ class Losses:
         log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
 
     def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
-        """A worker is gone: the job goes back to the queue, or is given up when that happened too often."""
+        """End the lease of a lost worker: queue the job again, or give it up after too many losses."""
         with self._roster.turn(search_id) as turn:
             if turn is None:
                 return
@@ -62,7 +62,7 @@ class Losses:
 
 
 def _give_up(turn: Turn, job: JobRow, now: datetime) -> None:
-    """Lost too often: nobody is given this job again, and its trial ends without a word on its config."""
+    """Give up a job that was lost too often. Its trial ends without an outcome for its config."""
     job.state, job.ended_at = "abandoned", now
     if job.kind == "confirm":
         confirmed(turn)

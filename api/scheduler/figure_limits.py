@@ -1,4 +1,4 @@
-"""How large the figures of a worker may be: others could be neither drawn nor summed up."""
+"""Limits of figures in reports. Larger ones could be neither drawn nor summed up."""
 
 import sys
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
 BESIDE_US: Range = (0.0, LONGEST_US)
-"""Of what stands beside a time: a floor, a threshold, an anchor."""
+"""Range of figures reported with a time: floor, threshold, anchor."""
 SPAN_S: Range = (-1.0, LONGEST_S)
-"""Differences of clocks may come out a little below nothing."""
+"""Range of differences between clock readings, which may be slightly negative."""
 ERROR: Range = (0.0, sys.float_info.max)
-"""Of a wrong answer: it may come from memory that nothing wrote."""
+"""Range of errors of an output, which may come from uninitialised memory."""
 COUNT: Range = (0.0, 1e15)
-"""Of calls, samples and versions: a call takes a nanosecond at least, so more would take eleven days."""
+"""Range of counts of calls, samples and versions: at a nanosecond per call, more would take eleven days."""
 CALLS: Range = (1.0, 1e15)
 RATE: Range = (1.0, LARGEST_FIGURE)
 FIGURE: Range = (-LARGEST_FIGURE, LARGEST_FIGURE)
@@ -36,12 +36,12 @@ _CLASSES: Mapping[type, Range] = {Answers: COUNT, Ceilings: RATE, CaseError: ERR
 
 
 def check_figures(where: str, said: Any, within: Range = FIGURE) -> None:
-    """Look through a message, or a part of it, by the units in its fields' names.
+    """Check all figures of a message, or a part of it, by the units in its field names.
 
-    How far a wrong answer is off may be anything finite: it comes from memory that nobody wrote.
+    The error of a wrong output may be any finite number, because it may come from uninitialised memory.
 
     Raises:
-        InvalidInput: names the first figure that cannot be.
+        InvalidInput: names the first figure out of its range.
     """
     match said:
         case None | bool() | str():

@@ -1,7 +1,7 @@
-"""Time that clocks show and in which this process did not run: it was stopped, its machine slept, or a clock was set.
+"""Measures time in which this process did not run: it was stopped, its machine slept, or the clock was set.
 
-Leases and budgets are kept as moments of the wall clock, since several processes and restarts share them. Such moments
-mean durations only as long as the clock and the process both go on; what they lose against each other is counted here.
+Leases and budgets are stored as moments of the wall clock, because processes and restarts share them. Such moments
+measure durations only while both the clock and the process run; this module counts the difference.
 """
 
 import threading
@@ -12,20 +12,20 @@ import structlog
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
-"""A tick that takes longer means that the process was stopped; a busy one is late by less."""
+"""Seconds. A longer tick means that the process was stopped; a busy process is late by less."""
 
 LEAST_S = 1.0
-"""Smaller differences are the clock's being corrected slowly, or ticks that came late."""
+"""Seconds. Smaller differences come from slow clock corrections or late ticks."""
 
 log = structlog.get_logger("service")
 
 
 class Interruptions:
-    """Safe to share between threads.
+    """Counts lost time. Safe to share between threads.
 
     Args:
         wall: seconds of the wall clock.
-        steady: seconds of a clock that nobody sets; it may stand while the machine sleeps.
+        steady: seconds of a clock that is never set. It may stop while the machine sleeps.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
@@ -37,16 +37,16 @@ class Interruptions:
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
     def start(self) -> None:
-        """Look at the clocks regularly from now on; else time in which nobody asks would count as lost."""
+        """Start to compare the clocks regularly."""
         self._last = (self._wall(), self._steady())
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop comparing the clocks."""
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Seconds by which the wall clock went further than this process ran, so far; negative if it was set back."""
+        """Return the seconds by which the wall clock advanced more than this process ran; negative after a set-back."""
         with self._lock:
             now = (self._wall(), self._steady())
             passed_s, steady_s = (new - old for new, old in zip(now, self._last, strict=True))

@@ -1,4 +1,4 @@
-"""What follows from a search's present state: it stops asking, challenges the incumbent, and in the end is over."""
+"""Search lifecycle: stops proposing when the budget is used up, challenges the incumbent, and finishes."""
 
 from collections import Counter
 from datetime import datetime
@@ -26,11 +26,11 @@ from evo.trial.outcome import ReferenceFailed
 log = structlog.get_logger("conductor")
 
 STOPPED = "stopped"
-"""Reason of a search that someone stopped before its budget was used up."""
+"""Reason of a search that a person stopped before its budget was used up."""
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
-    """Whether `advance` may have something to do, as far as memory tells."""
+    """Return True if `advance` may have something to do, from memory alone."""
     if active.state == "ablating":
         return True
     if active.state == "stopping":
@@ -40,7 +40,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
 
 
 def follow(turn: Turn, now: datetime) -> None:
-    """Do whatever is due, if anything is."""
+    """Call `advance` if it may have something to do."""
     if is_due(turn.active, now):
         advance(turn, now)
     if turn.active.state in TERMINAL:
@@ -48,10 +48,10 @@ def follow(turn: Turn, now: datetime) -> None:
 
 
 def advance(turn: Turn, now: datetime) -> None:
-    """Do whatever is due; may be called at any time and as often as one likes.
+    """Do whatever is due. May be called at any time and any number of times.
 
-    A running search whose budget is used up stops asking. One that stopped and has nothing in flight lets its best
-    challenge the incumbent, one challenger after the other, and then it is over. An ablation ends with its last job.
+    A running search with a used-up budget stops proposing. A stopping search with nothing in flight lets its best
+    trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.
     """
     active = turn.active
     if active.state == "running" and (reason := active.search.stop_reason(active.elapsed_s(now))) is not None:
@@ -63,7 +63,7 @@ def advance(turn: Turn, now: datetime) -> None:
     elif active.state == "stopping" and not active.search.history.pending:
         leases = Leases(turn.session)
         if active.search.best is None and not leases.at_work(active.id):
-            finish(turn, now)  # what still waits was for trials: a search that got no turn does not wait for one
+            finish(turn, now)  # jobs that are still queued were for trials and are no longer needed
         elif not leases.open_jobs(active.id) and not challenge(turn, now, ended=True):
             finish(turn, now)
     elif active.state == "ablating" and not Leases(turn.session).open_jobs(active.id):
@@ -71,7 +71,7 @@ def advance(turn: Turn, now: datetime) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Why no trial will be measured: each of the first few met the same fault of reference.py or of the source."""
+    """Return why no trial can be measured, if the first few all met the same fault of reference.py or of the source."""
     ended = active.search.history.finished
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
@@ -85,7 +85,7 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
 
 
 def challenge(turn: Turn, now: datetime, *, ended: bool) -> bool:
-    """Queue a confirmation if one is due; whether one is under way now."""
+    """Queue a confirmation if one is due. Return True if one is queued or leased."""
     active = turn.active
     if not _may_challenge(active, now, ended=ended):
         return False
@@ -128,8 +128,10 @@ def _bar(turn: Turn, search: SearchRow) -> Bar | None:
 
 
 def _why_none(turn: Turn, to_beat: Bar) -> str | None:
-    """Nothing, where the best trial did challenge, or none but the champion itself was measured; where another one did
-    challenge, only a trial that looks faster than the champion leaves a question open."""
+    """Return why no trial challenges; None if the best trial did, or only the champion itself was measured.
+
+    If a trial other than the best challenged, only a trial that looks faster than the champion needs a reason.
+    """
     search = turn.active.search
     _, _, challenged = search.events
     others = (trial for trial in search.history.kernels(2, besides=to_beat.binaries) if trial is not to_beat.again)
@@ -142,8 +144,10 @@ def _why_none(turn: Turn, to_beat: Bar) -> str | None:
 
 
 def _affordable(turn: Turn, now: datetime) -> bool:
-    """Whether one more confirmation would keep to its share. The next one is taken to last as long as the longest so
-    far, the first as long as the baselines did."""
+    """Return True if one more confirmation stays within its share of the budget.
+
+    The next confirmation is estimated at the longest so far, the first one at the duration of the baselines.
+    """
     active = turn.active
     spent_s = Leases(turn.session).confirming_s(active.id)
     expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
@@ -152,10 +156,10 @@ def _affordable(turn: Turn, now: datetime) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
-    """Whether one would be due if there were no incumbent to beat; the same elites are not compared with it twice,
-    nor is it asked before its time whether another can be afforded.
+    """Return True if a challenge would be due without an incumbent to beat.
 
-    Never among estimates: nothing was run, so there is no evidence.
+    The same elites are not compared with the incumbent twice, and affordability is not checked before it can change.
+    Estimates never challenge: nothing was measured, so there is no evidence.
     """
     if active.terms.device.kind == "estimate":
         return False
@@ -165,12 +169,12 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """One more than may challenge: the incumbent may be among them."""
+    """Return the numbers of the best trials: one more than may challenge, because the incumbent may be among them."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 
 def finish(turn: Turn, now: datetime) -> None:
-    """End a search: finished, or failed when not one of its trials could be measured."""
+    """End a search: finished, or failed if none of its trials was measured."""
     ended = turn.active.search.history.finished
     if ended and turn.active.search.best is None:
         change_state(turn, "fail", now, reason=_nothing_measured(ended))
@@ -179,7 +183,7 @@ def finish(turn: Turn, now: datetime) -> None:
 
 
 def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | None = None) -> None:
-    """Follow a command. Cancelling ends every lease and every pending trial with it.
+    """Carry out a command. Cancelling ends every lease and every pending trial.
 
     Raises:
         Conflict: it does not fit the present state.
@@ -196,7 +200,7 @@ def change_state(turn: Turn, command: Command, now: datetime, *, reason: str | N
 
 
 def drop_open(session: Session, search_id: int, now: datetime) -> None:
-    """Cancel whatever of a search is still waiting, leased or pending."""
+    """Cancel the queued and leased jobs and the pending trials of a search."""
     Leases(session).cancel_all(search_id, now)
     Archive(session).cancel_pending(search_id, now)
     Ablations(session).close(search_id, now)

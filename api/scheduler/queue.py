@@ -1,4 +1,4 @@
-"""Where results and requests for work meet: all that wait for the same search are served in one turn."""
+"""Batches results and work requests of one search into one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ Taken: TypeAlias = Receipt | Refusal
 REPEATED = Receipt(repeated=True)
 
 MAX_RACES = 3
-"""How often a turn that lost a race is tried again with a fresh view of the search."""
+"""Attempts of a batch that lost a race, each with a fresh view of the search."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Want:
-    """Up to `count` jobs of one search for a slot."""
+    """Request for up to `count` jobs of one search for a slot."""
 
     slot: Slot
     count: int
@@ -42,21 +42,21 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True)
 class HandIn:
-    """Results for one search, each with what was made of its samples."""
+    """Results for one search, each with the ruling on its samples."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What became of each result, and whether the search has to advance (`api.scheduler.lifecycle.advance`)."""
+    """Receipt of each result, and whether `api.scheduler.lifecycle.advance` must run."""
 
     taken: Sequence[Taken]
     due: bool
 
 
 class Desk:
-    """Results are taken in before work is handed out, so that proposals know of them. Safe to share between threads."""
+    """Takes results before it hands out work, so that proposals use them. Safe to share between threads."""
 
     def __init__(self, roster: Roster, clock: Clock) -> None:
         self._roster = roster
@@ -64,11 +64,11 @@ class Desk:
         self._together: Together[Want | HandIn, list[Lease] | Settled] = Together(self._serve)
 
     def claim(self, search_id: int, want: Want) -> list[Lease]:
-        """What a slot is given of a search."""
+        """Return leases on jobs of a search for a slot."""
         return cast(list[Lease], self._together.ask(search_id, want))
 
     def hand_in(self, search_id: int, results: HandIn) -> Settled:
-        """What became of results for a search."""
+        """Store results for a search and return their receipts."""
         return cast(Settled, self._together.ask(search_id, results))
 
     def _serve(self, search_id: int, requests: Sequence[Want | HandIn]) -> list[list[Lease] | Settled]:
@@ -78,7 +78,7 @@ class Desk:
                     return self._all(turn, requests) if turn else [_ended(search_id, each) for each in requests]
             except StrategyFailed as error:
                 if len(requests) > 1:
-                    raise  # each is served alone then, so that no result falls with it
+                    raise  # then each is served alone, so that no valid result is lost
                 self._roster.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("turn lost a race", search=search_id)
@@ -110,7 +110,7 @@ class Desk:
         if turn.active.state == "running":
             more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
             proposals = [claims.proposed(turn, self._clock, count) for count in more]
-            now = self._clock()  # thinking, for whomever, is no part of a lease
+            now = self._clock()  # the time for proposals must not shorten the lease
             for want, leases, asked in zip(wants, granted, proposals, strict=True):
                 leases.extend(claims.begun(turn, want.slot, now, asked))
         lifecycle.follow(turn, self._clock())  # its budget may be used up now

@@ -1,4 +1,4 @@
-"""The unfinished searches as this process remembers them, each used by one thread and one process at a time."""
+"""Registry of unfinished searches in memory. One thread of one process uses a search at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Say why a search ended that the service could not move on."""
+    """Return the reason of a search that ended because the service could not continue it."""
     return f"the service could not go on with it: {reason} (its log says more)"
 
 
 class Roster:
-    """What is in memory is disposable: the database can always say it again. Safe to share between threads."""
+    """Unfinished searches in memory, which can always be rebuilt from the database. Safe to share between threads."""
 
     def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:
         self._lost_s = lost_s
@@ -39,12 +39,12 @@ class Roster:
         self._loading = threading.RLock()
 
     def revisions(self) -> dict[int, int]:
-        """Of the unfinished searches, those of higher priority first, of equal ones the oldest."""
+        """Return id and revision of the unfinished searches: higher priority first, then the oldest."""
         with self._database.read() as session:
             return Archive(session).unfinished()
 
     def is_due(self, search_id: int, revision: int) -> bool:
-        """Whether a turn may find something to do, by time or because others brought the search to this revision."""
+        """Return True if a turn may find something to do, because time passed or others changed the search."""
         if (active := self._loaded(search_id)) is None:
             return False
         with active.lock:
@@ -52,10 +52,10 @@ class Roster:
 
     @contextmanager
     def turn(self, search_id: int) -> Iterator[Turn | None]:
-        """This thread's turn at an unfinished search; None when it has ended or does not exist.
+        """Enter this thread's turn at an unfinished search; None if it has ended or does not exist.
 
-        All that is done in it is stored together when it ends. An error within undoes it, and leaves what is in memory
-        in doubt: that is dropped, and rebuilt when next needed.
+        Everything done in a turn is committed together at its end. An error rolls it back, and the copy in memory is
+        dropped, to be rebuilt when next needed.
         """
         while True:
             active = self._loaded(search_id)
@@ -64,7 +64,7 @@ class Roster:
                 return
             with active.lock:
                 if self._searches.get(search_id) is not active:
-                    continue  # it ended, or was dropped, while we waited
+                    continue  # it ended or was dropped while this thread waited
                 try:
                     with ExitStack() as stack:
                         turn = Turn(self._database, active, stack)
@@ -82,12 +82,12 @@ class Roster:
                 return
 
     def fits(self, search_id: int, device: Device) -> bool:
-        """Whether a device may work for an unfinished search, as far as that needs no turn."""
+        """Return True if a device may work for an unfinished search, without taking a turn."""
         active = self._loaded(search_id)
         return active is not None and active.fits(device)
 
     def fail(self, search_id: int, reason: str) -> None:
-        """End a search that cannot go on."""
+        """End a search that cannot continue."""
         now = self._clock()
         with self._database.write() as session:
             turns = Turns(session)

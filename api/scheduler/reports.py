@@ -1,4 +1,4 @@
-"""Taking in results: each once, the same answer when it is repeated, and all that wait for one search in one turn."""
+"""Takes results: each once, with the same answer to a repetition; results of one search share a transaction."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from evo.messages.job import Answer, Delivery
 
 
 class Intake:
-    """Safe to share between threads."""
+    """Takes deliveries of results. Safe to share between threads."""
 
     def __init__(self, database: Database, desk: Desk) -> None:
         self._database = database
         self._desk = desk
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Taken], list[int]]:
-        """What became of each report, and the searches that have to advance (`api.scheduler.lifecycle.advance`)."""
+        """Return the receipt of each report, and the searches that must run `api.scheduler.lifecycle.advance`."""
         taken: dict[int, Taken] = {}
         due: list[int] = []
         for search_id, places in self._sorted(deliveries, taken).items():
@@ -31,7 +31,7 @@ class Intake:
         return [taken[place] for place in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery], taken: dict[int, Taken]) -> dict[int, list[int]]:
-        """Places of the deliveries by search; those that need no search are answered at once."""
+        """Return the indices of deliveries by search. Those that concern no search are answered at once."""
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
         places: dict[int, list[int]] = defaultdict(list)
@@ -50,14 +50,14 @@ class Intake:
         return places
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> HandIn:
-        """With what is made of their samples, outside of any turn."""
+        """Return the results with the rulings on their samples, computed outside any turn."""
         return HandIn(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )
 
 
 def answer(delivery: Delivery, taken: Taken) -> Answer:
-    """The same, as one answer of several."""
+    """Return a receipt as one answer of several."""
     match taken:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")

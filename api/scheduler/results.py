@@ -1,4 +1,4 @@
-"""Taking in a report: judged, stored and told in one step, once."""
+"""Results: a report is judged, stored and published in one step, once."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -30,15 +30,15 @@ from evo.trial import Trial
 from evo.trial.outcome import Crashed, Impossible, Measured, Outcome, TimedOut
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
-"""What was made of a report's samples: of a confirmation the verdict, of an ablation what each change came to."""
+"""Ruling on a report's samples: a confirmation's verdict, or an ablation's effects."""
 
 
 def settle(turn: Turn, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
-    """Take a live attempt's report.
+    """Take the report of a live attempt.
 
     Args:
         attempt: with its job and trial.
-        ruling: as `ruled` reached it.
+        ruling: from `ruled`.
 
     Raises:
         InvalidInput: the report does not answer this job; nothing was changed.
@@ -99,7 +99,7 @@ def end_trial(
 ) -> None:
     """Give a pending trial its one outcome, in memory and in the database.
 
-    Memory comes first, since it decides the order; should the commit fail, the roster drops this copy of it.
+    Memory is changed first, because it decides the order. If the commit fails, the registry drops the copy in memory.
     """
     search = turn.active.search
     full, most_pending = search.full, search.most_pending
@@ -120,7 +120,7 @@ def end_trial(
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
-    """The outcome as the service stands for it: what is faster than the device allows did not do the work."""
+    """Return the outcome, or `Impossible` for a time below the physical limit of the device."""
     if isinstance(outcome, Measured) and active.roofline and active.roofline.impossible(outcome.timing.median_us):
         return Impossible(timing=outcome.timing, floor_us=active.roofline.floor_us)
     return outcome
@@ -151,7 +151,7 @@ def _baselines(turn: Turn, attempt: AttemptRow, report: BaselineReport) -> None:
 
 
 def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
-    """What there is to make of its samples; resampling takes a while."""
+    """Return the ruling on a report's samples. Bootstrap resampling takes a while, so this runs outside any turn."""
     match report:
         case ConfirmReport():
             return judged(database, search_id, attempt_id, report)
@@ -161,7 +161,7 @@ def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -
 
 
 def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
-    """The verdict on a confirmation; its search has no other under way."""
+    """Return the verdict on a confirmation. A search has at most one confirmation in progress."""
     with database.read() as session:
         job = Leases(session).together([attempt_id])[attempt_id].job
         challengers = Leases(session).challengers(search_id)
@@ -184,7 +184,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
 
 
 def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
-    """What the search measured of a challenger before its confirmation."""
+    """Return the challenger's quick measurement, taken before its confirmation."""
     outcome = None if trial is None else trial.outcome
     return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 
@@ -211,16 +211,16 @@ def _confirmed(turn: Turn, attempt: AttemptRow, evidence: Evidence) -> None:
 
 
 def confirmed(turn: Turn) -> None:
-    """A confirmation is over, however it ended: the next one may be due, here and in other processes."""
+    """End a confirmation, with any result: the next one may be due, in this and other processes."""
     turn.active.confirming = False
     turn.milestone()
 
 
 def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) -> None:
-    """Have a trial challenge the present incumbent.
+    """Queue a confirmation of a trial against the current incumbent.
 
-    An incumbent whose config an edited family no longer knows cannot be measured; the challenger is then confirmed
-    alone, and still replaces it.
+    If an edited family no longer accepts the incumbent's config, it cannot be measured. The challenger is then
+    confirmed alone and still replaces it.
     """
     session, active = turn.session, turn.active
     search = Archive(session).search(active.id)
@@ -238,7 +238,7 @@ def queue_confirmation(turn: Turn, trial: TrialRow, seen: int, now: datetime) ->
 
 
 def _confirmation_seed(seed: int, position: int) -> int:
-    """Fresh inputs for each confirmation, the same ones when the search is run again."""
+    """Return a different input seed for each confirmation, the same when the search is repeated."""
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 
 

@@ -1,4 +1,4 @@
-"""From a request to the terms of a search: everything is checked here, once, before anything is stored."""
+"""Submission: turns a request into the terms of a search, and checks all of it before anything is stored."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -31,18 +31,18 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 
 PREFERENCE: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
-"""Which kind of device ``auto`` takes, among those the family runs on and a worker offers; never estimates."""
+"""Device kinds that ``auto`` chooses, in order, among those that the family supports and a worker offers."""
 
 MAX_WARM_STARTS = 5
 MAX_IMPORTED = 20
-"""Recorded configs tried first: they are the best of another day, and the search has to have its own say."""
+"""Recorded configs tried first. They are few, because they were the best in other circumstances."""
 
 PDL_SINCE = 90
 """The first compute capability with programmatic dependent launch, times ten."""
 
 
 class Unavailable(Conflict):
-    """No connected worker has the device that is asked for; `field` of the request is what nobody has."""
+    """No connected worker has the requested device; `field` of the request cannot be satisfied."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -50,11 +50,11 @@ class Unavailable(Conflict):
 
 
 def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
-    """A new search, complete but for its place in the database.
+    """Return a new search, complete but for its id.
 
     Raises:
         NotFound: the family is not registered.
-        InvalidInput: names the field of the request, and what would be accepted; also for an empty space.
+        InvalidInput: names the field of the request and valid values; also for an empty space.
         Unavailable: no connected worker has such a device.
     """
     family_row = Archive(session).family_named(request.wanted_family, own_digests())
@@ -103,11 +103,11 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:
-    """The device to search on, among those that connected workers offer.
+    """Return the device to search on, from those that connected workers offer.
 
     Raises:
         InvalidInput: the family does not run on that kind.
-        Unavailable: nobody offers it, or nobody's has what is required.
+        Unavailable: no worker offers the device, or none meets the requirements.
     """
     wanted, uuid = request.device, request.device_uuid
     if wanted in (*PREFERENCE, "estimate"):
@@ -129,18 +129,18 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
 
 
 def _roomy(required: Requirements) -> Callable[[Device], bool]:
-    """Whether a device has the memory alone that is required."""
+    """Return a test of a device's memory alone."""
     memory = Requirements(memory_gb=required.memory_gb)
     return lambda device: memory.lacking(device) is None
 
 
 def _runs_as(kind: str) -> str:
-    """The implementation that counts: estimates are of CUDA kernels."""
+    """Return the device kind whose implementation is used: estimates are of CUDA kernels."""
     return "cuda" if kind == "estimate" else kind
 
 
 def aimed(objective: Objective, device: Device) -> Objective:
-    """The same with its target by the name of a model; a device aims at itself without a target.
+    """Return the objective with its target's model name. Without a target the device itself is the target.
 
     Raises:
         InvalidInput: no such target, one this kind of device cannot have, or none where one is needed.
@@ -163,7 +163,7 @@ def aimed(objective: Objective, device: Device) -> Objective:
 
 
 def _check_problem(family: Family, request: SearchRequest) -> None:
-    """What no kind of device could work on, or not the one that is wanted, is told whether or not a worker has one."""
+    """Refuse a problem that no device kind, or not the requested one, supports, even if no worker is connected."""
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
     refusals: list[InvalidInput] = []
@@ -186,7 +186,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
 
 
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
-    """A device that runs nothing launches any way."""
+    """Check the launch mode. Devices that run nothing accept any."""
     if device.kind == "estimate":
         return
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
@@ -217,9 +217,10 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 
 
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Configs worth trying first: champions of the nearest problems, the family's own starts, its default; valid ones.
+    """Return configs to try first: champions of the nearest problems, the family's starts and its default, if valid.
 
-    Only of this device model: on two of four recorded spaces another's champion kept the search around the wrong place.
+    Only champions of the same device model count: on two of four recorded spaces, champions of other models kept the
+    search in a poor region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
     nearest = sorted(here, key=lambda champion: (_distance(search, champion), -champion.id))
@@ -230,10 +231,10 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 
 
 def imported(space: Space, given: WarmStart) -> tuple[WarmStartView, list[Config]]:
-    """The best of recorded configs that are in the space, and how many of them are not.
+    """Return the best recorded configs that are in the space, and the number of those that are not.
 
     Raises:
-        InvalidInput: each names something that is no tunable of the space, so none could ever be in it.
+        InvalidInput: each names an unknown tunable, so none could be in the space.
     """
     _check_names(space, given)
     valid = completed(space, given.configs)
@@ -251,18 +252,18 @@ def _check_names(space: Space, given: WarmStart) -> None:
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
-    """With the defaults of what they leave out; valid ones."""
+    """Add defaults for missing tunables; return the valid configs."""
     default = space.default()
     return [config for part in parts if (config := {**default, **part}) in space]
 
 
 def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
-    """The same without repetitions, each where it first stands."""
+    """Remove repetitions, keeping the first of each."""
     return list({space.key(config): config for config in configs}.values())
 
 
 def _distance(search: SearchRow, champion: ChampionRow) -> float:
-    """How unlike two problems are: doublings of a number count one each, as does any other difference."""
+    """Return the distance of two problems: doublings of each number, plus one for each other difference."""
     away = float(search.objective != champion.objective)
     for name, mine in search.problem.items():
         theirs = champion.problem.get(name)

@@ -1,4 +1,4 @@
-"""One process's go at one search: nobody else changes the search meanwhile."""
+"""A turn: one process's exclusive transaction on one search."""
 
 from contextlib import ExitStack
 
@@ -12,12 +12,12 @@ from db.repositories.turns import Turns
 
 
 class Turn:
-    """An unfinished search in memory, and the one transaction in which all that is done with it is stored.
+    """An unfinished search in memory, with the transaction that stores all changes of this turn.
 
     On a database that one process serves, the lock in memory is enough, and the transaction begins when the session
-    is first needed: a strategy thinks outside of it. On a shared one it begins at once, by locking the search's row,
-    and what others have stored since is read before anything is done. Should this process stand still, the server
-    undoes the transaction and lets others go on; what this one then tries to store is refused.
+    is first needed, so strategies propose outside it. On a shared database it begins at once by locking the search's
+    row, and changes of other processes are read first. If this process hangs, the server rolls the transaction back
+    and others continue; what this process then tries to store is refused.
 
     Attributes:
         ended: ids of the trials that ended in this turn.
@@ -33,13 +33,13 @@ class Turn:
 
     @property
     def session(self) -> Session:
-        """The transaction; committed when the turn ends, undone when it ends with an error."""
+        """The transaction. It is committed when the turn ends, and rolled back if the turn ends with an error."""
         if self._session is None:
             self._session = self._stack.enter_context(self._database.write())
         return self._session
 
     def lock(self) -> bool:
-        """Keep other processes away and learn what they did; False if they ended the search."""
+        """Lock out other processes and read their changes; False if they ended the search."""
         standing = Turns(self.session).lock(self.active.id)
         if standing is None:
             return False
@@ -48,17 +48,17 @@ class Turn:
         return True
 
     def queued(self) -> None:
-        """A job waits now: whoever waits for work should look."""
+        """Note that a job was queued, so that waiting workers look for it."""
         self.active.has_queued = True
         self.milestone()
         announce(self.session, WORK)
 
     def milestone(self) -> None:
-        """More happened than trials asked and told: who follows should look for it."""
+        """Note a change beyond new trials and outcomes, so that other processes look for it."""
         self._milestone = True
 
     def end(self) -> None:
-        """Write down what happened, and let other processes know that what they remember is no longer all."""
+        """Store what happened, and raise the revision so that other processes update their copies."""
         if self.ended:
             Events(self.session).trials_ended(self.active.id, self.ended)
         if self._database.shared:

@@ -1,4 +1,4 @@
-"""Checks of reports as they arrive: figures, contradictions, and whether a report answers its job."""
+"""Validation of incoming reports: figures, contradictions, and whether a report answers its job."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from evo.trial.timing import Timing
 
 
 def check(report: Report) -> None:
-    """Check a report on its own, whatever job it answers.
+    """Check a report independent of its job.
 
     Raises:
         InvalidInput: names the field of the report.
@@ -42,14 +42,14 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
         InvalidInput: names the field of the report.
     """
     _check_kind(report, terms.device.kind)
-    if terms.device.kind != "replay":  # a recording keeps the protocol under which it was taken
+    if terms.device.kind != "replay":  # a recording keeps the protocol it was taken with
         _check_protocol(report, terms.objective.protocol)
     if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
         _check_incumbent(report, job)
 
 
 def _check_kind(report: Report, kind: DeviceKind) -> None:
-    """Estimates and times never meet in one search."""
+    """Refuse estimates in a measuring search and times in a search of estimates."""
     if kind == "estimate" and any(_timings(report)):
         raise InvalidInput("report", "nothing is timed in a search of estimates")
     if kind != "estimate" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
@@ -57,7 +57,7 @@ def _check_kind(report: Report, kind: DeviceKind) -> None:
 
 
 def _check_protocol(report: Report, protocol: int) -> None:
-    """Times of different protocols are never ranked together."""
+    """Refuse times of another protocol version, which must not be ranked together."""
     for where, timing in _timings(report):
         if timing.protocol != protocol:
             way_out = "update the worker" if timing.protocol < protocol else "begin the search again"
@@ -68,7 +68,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
 
 
 def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
-    """Without the times of its incumbent a challenger would be judged as a first champion, and replace it."""
+    """Require the incumbent's times. Without them a challenger would be judged as a first champion, and replace it."""
     if report.failure is not None:
         return
     if job.incumbent is not None and report.incumbent is None:
@@ -79,7 +79,7 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
 
 
 def _check_outcome(outcome: Outcome) -> None:
-    """An outcome must not contradict the figures that it rests on."""
+    """Refuse an outcome that contradicts its own figures."""
     match outcome:
         case Measured(cases=cases):
             for place, case in enumerate(cases):
@@ -115,7 +115,7 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Every further process compares the challenger with the same kernel, the incumbent where there is one."""
+    """Check that repeats in further processes compare with one kernel: the incumbent if there is one."""
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
         raise InvalidInput("report.repeated_against", "incumbent: further processes compare with it where there is one")
@@ -132,7 +132,7 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """All three series, or none and why."""
+    """Require all three series, or none and the reason."""
     timings = [timing for _, timing in _beside(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
@@ -180,7 +180,7 @@ def _beside(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
 
 
 def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:
-    """The series that were interleaved in the first process."""
+    """Yield the series that were interleaved in the first process."""
     for name in ("challenger", "challenger_again", "incumbent"):
         if (timing := getattr(report, name)) is not None:
             yield f"report.{name}", timing

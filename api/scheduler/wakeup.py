@@ -1,4 +1,4 @@
-"""Wakes the requests that wait for work."""
+"""Wakes requests that wait for work."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 
 class Wakeup:
-    """One side waits in the event loop, the other may call from any thread."""
+    """Event that wakes waiters in the event loop. `notify` may be called from any thread."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -14,7 +14,7 @@ class Wakeup:
         self._waiting: set[asyncio.Event] = set()
 
     def attach(self) -> None:
-        """Belong to the running event loop; before that, `notify` does nothing."""
+        """Bind to the running event loop. Before that, `notify` does nothing."""
         self._loop = asyncio.get_running_loop()
 
     def notify(self) -> None:
@@ -23,13 +23,13 @@ class Wakeup:
             self._loop.call_soon_threadsafe(self.wake)
 
     def close(self) -> None:
-        """Let no one wait any longer: the service is about to end. From the event loop only."""
+        """End all waits, because the service is stopping. Call from the event loop only."""
         self.closed = True
         self.wake()
 
     @contextmanager
     def expected(self) -> Iterator[asyncio.Event]:
-        """An event that whatever happens from here on sets: nothing between looking for work and waiting is missed."""
+        """Yield an event set by every wake-up from now on, so none is missed between a look for work and the wait."""
         event = asyncio.Event()
         self._waiting.add(event)
         try:

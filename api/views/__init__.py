@@ -1,4 +1,4 @@
-"""From rows to what the service shows (`evo.messages.view`)."""
+"""Builds the service's answers (`evo.messages.view`) from database rows."""
 
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view

@@ -1,4 +1,4 @@
-"""Champions and what is known of their switches, from their rows."""
+"""Views of champions and of ablations, from their rows."""
 
 from sqlalchemy.orm import Session
 
@@ -36,7 +36,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
 
 
 def ablation_views(session: Session, search_id: int) -> tuple[AblationView, ...]:
-    """What is known of the switches of a search's champions."""
+    """Return the ablation views of a search's champions."""
     return tuple(
         AblationView(
             champion_id=row.champion_id,
