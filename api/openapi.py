@@ -7,7 +7,7 @@ from pathlib import Path
 from api.app import create_app
 from api.settings import Settings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 
 
 def openapi_text() -> str:
