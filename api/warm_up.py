@@ -1,4 +1,4 @@
-"""What a service process does before it serves, so that no request has to wait for it later."""
+"""Prepares a service process before it serves, so that no request waits for it later."""
 
 import gc
 
@@ -10,21 +10,21 @@ from evo.results import ConfirmReport
 from evo.trial.timing import Timing
 
 YOUNG, MIDDLE = 10_000, 20
-"""Objects made since the collector last looked, and such looks before it looks at older ones: one request makes some
-thousands, of which none stays."""
+"""Thresholds of the garbage collector. A request creates some thousands of objects, none of which lives on; the
+defaults would scan older objects far too often."""
 
 
 def learn_to_judge() -> None:
-    """Load what a verdict needs: the first one would hold up every request for a second, in each process anew."""
+    """Load what a verdict needs. Otherwise the first verdict would delay all requests of a process by a second."""
     timing = Timing(samples_us=(1.0, 1.1, 0.9))
     report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
     judge(report, Policy(), 1, np.random.default_rng(0))
 
 
 def settle() -> None:
-    """Whatever was loaded by now stays: spare the garbage collector looking through it, which takes 0.1 s and more.
+    """Exclude all objects that exist now from garbage collection; each scan of them would take 0.1 s or more.
 
-    For a process that does nothing but serve.
+    Only for a process that does nothing but serve.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)

@@ -1,4 +1,4 @@
-"""Families and workers, from their rows."""
+"""Views of families and workers, from their rows."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
 
 
 def _note(row: WorkerRow) -> str | None:
-    """What troubles a worker: what it says itself, and that its identity is used twice."""
+    """Return a worker's problem: its own report, or that two processes use its identity."""
     contested = row.contested_at
     twice = contested and f"two processes speak as this worker, the earlier one last at {contested:%Y-%m-%d %H:%M} UTC"
     return "; ".join(each for each in (twice, row.note) if each) or None

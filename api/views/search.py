@@ -1,4 +1,4 @@
-"""A search, from its row."""
+"""Views of searches, from their rows."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Trials among which the default config and the blind ones are looked for."""
+"""Trials among which the default config and the random ones are looked up."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -45,7 +45,7 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """One search, also with what searching was worth."""
+    """Return one search, with the gain that it brought."""
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]
     return view if view.estimated else replace(view, gains=_gains(session, view, row.space.default))
@@ -66,12 +66,12 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
 
 
 def _is_default(row: TrialRow, default: Config | None) -> bool:
-    """Searches that do not keep their default config know it by its origin."""
+    """Return True for the default config. Searches that do not store it recognise it by its origin."""
     return row.proposal.origin == "default" if default is None else row.proposal.config == default
 
 
 def _timing(row: TrialRow) -> Timing | None:
-    """The quick samples of a trial, also of one that was stopped early."""
+    """Return the quick samples of a trial, also of one that was stopped early."""
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 
@@ -131,7 +131,7 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Why the search's work waits; nothing while a worker has some of it, or once one has done some since."""
+    """Return why the search's work waits; None while a worker has some of it, or has done some since the report."""
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
     return None if Leases(session).any_since(row.id, row.obstacle_at) else row.obstacle
@@ -157,7 +157,7 @@ def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | N
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """What a device is doing of this lease; its words may be about another search's, behind which it waits."""
+    """Return what the device does for this lease. If it works for another search, this lease waits."""
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail
     return "waits for other work on the device"
@@ -170,7 +170,7 @@ def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
 
 
 def _webhook_view(webhook: Webhook, told: DeliveryRow | None) -> WebhookView:
-    """The path of such a URL is often a secret of its own, so only the host is shown."""
+    """Show only the host: the path of a webhook URL is often a secret."""
     parts = urlsplit(webhook.url)
     url = f"{parts.scheme}://{parts.netloc}/…"
     if told is None:

@@ -1,4 +1,4 @@
-"""The few figures of a search that a live list needs."""
+"""Short summaries of searches for live lists."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from evo.messages.event import SearchEvent
 
 
 def search_summaries(session: Session, search_ids: Sequence[int], now: datetime) -> tuple[SearchEvent, ...]:
-    """How these searches stand; those that are no more are left out."""
+    """Return the current summaries of these searches, without those that were deleted."""
     counts = Archive(session).counts(search_ids)
     return tuple(_summary(session, row, counts[row.id], now) for row in Archive(session).searches_of(search_ids))
 

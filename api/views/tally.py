@@ -1,4 +1,4 @@
-"""What a search and its one-line summary both say of how far it has come."""
+"""Progress figures shared by a search's view and its summary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How far a search has come.
+    """Progress of a search.
 
     Attributes:
-        counts: trials by outcome; under None those that have not ended.
-        speedup: of the best trial over the fastest baseline, confirmed where the trial is.
+        counts: trials by outcome; None: those that have not ended.
+        speedup: of the best trial over the fastest baseline; confirmed if the trial is.
         unconfirmed: a trial whose quick samples are faster than a confirmed best.
     """
 
@@ -52,13 +52,13 @@ class Tally:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Ended trials by outcome, the commonest first."""
+        """Ended trials by outcome, the most frequent first."""
         ended = [(kind, count) for kind, count in self.counts.items() if kind is not None]
         return dict(sorted(ended, key=lambda counted: (-counted[1], counted[0])))
 
 
 def elapsed_s(row: SearchRow, now: datetime) -> float:
-    """Seconds a search has been running, pauses left out."""
+    """Return the seconds a search has run, without pauses."""
     return row.active_s + (0.0 if row.active_since is None else max(0.0, (now - row.active_since).total_seconds()))
 
 

@@ -1,4 +1,4 @@
-"""Trials, from their rows."""
+"""Views of trials, from their rows."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from evo.results import ConfirmReport, EvaluateReport
 
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
-    """Trials in the order given, each with what its deciding attempt left behind, unless nobody looks at that."""
+    """Return trials in the given order; with `reported`, each with the report of its deciding attempt."""
     reports = Leases(session).evaluations([row.id for row in rows]) if reported else {}
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
 
 
 def trial_view(session: Session, trial_id: int) -> TrialView:
-    """One trial with all its attempts."""
+    """Return one trial with all its attempts."""
     row = Archive(session).trial(trial_id)
     report = Leases(session).evaluations([trial_id]).get(trial_id)
     attempts = Leases(session).attempts_of_trial(trial_id)
@@ -54,7 +54,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
 
 
 def source_of(row: TrialRow) -> Source | None:
-    """What the time of a trial rests on; None where it has none."""
+    """Return the source of a trial's time; None if it has no time."""
     time = leading_time(row.time_us, row.confirmed, estimated=row.outcome_kind == "estimated")
     return None if time is None else time.source
 

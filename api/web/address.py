@@ -1,4 +1,4 @@
-"""What a reader wants to see of a leaderboard, as it stands in the page's address: shared by sending the link."""
+"""Address of a leaderboard page: sorting, filters and page number, so that a link shares the view."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ ORDERS: Mapping[str, str] = {
     "overhead": "least overhead first",
     "-overhead": "most overhead first",
 }
-"""What every leaderboard can be sorted by, besides its tunables, in words."""
+"""Sort keys of every leaderboard, besides its tunables, with their labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Address:
 
     Attributes:
         path: of the page.
-        fixed: parameters of the page that have nothing to do with these.
+        fixed: further parameters of the page.
     """
 
     path: str = ""
@@ -54,15 +54,15 @@ class Address:
 
     @property
     def ranked(self) -> bool:
-        """Whether it shows what is shown unless somebody asks for something else: the trials that have a time."""
+        """True for the default selection: the trials that have a time."""
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
-        """The same view of another page."""
+        """Return the same view on another page."""
         return replace(self, path=path, fixed=tuple((fixed or {}).items()))
 
     def query(self) -> str:
-        """The part behind the question mark, with its mark; what is as usual is left out."""
+        """Return the query string with its question mark, without defaults."""
         usual = Address()
         given: list[tuple[str, str]] = list(self.fixed)
         if self.sort != usual.sort:
@@ -75,16 +75,16 @@ class Address:
         return f"?{urlencode(given)}" if given else ""
 
     def url(self, **changes: Any) -> str:
-        """The address with some of it changed; anything but turning the page begins at the first one."""
+        """Return the address with these changes. Every change but that of the page returns to the first page."""
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()
 
     def sorted_by(self, key: str) -> str:
-        """The address with this order, or with the other way round where it is this one already."""
+        """Return the address sorted by this key, reversed if it already is."""
         return self.url(sort=f"-{key}" if self.sort == key else key)
 
     def direction(self, key: str) -> str | None:
-        """How the rows stand by this key: ``ascending``, ``descending``, or None where another one orders them."""
+        """Return ``ascending`` or ``descending`` if the rows are sorted by this key, else None."""
         return {key: "ascending", f"-{key}": "descending"}.get(self.sort)
 
 

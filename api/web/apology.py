@@ -1,4 +1,4 @@
-"""What a page says when it cannot be shown: the words and the links of the pages, never those of REST."""
+"""Error pages, with links to pages instead of hints for the REST API."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from api.auth.caller import caller
 
 REQUESTS = re.compile(r": (?:register it|(?:GET|PUT|POST) /).*$")
-"""The way out for programs, behind what is wrong."""
+"""The remedy for programs at the end of an error text."""
 
 LISTS: Mapping[str, tuple[str, str]] = {
     "champions": ("/champions", "All champions"),
@@ -17,7 +17,7 @@ LISTS: Mapping[str, tuple[str, str]] = {
     "families": ("/families", "All families"),
     "start": ("/start", "New search"),
 }
-"""Where to go on from an address that begins so; of others to all searches."""
+"""Link target by the first part of the address; otherwise the list of searches."""
 
 TITLES: Mapping[int, str] = {
     401: "Sign in first",
@@ -33,10 +33,10 @@ TITLES: Mapping[int, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Apology:
-    """An error as a person sees it.
+    """An error as a page shows it.
 
     Attributes:
-        links: (address, words) of what to do instead, the nearest first.
+        links: (address, text) of pages to continue on, the most specific first.
     """
 
     title: str
@@ -45,12 +45,12 @@ class Apology:
 
 
 def apology(status: int, path: str, detail: str, roles: Sequence[str] = (), *, again: str | None = None) -> Apology:
-    """What to say and where to go on.
+    """Return the text and the links of an error page.
 
     Args:
-        path: that was asked for.
-        roles: any one of which would have been enough.
-        again: the address of the form as it was filled in.
+        path: the requested path.
+        roles: any one of these would have been enough.
+        again: the address of the form with the user's input.
     """
     return Apology(
         title=TITLES.get(status, "This did not work"),
@@ -63,7 +63,7 @@ def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bo
     if status == 401 and kept:
         return "You are not signed in, or no longer. Nothing was changed. Sign in, and the form is as you filled it in."
     if status == 401:
-        return "You are not signed in, or no longer. Nothing was changed. Sign in and try again."
+        return "You are not signed in, or your session has ended. Nothing was changed. Sign in and try again."
     if status == 403 and roles:
         own = ", ".join(sorted(caller().roles)) or "none"
         return (
@@ -75,7 +75,7 @@ def _text(status: int, path: str, detail: str, roles: Sequence[str], *, kept: bo
     if status == 404 and detail.startswith("nothing is at"):
         return f"There is no page at {path:.200}. It may be mistyped."
     said = REQUESTS.sub("", detail)
-    return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # there it begins with the name of a field
+    return said if status == 422 else f"{said[:1].upper()}{said[1:]}."  # a 422 begins with the name of a field
 
 
 def _links(status: int, path: str, detail: str, again: str | None) -> tuple[tuple[str, str], ...]:

@@ -1,18 +1,18 @@
-"""From values to positions on a drawing, with round numbers beside it."""
+"""Linear axis of a drawing, with round tick values."""
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 CHARACTER = 8.6
-"""Width of one in a label, at most, in units of a drawing: labels are 15 units high in a narrow window."""
+"""Largest width of a character in a label, in units of the drawing. Labels are 15 units high in a narrow window."""
 
 GAP = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A tick: where, and what it says."""
+    """A tick: position and label."""
 
     at: float
     label: str
@@ -20,7 +20,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """`low` lies at `start`, `high` at `end`, in between linearly; a range of no width lies in the middle."""
+    """Maps `low` to `start` and `high` to `end`. An empty range is mapped to the middle."""
 
     low: float
     high: float
@@ -28,12 +28,12 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """The position, to a tenth: a drawing needs no more."""
+        """Return the position, rounded to a tenth."""
         share = 0.5 if self.high <= self.low else (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
     def marks(self, wanted: int, text: Callable[[float], str], *, least_step: float = 0.0) -> tuple[Mark, ...]:
-        """Return about so many round values inside the range, at least `least_step` apart."""
+        """Return about `wanted` round values inside the range, at least `least_step` apart."""
         if self.high <= self.low:
             return (Mark(at=self.at(self.low), label=text(self.low)),)
         step = round_step(max((self.high - self.low) / wanted, least_step))
@@ -43,11 +43,11 @@ class Axis:
 
 
 def margin(labels: Iterable[str]) -> float:
-    """Room on the left for the widest of these labels, and for the gap beside it."""
+    """Return the room that the widest label needs on the left, with a gap."""
     return round(GAP + CHARACTER * max(map(len, labels), default=0), 1)
 
 
 def round_step(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20, 50 … (and of 0.1, 0.2 …) that is at least this."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50 … (and 0.1, 0.2 …) that is at least `least`."""
     magnitude = 10.0 ** math.floor(math.log10(least))
     return next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least * (1 - 1e-9))

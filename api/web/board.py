@@ -1,4 +1,4 @@
-"""What the pages show of a search, as words and figures, so that the templates only arrange."""
+"""Data of the search pages as text and figures; templates only arrange them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,25 +21,25 @@ from evo.trial.explain import detail_text, first_lines
 
 FAILURES = 4
 DRAWN = 500
-"""Of a longer search the chart shows the fastest trial of each of as many parts."""
+"""Points of the chart. A longer search is divided into this many parts, and the fastest trial of each is drawn."""
 
 ROOFLINE_SHOWN = 0.05
-"""A limit further away than this share of the best time would squeeze everything else into a corner of the chart."""
+"""Limits further from the best time than this factor are left out; they would compress the rest of the chart."""
 
 REASONS = {
     "trials": "every trial of its budget has ended",
-    "minutes": "its time was over",
-    "cost": "its money was spent",
+    "minutes": "its time budget was used up",
+    "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
-    "stagnation": "nothing better came for long enough",
-    "stopped": "it was stopped by hand",
-    "cancelled": "it was cancelled by hand",
+    "stagnation": "no better trial came for long enough",
+    "stopped": "it was stopped by a user",
+    "cancelled": "it was cancelled by a user",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A trial that could not be measured, and why in one line."""
+    """A trial that was not measured, with the reason in one line."""
 
     number: int
     kind: str
@@ -48,13 +48,14 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One search as its page shows it, without its leaderboard; `spark` is its best time so far, as a small line.
+    """One search as its page shows it, without its leaderboard.
 
     Attributes:
-        fallen: the last champion of its own, where that is one no more.
-        since: what became of its promotions that no longer stand, by trial: ``rolled back``, ``retired``.
+        spark: sparkline of the best time so far.
+        fallen: the search's last champion, if it is no longer current.
+        since: outcome of its former promotions by trial: ``rolled back``, ``retired``.
         charts: the best time so far, drawn for wide windows and for phones.
-        attended: whether a connected worker has a device for it.
+        attended: True if a connected worker has a device for it.
     """
 
     search: SearchView
@@ -75,12 +76,12 @@ class Board:
 
     @property
     def reason(self) -> str | None:
-        """Why it ended or stops, in words."""
+        """Why it ended or is stopping, in words."""
         return None if self.search.reason is None else REASONS.get(self.search.reason, self.search.reason)
 
     @property
     def done(self) -> float | None:
-        """How much of the budget is used, 0 to 1; None without a budget."""
+        """The used fraction of the budget, 0 to 1; None without a budget."""
         budget, search = self.search.budget, self.search
         parts = [
             search.elapsed_s / (60 * budget.minutes) if budget.minutes else None,
@@ -91,17 +92,17 @@ class Board:
 
 
 def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:
-    """Searches, each with its trend."""
+    """Return the boards of searches, each with its sparkline."""
     views = search_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
     return tuple(Board(search=view, spark=spark_of(lows[view.id], estimated=view.estimated)) for view in views)
 
 
 def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
-    """One search with its chart and its latest failures.
+    """Return the board of one search with its chart and latest failures.
 
     Args:
-        connected_since: workers heard of since then are connected; None: nobody wants to know.
+        connected_since: workers seen since then are connected; None: not needed.
     """
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
@@ -119,7 +120,7 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
-    """The same for wide windows and for phones; none while nothing is measured."""
+    """Return the chart for wide windows and for phones; none before the first measurement."""
     drawn = [
         best_so_far(progress, search.finished, _levels(search), width=width, estimated=search.estimated)
         for width in (WIDTH, NARROW)

@@ -1,4 +1,4 @@
-"""A champion's evidence as one page that needs nothing else."""
+"""A champion's evidence as a single self-contained HTML page."""
 
 from fastapi import Request
 
@@ -7,7 +7,7 @@ from api.web.rendering import render
 
 
 def champion_report(request: Request, sheet: EvidenceSheet) -> bytes:
-    """The page, as it is kept, sent, or put beside an export."""
+    """Return the page, to be stored, sent, or added to an export."""
     champion, search = sheet.champion, sheet.search
     page = render(request, "report.html", sheet=sheet, champion=champion, search=search, verdict=champion.verdict)
     return bytes(page.body)

@@ -1,4 +1,4 @@
-"""The best-so-far chart as numbers: positions in an SVG's own coordinates, which the template only draws."""
+"""The best-so-far chart as SVG coordinates; the template only draws them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from evo.text.wording import time_text
 
 WIDTH, HEIGHT = 760.0, 330.0
 NARROW = 340.0
-"""For a phone: as wide as its window, so that nothing of it has to be scrolled to."""
+"""Width for a phone, so that the chart needs no scrolling."""
 RIGHT, TOP, BOTTOM = 12.0, 16.0, 24.0
 LABEL_HEIGHT = 15.0
 LABEL_WIDTH = 180.0
-"""How far a label reaches from the right end of its line."""
+"""Length of a label, measured from the right end of its line."""
 
 MAX_DOTS = 500
-"""More dots than this only make a page heavy: of a long search every n-th is drawn, the best line from all."""
+"""Maximum number of dots. Of a longer search every n-th trial is drawn; the best line uses all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Tick:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A horizontal line: a baseline, the champion to beat, the roofline. Labels keep clear of each other."""
+    """A horizontal line with a label: a baseline, the champion to beat, the roofline."""
 
     y: float
     label_y: float
@@ -38,7 +38,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Everything a drawing of it needs; `summary` says the same in words."""
+    """Coordinates of a drawing; `summary` describes it in words."""
 
     dots: tuple[tuple[float, float], ...]
     best_line: str
@@ -62,14 +62,14 @@ def best_so_far(
     width: float = WIDTH,
     estimated: bool = False,
 ) -> Chart | None:
-    """The chart of a search, or None while nothing was measured or estimated.
+    """Return the chart of a search, or None before the first measurement or estimate.
 
     Args:
-        progress: (place among the ended trials, time in µs) of each measured trial, in that order.
-        ended: trials that ended, measured or not: the length of the axis.
-        levels_us: (kind, label) of each horizontal line → its time; those of 0 µs are left out.
+        progress: (index among the ended trials, time in µs) of each measured trial, in order.
+        ended: number of ended trials, measured or not: the length of the axis.
+        levels_us: (kind, label) of each horizontal line → its time; times of 0 µs are left out.
         width: of the drawing; a narrow one has fewer dots and ticks.
-        estimated: the times are estimates, and the summary says so.
+        estimated: True if the times are estimates; the summary then says so.
     """
     if not progress:
         return None
@@ -98,7 +98,7 @@ def best_so_far(
 
 
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
-    """Labels stand above their lines; below where the best line would run through them, `drawn` from there to there."""
+    """Place labels above their lines, or below if the best line, which spans `drawn`, would cross them."""
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
         above = levels[-1].label_y + LABEL_HEIGHT if levels else TOP
@@ -108,7 +108,7 @@ def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]
 
 
 def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: "_Logarithmic") -> tuple[float, float]:
-    """From which height to which the best line runs where labels are."""
+    """Return the vertical range of the best line in the area of the labels."""
     before = [time_us for seq, time_us in best if x.at(seq) < x.right - LABEL_WIDTH]
     heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
     return min(heights), max(heights)
@@ -127,7 +127,7 @@ def _thinned(progress: Sequence[tuple[int, float]], width: float) -> Sequence[tu
 
 
 class _Linear:
-    """Ended trials → horizontal position."""
+    """Maps the number of ended trials to a horizontal position."""
 
     def __init__(self, low: float, high: float, left: float, right: float) -> None:
         self.low, self.high, self.left, self.right = low, high, left, right
@@ -142,7 +142,7 @@ class _Linear:
 
 
 def _drawable(time_us: float) -> float:
-    """A time that no kernel takes stands at the edge of what one may."""
+    """Clamp an impossible time to the valid range."""
     return min(max(time_us, SHORTEST_US), LONGEST_US)
 
 
@@ -152,7 +152,7 @@ def _round_step(least: float) -> int:
 
 
 class _Logarithmic:
-    """Times → vertical position, with a little room above and below: factors look the same everywhere."""
+    """Maps times to vertical positions on a logarithmic scale with some margin."""
 
     def __init__(self, times_us: Sequence[float]) -> None:
         least, most = _drawable(min(times_us)), _drawable(max(times_us))
@@ -163,7 +163,7 @@ class _Logarithmic:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Round times: 1, 2 and 5 of each power of ten, and in a narrow range finer ones."""
+        """Return round times: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
             times = [mantissa * 10.0**power for power in powers for mantissa in mantissas]

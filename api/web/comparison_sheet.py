@@ -1,4 +1,4 @@
-"""Two trials side by side: what they set, what they render to, what they measured."""
+"""Comparison of two trials: settings, rendered source, measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Half:
-    """One of the two."""
+    """One of the two trials."""
 
     trial: TrialView
     search: SearchView
@@ -49,12 +49,12 @@ class Half:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What the page shows of the two.
+    """Content of the comparison page.
 
     Attributes:
-        caveats: why the figures may not be comparable at all, in sentences.
-        comparison: None where one was not measured, or too little.
-        profiles: profile reports by name, with what differs from left to right where both have one.
+        caveats: reasons why the figures may not be comparable, in sentences.
+        comparison: None if one trial has no timing, or too few samples.
+        profiles: profile reports by name, with the differences from left to right where both have one.
     """
 
     left: Half
@@ -69,10 +69,10 @@ class Compared:
 
 
 def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
-    """Put two trials beside each other, of one search or of two.
+    """Compare two trials of one search or of two.
 
     Args:
-        trials: the ids of the left one and of the right one.
+        trials: ids of the left and the right trial.
 
     Raises:
         NotFound: there is no such trial.
@@ -101,7 +101,7 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Seeded by the two trials, so that the page says the same each time."""
+    """Compare the timings with a seed derived from the trials, so that the page is reproducible."""
     if left.timing is None or right.timing is None or left.trial.id == right.trial.id:
         return None
     rng = np.random.default_rng((left.trial.id, right.trial.id))

@@ -1,4 +1,4 @@
-"""The workers as their page shows them."""
+"""Content of the workers page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LOSSES = timedelta(hours=24)
 Standing: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
 
 LAST: Mapping[Standing, int] = {"silent": 1, "left": 2}
-"""Whom to show behind the others."""
+"""Workers shown after all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Member:
     """A worker.
 
     Attributes:
-        per_minute: trials it handed in, over the last `MINUTES`.
+        per_minute: results per minute over the last `MINUTES`.
         lost: leases it lost within `LOSSES`.
     """
 
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
-        """Each device with what its slot does."""
+        """Each device with the activity of its slot."""
         told = {slot.device_uuid: slot for slot in self.worker.slots}
         return [(device, told.get(device.uuid)) for device in self.worker.devices]
 
@@ -58,7 +58,7 @@ class Member:
 def crew_of(
     session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
 ) -> tuple[Member, ...]:
-    """These workers, those that are gone last, else by name: none moves under the reader's hand."""
+    """Return the workers by name, those that left last. The order is stable while the page is open."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)

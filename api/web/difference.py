@@ -1,4 +1,4 @@
-"""What changed between two texts, as lines to show one below the other or side by side."""
+"""Differences of two texts by line, shown unified or side by side."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 CONTEXT = 3
-"""Equal lines around a change; a longer stretch of them is folded away."""
+"""Equal lines shown around a change; longer stretches are folded."""
 
 JUNK_FROM = 3000
-"""From so many lines on, frequent ones no longer anchor the comparison: it would take too long."""
+"""Texts with more lines than this do not use frequent lines as anchors, which would take too long."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One line of one of the texts; its number counts from 1."""
+    """One line of one text; its number counts from 1."""
 
     number: int
     text: str
@@ -25,7 +25,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What stands at one height: a side is None where its text has nothing there."""
+    """A row of the side-by-side view. A side is None if its text has no line there."""
 
     kind: Kind
     left: Side | None
@@ -34,14 +34,14 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Hunk:
-    """A stretch with changes; `skipped` equal lines lie before it."""
+    """A stretch with changes, after `skipped` equal lines."""
 
     skipped: int
     lines: tuple[Line, ...]
 
     @property
     def unified(self) -> Iterator[Line]:
-        """The same one below the other: what was removed before what came for it."""
+        """Yield the unified view: removed lines before the lines that replace them."""
         held: list[Line] = []
         for line in self.lines:
             if line.kind == "same":
@@ -55,7 +55,7 @@ class Hunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Everything that differs; no hunks where nothing does."""
+    """All hunks that differ; empty for equal texts."""
 
     hunks: tuple[Hunk, ...]
     added: int

@@ -1,4 +1,4 @@
-"""The evidence of a champion as its page shows it: every rule, the interleaved samples, and what came before it."""
+"""Content of a champion's evidence page: rules, interleaved samples, and earlier champions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from evo.text.wording import time_text
 from evo.trial.timing import Timing
 
 FAR_SLOWER = 3.0
-"""A baseline that takes this many times as long as the champion has a drawing of its own: it would flatten this one."""
+"""Baselines slower than the champion by this factor have their own drawing, as they would compress the rest."""
 
 ROW, NAMES = 34.0, 150.0
 HISTORY = 50
@@ -33,7 +33,7 @@ HISTORY = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """An interval of time as a line of a drawing."""
+    """A time interval as a line of a drawing."""
 
     name: str
     place: int
@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Spans:
-    """Intervals below each other on one scale; `summary` says them in words."""
+    """Intervals one below the other on a common scale; `summary` describes them in words."""
 
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]
@@ -59,13 +59,13 @@ class Spans:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceSheet:
-    """Everything the page of a champion shows.
+    """Content of a champion's page.
 
     Attributes:
-        samples: champion, its second series, incumbent and baselines by name: entry i of each was taken in round i.
-        slower: baselines too slow for the same drawing, in one of their own.
+        samples: champion, its second series, incumbent and baselines by name; entry i of each was taken in round i.
+        slower: baselines too slow for the same drawing, drawn separately.
         history: all champions of the same key, newest first, this one included.
-        not_exportable: why there is no export to download; None where there is one.
+        not_exportable: why no export can be downloaded; None if it can.
     """
 
     champion: ChampionView
@@ -83,14 +83,14 @@ class EvidenceSheet:
         return f"{FAR_SLOWER:g}"
 
     def as_fast(self, name: str) -> float | None:
-        """How many times as fast as another series the champion was, by the median of the rounds' ratios."""
+        """Return the champion's speed relative to another series: the median of the ratios of all rounds."""
         own, other = self.samples["champion"], self.samples[name]
         alike = len(own.samples_us) == len(other.samples_us)
         return times_as_fast(own, other) if alike else None
 
 
 def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: datetime) -> EvidenceSheet:
-    """The page of a champion.
+    """Return the content of a champion's page.
 
     Raises:
         NotFound: there is no such champion.
@@ -115,7 +115,7 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
 
 
 def samples_of(champion: ChampionView) -> dict[str, Timing]:
-    """The interleaved series of its confirmation, its own first."""
+    """Return the interleaved series of the champion's confirmation, its own first."""
     report = champion.report
     if report is None:
         return {}
@@ -129,11 +129,11 @@ def samples_of(champion: ChampionView) -> dict[str, Timing]:
 
 
 def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetime) -> Bundle:
-    """The champion's export.
+    """Return the champion's export.
 
     Raises:
         NotFound: no such champion, or its files were removed from the store.
-        Conflict: it has no form that works outside, or its files were never stored.
+        Conflict: it has no form that works outside kernel-evo, or its files were never stored.
     """
     champion = champion_view(Champions(session).champion(champion_id))
     search = search_view(session, champion.search_id, now)

@@ -1,4 +1,4 @@
-"""What each switch is worth as a drawing: an interval for each change, and a line where nothing changes."""
+"""Forest plot of an ablation: an interval per change, and a line for no effect."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from evo.report.ablation import by_effect, change_text, sentence
 
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0
-"""The scale reaches so far from 1 at least, and at most so many times as far as the middle one of all changes: a single
-one that costs half as much again would squeeze the others into a line."""
+"""Limits of the scale around 1: its least extent, and its largest as a multiple of the median change. Without it, one
+expensive change would compress all others into a line."""
 
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
-"""Colours by finding; the table beside it says the same in words."""
+"""Colours by finding; the table repeats it in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stem:
-    """One change: its interval as a line; `beyond` says the ratio where that lies outside the scale."""
+    """Interval of one change as a line; `beyond` holds the ratio if it lies outside the scale."""
 
     name: str
     place: int
@@ -33,7 +33,7 @@ class Stem:
 
 @dataclass(frozen=True, kw_only=True)
 class Forest:
-    """Changes below each other on one scale of ratios; `even_x` is where a change makes no difference."""
+    """Changes one below the other on a scale of ratios; `even_x` is the position of no effect."""
 
     stems: tuple[Stem, ...]
     marks: tuple[Mark, ...]
@@ -46,7 +46,7 @@ class Forest:
 
 
 def forest(found: Sequence[AblationView]) -> Forest | None:
-    """A drawing of every change with a figure; None without any."""
+    """Return the drawing of all changes with a ratio; None without any."""
     drawn = [(each, each.effect) for each in by_effect(found) if each.effect is not None]
     if not drawn:
         return None
@@ -68,7 +68,9 @@ def forest(found: Sequence[AblationView]) -> Forest | None:
                 low_x=at(effect.ratio.low),
                 x=at(effect.ratio.estimate),
                 high_x=at(effect.ratio.high),
-                beyond="" if low <= effect.ratio.estimate <= high else f"{effect.ratio.estimate:.3g}×, far out",
+                beyond=""
+                if low <= effect.ratio.estimate <= high
+                else f"{effect.ratio.estimate:.3g}×, outside the scale",
             )
             for row, (each, effect) in enumerate(drawn)
         ),

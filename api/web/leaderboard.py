@@ -1,4 +1,4 @@
-"""The leaderboard of one search, or of all that compete for one champion: a page of its trials as words and figures."""
+"""Leaderboard of one search, or of all searches that compete for one champion, page by page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ from evo.trial.timing import Timing
 
 PAGE = 50
 COUNTED = 10_000
-"""Matches are counted no further: to count them all would take longer than to show them."""
+"""Matches are counted up to this number; counting more would take longer than showing them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One setting of a config; `differs` from the best trial's."""
+    """One setting of a config; `differs` is True if the best trial's differs."""
 
     name: str
     value: str
@@ -37,11 +37,11 @@ class Chip:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A time among the others.
+    """A time relative to other times.
 
     Attributes:
-        speedup: over the fastest baseline, confirmed where the time is.
-        share: of the roofline.
+        speedup: over the fastest baseline; confirmed if the time is.
+        share: fraction of the roofline.
     """
 
     speedup: float | None
@@ -58,11 +58,11 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line: a trial, or a baseline (whose `trial` is None) where it would stand.
+    """One row: a trial, or a baseline (`trial` is None) at its rank.
 
     Attributes:
-        same: the first trial of its search with this very binary, if that is another one.
-        figures: registers, shared memory and occupancy, where they are known.
+        same: an earlier trial of the search with the same binary, if any.
+        figures: registers, shared memory and occupancy, if known.
         detail: why it was not measured, in one line.
     """
 
@@ -84,10 +84,10 @@ class Listing:
     """A page of a leaderboard.
 
     Attributes:
-        device: the model that all of them are measured on.
-        found: trials that match, counted up to `COUNTED` unless `exact`.
-        shared: settings that all rows have in common, so the rows need not repeat them.
-        wrong: what the reader typed that cannot be understood, by field; then there are no rows.
+        device: the model on which all of them are measured.
+        found: number of matching trials, counted up to `COUNTED` unless `exact`.
+        shared: settings common to all rows, which the rows need not repeat.
+        wrong: invalid filters of the reader, by field; there are no rows then.
     """
 
     address: Address
@@ -101,34 +101,34 @@ class Listing:
 
     @property
     def orders(self) -> Mapping[str, str]:
-        """What the rows can be sorted by, in words."""
+        """Sort keys with their labels."""
         names = [tunable.name for tunable in self.tunables if tunable.name not in KEYS]
         up, down = {name: f"{name}, up" for name in names}, {f"-{name}": f"{name}, down" for name in names}
         return {**ORDERS, **up, **down}
 
     @property
     def estimated(self) -> bool:
-        """Whether these times are estimates."""
+        """True if the times are estimates."""
         return any(row.trial is not None and isinstance(row.trial.outcome, Estimated) for row in self.rows)
 
     @property
     def compared(self) -> bool:
-        """Whether there is a baseline to be faster than."""
+        """True if there is a baseline to compare with."""
         return any(row.standing.speedup for row in self.rows)
 
     @property
     def bounded(self) -> bool:
-        """Whether the device's limit is known."""
+        """True if the device's limit is known."""
         return any(row.standing.share for row in self.rows)
 
     @property
     def resourced(self) -> bool:
-        """Whether it is known what any of these uses."""
+        """True if the resource use of any row is known."""
         return any(row.figures for row in self.rows)
 
     @property
     def first(self) -> int:
-        """The place of the first row among those found, from 1."""
+        """The rank of the first row, from 1."""
         return (self.address.page - 1) * PAGE + 1
 
     @property
@@ -137,12 +137,12 @@ class Listing:
 
     @property
     def more(self) -> bool:
-        """Whether another page follows."""
+        """True if another page follows."""
         return self.last < self.found or (self.counted_out and self.last - self.first + 1 == PAGE)
 
     @property
     def counted_out(self) -> bool:
-        """Whether there are even more than were counted."""
+        """True if there are more matches than were counted."""
         return not self.exact and self.found >= COUNTED
 
 
@@ -154,11 +154,11 @@ def listing_of(
     search: SearchView,
     searches: Sequence[int] | None = None,
 ) -> Listing:
-    """The page of a leaderboard that an address asks for.
+    """Return the leaderboard page of an address.
 
     Args:
-        search: whose baselines and limit the times are compared with.
-        searches: whose trials compete; by default the search's own.
+        search: times are compared with its baselines and its limit.
+        searches: ids of the searches whose trials compete; by default only `search`.
     """
     ids = tuple(searches or (search.id,))
     try:
@@ -201,7 +201,7 @@ def listing_of(
 
 
 def _known(search: SearchView, selection: Selection) -> int | None:
-    """How many trials match, where the counts of the search say it."""
+    """Return the number of matching trials if the search's counters give it."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}
@@ -209,7 +209,7 @@ def _known(search: SearchView, selection: Selection) -> int | None:
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """What all of several configs have in common."""
+    """Return the settings that all configs have in common."""
     if len(configs) < 2:
         return {}
     first, *others = configs
@@ -238,7 +238,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
 
 
 def _interval(trial: TrialView, timing: object) -> Interval | None:
-    """Of the leading time."""
+    """Return the interval of the leading time."""
     if trial.confirmed is not None:
         return trial.confirmed.time
     return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None
@@ -249,7 +249,7 @@ def _one_line(text: str) -> str:
 
 
 def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
-    """Two short lines at most: what a thread and a block use, and how full the device gets."""
+    """Return at most two short lines: use per thread and block, and occupancy."""
     registers, shared = resources.get("registers"), resources.get("shared_memory_bytes")
     occupancy, spills = resources.get("occupancy"), resources.get("spill_bytes")
     used = [
@@ -261,7 +261,7 @@ def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, first: bool) -> list[Row]:
-    """The rows with every baseline that stands between them; the last page also has the slower ones."""
+    """Insert baselines at their ranks; the last page also has the slower ones."""
     fastest = 0.0 if first or not rows else rows[0].time_us or 0.0
     slowest = float("inf") if whole or not rows else rows[-1].time_us or 0.0
     baselines = [_baseline_row(search, name, timing) for name, timing in search.baselines.items()]

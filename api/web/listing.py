@@ -1,4 +1,4 @@
-"""A text as a listing: its lines, highlighted where it is a program."""
+"""A text as a list of lines, with syntax highlighting for programs."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,15 +10,15 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 MOST_LINES, MOST_CHARACTERS = 2000, 150_000
-"""Of a longer text a page shows the beginning; the whole is a link away."""
+"""Lines shown of a longer text. The whole text is a download."""
 
 LANGUAGES = {"cpu": "c", "cuda": "cuda", "replay": "text", "estimate": "cuda"}
-"""What a kernel's source is written in, by kind of device."""
+"""Language of a kernel's source, by device kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Lines of escaped markup, one for each line of the text; `cut` is how many lines of it are left out."""
+    """Lines of escaped markup; `cut` is the number of lines left out."""
 
     lines: tuple[Markup, ...]
     cut: int = 0
@@ -26,7 +26,7 @@ class Listing:
 
 @lru_cache(maxsize=64)
 def listing(text: str, language: str = "text") -> Listing:
-    """A listing of a text; an artefact never changes, so the latest ones are remembered."""
+    """Return the listing of a text. The latest are cached, because artefacts never change."""
     every = text.splitlines()
     shown = beginning(every)
     body = "\n".join(shown)
@@ -35,7 +35,7 @@ def listing(text: str, language: str = "text") -> Listing:
 
 
 def beginning(lines: list[str]) -> list[str]:
-    """As many lines as a page shows; a single endless line is cut short itself."""
+    """Return the lines that a page shows; a very long line is shortened."""
     shortened = [line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS] + " …" for line in lines[:MOST_LINES]]
     lengths = accumulate(len(line) + 1 for line in shortened)
     kept = takewhile(lambda length: length <= MOST_CHARACTERS + 3, lengths)
@@ -43,7 +43,7 @@ def beginning(lines: list[str]) -> list[str]:
 
 
 def _marked(body: str, language: str) -> list[Markup]:
-    """Lines of spans with classes. Pygments escapes the text, and closes what it opens on each line."""
+    """Return lines of spans with classes. Pygments escapes the text and closes all tags on each line."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     html = highlight(body, lexer, HtmlFormatter(nowrap=True, classprefix="k-"))
     return [Markup(line) for line in html.split("\n")][: body.count("\n") + 1]

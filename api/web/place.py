@@ -1,4 +1,4 @@
-"""A trial as people name it: by its search and its number there, ``3.57`` for trial 57 of search 3."""
+"""Name of a trial for people: search and number, e.g. ``3.57`` for trial 57 of search 3."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a trial stands; its row in the database is nobody's business."""
+    """Search and number of a trial, independent of its database id."""
 
     search: int
     number: int
@@ -30,11 +30,11 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Of its page."""
+        """The path of its page."""
         return f"/searches/{self.search}/trials/{self.number}"
 
     def row(self, session: Session) -> int:
-        """Its id in the database.
+        """Return its database id.
 
         Raises:
             NotFound: there is no such trial.
@@ -45,7 +45,7 @@ class Place:
 
 
 def place_of(session: Session, field: str, given: str, search: int | None) -> Place:
-    """The trial that an address names: ``3.57``, a number where the search is given, too, or an id of old links.
+    """Parse a trial's name: ``3.57``, a number if the search is given, or an id of old links.
 
     Raises:
         InvalidInput: it is none of these.

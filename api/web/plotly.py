@@ -1,4 +1,4 @@
-"""The plotting library's script, as its Python package carries it: nothing is fetched from elsewhere."""
+"""Plotly's script, taken from its Python package, so that browsers load nothing from other hosts."""
 
 import gzip
 from functools import cache
@@ -8,11 +8,11 @@ from pathlib import Path
 
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 MAP_STYLE = "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
-"""The two style elements it adds: an empty one that it fills by rules, and one of its maps, which are not used here."""
+"""Hashes of Plotly's two style elements: an empty one filled by rules, and one for maps, which are not used here."""
 
 
 def address() -> str:
-    """Where the service offers the script: the version is part of it, so that it may be kept for good."""
+    """Return the script's path. It contains the version, so browsers may cache it for ever."""
     return f"/static/plotly/{version('plotly')}/plotly.min.js"
 
 
@@ -22,7 +22,7 @@ def script() -> bytes:
 
 @cache
 def packed_script() -> bytes:
-    """The same for browsers that unpack: a third of it, packed once."""
+    """Return the gzipped script, a third of its size. It is compressed once."""
     return gzip.compress(script(), 6)
 
 

@@ -1,4 +1,4 @@
-"""From a template to an answer: the Jinja environment, the words it speaks, and what a browser may do with a page."""
+"""Renders templates: the Jinja environment, its filters, and the security headers of pages."""
 
 import re
 from functools import cache
@@ -18,15 +18,15 @@ from api.web.plotly import EMPTY_STYLE, MAP_STYLE
 HERE = Path(__file__).parent
 
 LINK = re.compile(r'(\s(?:href|src|action|formaction|data-from|data-live-from|data-address)=")(?=/(?!/))')
-"""Where an address on this service begins in a rendered page; text has no quotation marks there, they are escaped."""
+"""Start of an address on this service in a rendered page. Text cannot contain it, because quotes are escaped."""
 
 
 def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
-    """A page, or a part of one, with the headers that keep it harmless.
+    """Return a rendered page, or a part of one, with its security headers.
 
     Args:
-        content: what the template names; a name that it uses and nobody gave is an error.
-        plotting: allow what the plotting library does to styles and images; scripts stay strict.
+        content: the template's variables; a missing one is an error.
+        plotting: allow the styles and images that Plotly needs; scripts stay restricted.
     """
     who = caller()
     public = address_of(request).public
@@ -42,12 +42,12 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
 
 
 def below(prefix: str, html: str) -> str:
-    """The same page with every address on this service below a path prefix."""
+    """Add a path prefix to every address on this service in the page."""
     return LINK.sub(rf"\1{prefix}", html) if prefix else html
 
 
 def security(*, plotting: bool = False) -> dict[str, str]:
-    """Nothing from elsewhere, nothing inline: what a kernel's author writes can never run in a reader's browser."""
+    """Return headers that forbid other hosts and inline scripts, so that no text in a page can run."""
     styles, images = "'self'", "'self'"
     if plotting:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
@@ -63,7 +63,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 
 @cache
 def environment() -> Environment:
-    """The one environment: every value is escaped, every unknown name is an error."""
+    """Return the Jinja environment. Every value is escaped, every unknown name is an error."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

@@ -1,6 +1,6 @@
-"""Reports of searches and champions as files: Markdown, or one page with everything in it.
+"""Downloads of search and champion reports: Markdown, or one self-contained page.
 
-They are part of the REST API; they are here because the pages draw them.
+They belong to the REST API. They are in this package because templates of the pages draw them.
 """
 
 from typing import Annotated, Literal
@@ -27,12 +27,14 @@ MOST = 1e9
 
 
 class ReportTerms(BaseModel):
-    """What the search is held against."""
+    """Terms to judge the search by."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cost_per_hour: float | None = Field(default=None, gt=0, le=MOST, description="of all machines; else the budget's")
-    calls_per_second: float | None = Field(default=None, gt=0, le=MOST, description="of the kernel, where it is used")
+    cost_per_hour: float | None = Field(
+        default=None, gt=0, le=MOST, description="of all machines together; by default the budget's"
+    )
+    calls_per_second: float | None = Field(default=None, gt=0, le=MOST, description="of the kernel in production")
     targets: str = Field(default="", max_length=500, description="times or speed-ups: `conservative=800us,dream=2x`")
 
     def read(self) -> Terms:
@@ -53,7 +55,7 @@ def get_search_report(
     request: Request,
     service: ServiceDep,
 ) -> Response:
-    """What it found, what bought nothing, what it cost and what to do now; made of what the database holds."""
+    """Report of a search: findings, changes without effect, cost, and next steps; from the database alone."""
     asked = terms.read()
     with service.database.read() as session:
         reading = read(session, service.conductor.catalogue, search_id, service.conductor.clock())
@@ -78,7 +80,7 @@ def get_search_report(
 )
 @allow("viewer")
 def get_champion_report(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Its evidence as one page that needs nothing else, to keep or to send."""
+    """A champion's evidence as one self-contained page, as a download."""
     with service.database.read() as session:
         sheet = evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
     headers = {

@@ -1,4 +1,4 @@
-"""All that a report of a search is made from, read from the database: no worker needs to be there any more."""
+"""Reads the material of a search report from the database. No worker needs to be connected."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,12 +17,12 @@ from evo.report import Example, Found, Material, Spent
 from evo.trial.explain import detail_text, first_lines
 
 TRIALS_COMPARED = 6000
-"""Of a longer search the fastest half as many are compared with each other, and an even choice of the others."""
+"""Trials compared in a report: half of them the fastest, the others an even sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was read of a search: the material of its report, and the drawing of its progress."""
+    """Material of a search report, and the drawing of its progress."""
 
     material: Material
     board: Board
@@ -52,7 +52,7 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
 
 
 def _ablations(session: Session, search: SearchView) -> list[AblationView]:
-    """Of the champion that the report is about."""
+    """Return the ablation of the champion in the report."""
     champion = None if search.champion is None else search.champion.id
     return [each for each in ablation_views(session, search.id) if each.champion_id == champion]
 
@@ -63,7 +63,7 @@ def _importances(landscape: Landscape) -> dict[str, float]:
 
 
 def _example(session: Session, search_id: int, kind: str) -> Example:
-    """The first trial that ended so."""
+    """Return the first trial with this outcome."""
     (trial,) = trial_views(session, Archive(session).trials(search_id, outcome=kind, limit=1))
     return Example(number=trial.number, config=trial.config, why=_why(trial))
 

@@ -1,4 +1,4 @@
-"""The report of a search as a page: its document, with drawings where that has pictures."""
+"""The report of a search as a page: its document with drawings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from api.web.samples import WHOLE, Drawing, drawing
 from evo.report import Document
 
 FAR_SLOWER = 3.0
-"""A series that takes this many times as long as the first has a drawing of its own: it would flatten this one."""
+"""Series slower than the first by this factor have a drawing of their own, because they would compress the rest."""
 
 BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A tunable's importance."""
+    """Importance of a tunable as a bar."""
 
     name: str
     y: float
@@ -26,7 +26,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """What the template arranges; `samples` and `slower` are drawings of the same rounds on two scales."""
+    """Content of the template; `samples` and `slower` are drawings of the same rounds on two scales."""
 
     document: Document
     samples: Drawing | None
@@ -47,7 +47,7 @@ class ReportSheet:
 
 
 def report_sheet(document: Document, reading: Reading) -> ReportSheet:
-    """The page's content."""
+    """Return the page's content."""
     series = reading.material.samples
     first_us = next((timing.median_us for timing in series.values()), 0.0)
     drawn = {name: timing for name, timing in series.items() if timing.median_us <= FAR_SLOWER * first_us}

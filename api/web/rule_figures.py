@@ -1,5 +1,4 @@
-"""The figures of a promotion's rules as people read them: in their unit, the threshold with the side it lies on, and
-what either of them is."""
+"""Figures of promotion rules as text: with unit, threshold and comparison, and an explanation of both."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ NOISY = "too noisy to tell"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How one rule is read.
+    """How the figures of one rule are shown.
 
     Attributes:
-        unit: a figure or a threshold with its unit.
-        symbol: what it is called in statistics.
-        side: how a figure that passes stands to the threshold.
-        figure: what was found is what.
-        threshold: what it is held against is what.
+        unit: formats a figure or a threshold with its unit.
+        symbol: its symbol in statistics.
+        side: relation of a passing figure to the threshold, e.g. ``≥``.
+        figure: explanation of the figure.
+        threshold: explanation of the threshold.
     """
 
     unit: Callable[[float], str]
@@ -62,17 +61,17 @@ READINGS: Mapping[str, Reading] = {
     "work": Reading(
         unit=factor_text,
         side="≤",
-        figure="as long on outputs that hold nothing yet as where they hold the answer",
+        figure="as long on empty outputs as on outputs that already hold the answer",
         threshold="as long",
     ),
     "wrong calls": Reading(
-        unit=_bare, side="≥", figure="calls, of which fewer than one is wrong", threshold="calls are demanded"
+        unit=_bare, side="≥", figure="calls, of which fewer than one is wrong", threshold="calls are required"
     ),
     "separation": Reading(
         unit=lambda value: LEVELS[int(value)],
         side="≥",
         figure="is the separation of candidate and judge",
-        threshold="is demanded by the policy",
+        threshold="is required by the policy",
     ),
     "evidence": Reading(
         unit=_counted("part"), side="", figure="of the required evidence missing", threshold="may be missing"
@@ -137,7 +136,7 @@ READINGS: Mapping[str, Reading] = {
         threshold="that is, faster than the baseline",
     ),
 }
-"""Of every rule that judges a figure."""
+"""How to show each rule that has a figure."""
 
 SPREAD = Reading(
     unit=_share,
@@ -145,11 +144,11 @@ SPREAD = Reading(
     figure="by which two series of one kernel may differ here",
     threshold="the least gain that the policy counts",
 )
-"""Of the first champion, whose noise is reported beside what counts as a gain."""
+"""How to show the noise of a first champion, which has no incumbent to gain on."""
 
 
 def figure_text(rule: Rule) -> str:
-    """What was found; a dash where a rule judges no figure, or nothing looked for it."""
+    """Return the figure as text; a dash if the rule has none, or it was not measured."""
     reading = _reading(rule)
     if _noisy(rule):
         return NOISY
@@ -157,13 +156,13 @@ def figure_text(rule: Rule) -> str:
 
 
 def figure_words(rule: Rule) -> str:
-    """What that figure is."""
+    """Return the explanation of the figure."""
     reading = _reading(rule)
     return "" if reading is None or _unsought(rule) or _noisy(rule) else reading.figure
 
 
 def threshold_text(rule: Rule) -> str:
-    """What it is held against, e.g. ``≥ 2.00%``."""
+    """Return the threshold as text, e.g. ``≥ 2.00%``."""
     reading = _reading(rule)
     if reading is None:
         return NOTHING
@@ -176,12 +175,12 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _end(rule: Rule) -> str:
-    """Which end of a range the threshold is: the one nearer to the figure, which lies inside if the rule is met."""
+    """Return the end of a range that lies nearer to the figure; the figure is inside if the rule is met."""
     return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
 
 def threshold_words(rule: Rule) -> str:
-    """What that threshold is."""
+    """Return the explanation of the threshold."""
     reading = _reading(rule)
     return "" if reading is None else reading.threshold
 
@@ -193,15 +192,15 @@ def _reading(rule: Rule) -> Reading | None:
 
 
 def _noisy(rule: Rule) -> bool:
-    """Noise makes its figure worthless; other rules that noise leaves open have one that says something."""
+    """Return True if noise makes the figure meaningless. Other rules left open by noise still show theirs."""
     return rule.name == "work" and not rule.conclusive
 
 
 def _unsought(rule: Rule) -> bool:
-    """Nothing looked for what it counts."""
+    """Return True if the counted events were not looked for."""
     return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 
 def _noiseless(rule: Rule) -> bool:
-    """No second series was taken, so nothing is known of the session's noise."""
+    """Return True if no second series was taken, so that the session's noise is unknown."""
     return rule.name == "noise" and rule.threshold == 1.0

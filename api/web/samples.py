@@ -1,4 +1,4 @@
-"""Samples drawn: in the order they were taken, and how they are spread. Positions of an SVG; the template draws."""
+"""Drawings of samples, in order and as histograms, in SVG coordinates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0
 RIGHT, TOP, BOTTOM = 14.0, 12.0, 26.0
 BINS = 60
 MOST_POINTS = 400
-"""Points of one series in the trace; of more, every n-th is drawn, and all count in the spread."""
+"""Maximum number of points per series in the trace. Of more, every n-th is drawn; the histogram counts all."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
-"""Each series has a shape of its own: nobody needs its colour."""
+"""Shapes of the series, so that they can be told apart without colour."""
 
 OUTLYING = 4.0
-"""Samples further from the middle half than this many times its width stand at the edge, marked as such."""
+"""Samples further from the middle half than this multiple of its width are drawn at the edge and marked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,12 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One kernel's samples, as points of the trace and as a row of bins.
+    """One kernel's samples: points of the trace and a histogram.
 
     Attributes:
-        place: its colour and shape among the others.
-        base: where its row of bins stands.
-        outlying: samples beyond the edges.
+        place: index that selects colour and shape.
+        base: vertical position of the histogram.
+        outlying: number of samples beyond the edges.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Trace and spread of one or more series on the same scale of time; `summary` says the same in words."""
+    """Trace and histograms of one or more series on a common time scale; `summary` describes them in words."""
 
     series: tuple[Series, ...]
     time_marks: tuple[Mark, ...]
@@ -89,12 +89,12 @@ class Drawing:
 
 
 def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) -> Drawing | None:
-    """A drawing of these series, first named first; None without any.
+    """Return the drawing of these series in the given order; None without any.
 
-    Entries i of all series stand above the same place: interleaved samples were taken together.
+    Entries i of all series share a horizontal position, because interleaved samples were taken together.
 
     Args:
-        first: place of the first series, where others are drawn beside this.
+        first: index of the first series, if other series are drawn next to this drawing.
     """
     if not timings:
         return None
@@ -123,7 +123,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
 
 
 def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tuple[float, float]:
-    """What is drawn to scale: all samples but the far outlying ones of each series."""
+    """Return the range drawn to scale: all samples except far outliers of each series."""
     lows, highs = [], []
     for samples in series:
         low, high = np.percentile(samples, (25, 75))
@@ -157,7 +157,7 @@ def _series(place: int, item: tuple[str, Timing], below: float, axes: tuple[Axis
 
 
 def _drawable(timing: Timing) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Samples that no kernel takes stand at the edge of what one may."""
+    """Clamp impossible samples to the valid range."""
     samples: np.ndarray[tuple[int], np.dtype[np.float64]] = np.asarray(timing.samples_us)
     return samples.clip(SHORTEST_US, LONGEST_US)
 

@@ -1,4 +1,4 @@
-"""The files a trial or a confirmation left behind, as a page lists and shows them."""
+"""Files of a trial or a confirmation, as a page lists and shows them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ ENDINGS: Mapping[tuple[str, str], str] = {
     ("headers", "cpu"): "zip",
     ("headers", "cuda"): "zip",
 }
-"""Of files whose names have none, by the kind of device."""
+"""File name extension for names without one, by device kind."""
 
 MOST_BYTES = 4 << 20
-"""Of a larger file nothing is shown: it is a download."""
+"""Larger files are not shown; they can be downloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class File:
     """One artefact.
 
     Attributes:
-        text: what it says; None for a binary, and for one too large to show.
-        missing: its bytes are no longer in the store.
+        text: its text; None for a binary, and for a text too large to show.
+        missing: True if it is no longer in the store.
     """
 
     name: str
@@ -53,7 +53,7 @@ class File:
 
     @property
     def filename(self) -> str:
-        """Under which name it is downloaded."""
+        """Name for downloads."""
         ending = self.ending or ("bin" if self.text is None else "txt")
         return self.name if "." in self.name else f"{self.name}.{ending}"
 
@@ -73,7 +73,7 @@ class Shelf:
         return self.files.get(LOG)
 
     def about(self, *words: str) -> tuple[File, ...]:
-        """Files whose name begins with one of these words, e.g. ``profile``."""
+        """Return the files whose name begins with one of these words, e.g. ``profile``."""
         return tuple(file for name, file in self.files.items() if name.startswith(words))
 
     @property
@@ -82,29 +82,29 @@ class Shelf:
 
 
 class Shelves:
-    """Reads files from a store; one that was removed is listed as missing."""
+    """Reads files from the store; removed files are listed as missing."""
 
     def __init__(self, session: Session, store: Artefacts) -> None:
         self._session = session
         self._store = store
 
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> Shelf:
-        """Whatever its evaluation and its confirmations left, the latest of each name.
+        """Return the files of its evaluation and its confirmations, the latest of each name.
 
         Args:
-            kind: of the device, which says what the source is written in.
+            kind: device kind, which decides the language of the source.
         """
         reports = self.reports(trial)
         named = {name: digest for report in reports for name, digest in report.artefacts.items()}
         return self.of(named | dict(trial.artefacts), kind)
 
     def reports(self, trial: TrialView) -> list[EvaluateReport | ConfirmReport]:
-        """What its attempts handed in, oldest first."""
+        """Return the reports of its attempts, oldest first."""
         attempts = Leases(self._session).attempts_of_trial(trial.id)
         return [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
 
     def of(self, named: Mapping[str, str], kind: DeviceKind) -> Shelf:
-        """The files of these digests, source and log first."""
+        """Return the files of these digests, source and log first."""
         return Shelf(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
 
     def _file(self, name: str, digest: str, kind: DeviceKind) -> File:
@@ -123,7 +123,7 @@ def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def text_of(content: bytes) -> str | None:
-    """The text of a file that is one, and short enough to be shown."""
+    """Return the content as text if it is text and short enough to be shown."""
     if len(content) > MOST_BYTES or b"\0" in content[:4096]:
         return None
     return content.decode(errors="replace")

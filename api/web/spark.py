@@ -1,4 +1,4 @@
-"""The sparkline of a search: its best time so far, small enough for a line of a table."""
+"""Sparkline of a search: its best time so far, small enough for a table row."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ WIDTH, HEIGHT, MARGIN = 120.0, 28.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spark:
-    """A path in its own coordinates, and the same in words."""
+    """A path in its own coordinates; `summary` describes it in words."""
 
     path: str
     summary: str
@@ -21,10 +21,10 @@ class Spark:
 
 
 def spark_of(lows: Sequence[tuple[int, float]], *, estimated: bool = False) -> Spark | None:
-    """The line through the running minimum of these (number, time in µs); None while there is nothing to draw.
+    """Return the line through the running minimum of (number, time in µs); None without points.
 
     Args:
-        estimated: the times are estimates, and the summary says so.
+        estimated: True if the times are estimates; the summary then says so.
     """
     if not lows:
         return None

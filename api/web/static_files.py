@@ -1,4 +1,4 @@
-"""Scripts and styles of the pages."""
+"""Static files of the pages: scripts and styles."""
 
 import os
 
@@ -10,7 +10,7 @@ WORKER_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a worker may do whose script is one of ours: import scripts, and follow the service's events."""
+"""Policy of shared workers: import scripts of the service and follow its events."""
 
 
 class Files(StaticFiles):
@@ -21,8 +21,8 @@ class Files(StaticFiles):
     ) -> Response:
         """Return a file, or 304 if the browser has it.
 
-        A shared worker has the policy that came with its script, not that of a page. A browser asks for every file
-        again (304 where nothing has changed): after an upgrade, new scripts do not work with old ones from its cache.
+        A shared worker has the policy of its own script, not that of a page. Browsers revalidate every file (304 if
+        unchanged), because after an upgrade new scripts do not work with cached old ones.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Content-Security-Policy"] = WORKER_POLICY

@@ -1,4 +1,4 @@
-"""One trial as its page shows it: all that is known of it, and how its source differs from another's."""
+"""Content of a trial's page: all its data, and the difference of its source from another trial's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ from evo.trial.outcome import CaseError, Estimated, Impossible, Measured, Outcom
 from evo.trial.timing import Timing
 
 ROLES = ("parent", "champion")
-"""What a trial can be compared with by name."""
+"""Names of trials that a trial can be compared with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One tunable's value, and the other trial's where it has another one."""
+    """One tunable's value, and the other trial's value if it differs."""
 
     name: str
     value: Value | None
@@ -45,11 +45,11 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """This trial against another one: settings and source.
+    """Differences from another trial: settings and source.
 
     Attributes:
-        role: what the other is to this one: ``parent``, ``champion`` or ``trial``.
-        source: None where one of the two sources is not in the store.
+        role: relation of the other trial to this one: ``parent``, ``champion`` or ``trial``.
+        source: None if one of the two sources is not in the store.
     """
 
     role: str
@@ -60,14 +60,14 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Everything the page of a trial shows.
+    """Content of a trial's page.
 
     Attributes:
-        rank: among `measured` trials that have a time.
-        drawings: its samples by the state of the caches, the ranking one first.
+        rank: among the `measured` trials that have a time.
+        drawings: its samples by cache state, the one that ranks first.
         challenges: verdicts on this trial, oldest first.
-        workers: names of those that attempted it, by id.
-        reachable: what the sources can be compared with besides a number: ``parent``, ``champion``.
+        workers: names of the workers that attempted it, by id.
+        reachable: names its source can be compared with besides a number: ``parent``, ``champion``.
     """
 
     trial: TrialView
@@ -88,19 +88,19 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """Of the time that leads: the confirmation's, or that of the quick samples at `CONFIDENCE`."""
+        """The interval of the leading time: of the confirmation, or of the quick samples at `CONFIDENCE`."""
         if self.trial.confirmed is not None:
             return self.trial.confirmed.time
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
     def shown_us(self) -> float | None:
-        """The time that ranks; without one, the median of the samples that were taken."""
+        """The time that ranks, or else the median of the samples taken."""
         return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
 
     @property
     def cases(self) -> tuple[CaseError, ...]:
-        """Every correctness check, as it was done."""
+        """All correctness checks."""
         outcome = self.trial.outcome
         return outcome.cases if isinstance(outcome, Measured | WrongAnswer) else ()
 
@@ -111,22 +111,22 @@ class Sheet:
 
     @property
     def speedup(self) -> Figure | None:
-        """Over the fastest baseline, confirmed where the time is."""
+        """The speed-up over the fastest baseline; confirmed if the time is."""
         return self.trial.speedup(self.search.baselines)
 
     @property
     def share(self) -> float | None:
-        """Of the roofline."""
+        """The fraction of the roofline."""
         roofline, time_us = self.search.roofline, self.trial.time_us
         return None if roofline is None or not time_us or not roofline.floor_us else roofline.floor_us / time_us
 
 
 def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *, against: str | None = None) -> Sheet:
-    """The page of a trial.
+    """Return the content of a trial's page.
 
     Args:
-        against: the other one whose source it is compared with: ``parent``, ``champion``, a number of this search,
-            or the search and the number of a trial, ``3.57``.
+        against: the trial to compare sources with: ``parent``, ``champion``, a number of this search, or search and
+            number of a trial, ``3.57``.
 
     Raises:
         NotFound: no such trial, or none to compare it with.
@@ -161,7 +161,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
 
 def timings_of(outcome: Outcome | None, objective: Objective) -> dict[str, Timing]:
-    """The timings an outcome holds, by the state of the caches: the one that ranks first."""
+    """Return the timings of an outcome by cache state, the one that ranks first."""
     match outcome:
         case Measured(other=Timing() as other):
             return {objective.cache: outcome.timing, "cold" if objective.cache == "hot" else "hot": other}
@@ -176,7 +176,7 @@ def settings_of(config: Config, other: Config) -> tuple[Setting, ...]:
 
 
 def source_difference(left: Shelf, right: Shelf) -> Difference | None:
-    """From the left source to the right one; None where either is not at hand."""
+    """Return the difference from the left source to the right one; None if either is missing."""
     texts = [None if shelf.source is None else shelf.source.text for shelf in (left, right)]
     lines = [beginning(text.splitlines()) for text in texts if text is not None]
     return difference(*lines) if len(lines) == 2 else None
@@ -203,7 +203,7 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> Place:
 
 
 def _places(trial: TrialView, search: SearchView) -> dict[str, Place]:
-    """The trials that stand in these relations to a trial; the champion may come from another search."""
+    """Return the related trials; the champion may come from another search."""
     champion = search.champion
     found = {
         "parent": Place(search=search.id, number=trial.parents[0]) if trial.parents else None,

@@ -1,4 +1,4 @@
-"""The filters of the templates: figures and names as people read them."""
+"""Template filters: figures and names for people."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ SIGNS: Mapping[str, str] = {
     "reference_failed": "?",
     "cancelled": "–",
 }
-"""What an outcome's badge shows beside its word, so that nobody needs the colour; any other is a failure."""
+"""Sign shown with an outcome's badge, so that it can be read without colour; all others are failures."""
 
 TONES: Mapping[str, str] = {
     "measured": "good",
@@ -39,7 +39,7 @@ def sign(kind: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """A text of a report: what stands between backticks is code."""
+    """Return a report's text as markup, with text between backticks as code."""
     parts = (Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in _pieces(text))
     return Markup("").join(parts)
 
@@ -49,12 +49,12 @@ def _pieces(text: str) -> Iterable[tuple[int, str]]:
 
 
 def tone(kind: str) -> str:
-    """Which colour an outcome has: `good`, `warn`, `accent`, `quiet`, or `bad` for a failure."""
+    """Return the colour name of an outcome: `good`, `warn`, `accent`, `quiet`, or `bad` for a failure."""
     return TONES.get(kind, "bad")
 
 
 def moment(at: datetime | None) -> str:
-    """``2026-03-01 12:30:05 UTC``."""
+    """Format a moment as ``2026-03-01 12:30:05 UTC``."""
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

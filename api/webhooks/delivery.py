@@ -1,4 +1,4 @@
-"""Tells those who asked for it that a search has ended: once it is told, or given up after a day of trying.
+"""Webhooks: deliver a message when a search ends, with retries for a day.
 
 Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
 """
@@ -33,18 +33,18 @@ log = structlog.get_logger("courier")
 
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
 AT_ONCE = 8
-"""Messages under way at once: a receiver that is slow holds up no other."""
+"""Messages delivered at once, so that a slow receiver does not delay others."""
 
 PREFIX = "whsec_"
-"""Before a secret that is written in base 64."""
+"""Prefix of a base64 secret."""
 
 
 class Courier:
-    """Safe to run in several processes at once.
+    """Delivers messages. May run in several processes at once.
 
     Args:
-        secret: the service's own, for messages whose receiver named none.
-        private: whether messages may be sent to addresses that are not reachable from everywhere.
+        secret: the service's own, for webhooks without a secret.
+        private: True to allow addresses that are not public.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Courier:
         self._send = send
 
     def accepted(self, webhook: WebhookRequest) -> Webhook:
-        """What is stored with a search.
+        """Validate a webhook and return what is stored with its search.
 
         Raises:
-            InvalidInput: the URL may not be told, or there is no secret to sign with.
+            InvalidInput: the URL is not allowed, or there is no secret to sign with.
         """
         target_of(webhook.url, private=self._private)
         secret = webhook.secret or self._secret
@@ -80,7 +80,7 @@ class Courier:
         return Webhook(url=webhook.url, secret=secret)
 
     def run(self) -> None:
-        """Note what has ended, and deliver what is due."""
+        """Queue messages of ended searches, and deliver those that are due."""
         now = self._clock()
         with self._database.read() as session:
             anything = Deliveries(session).pending(now)
@@ -95,7 +95,7 @@ class Courier:
             list(threads.map(self._deliver, due))
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
-        """Have a message delivered; one that cannot be written is given up, and its search says why."""
+        """Queue a message. If it cannot be written, give it up; its search shows the reason."""
         deliveries = Deliveries(session)
         try:
             text, error = _message(search_summaries(session, [ended.search_id], now)[0], now, self._public), None
@@ -107,7 +107,7 @@ class Courier:
     def _deliver(self, delivery: DeliveryRow) -> None:
         try:
             error = self._tried(delivery)
-        except Exception as failure:  # a fault of ours; the other messages are still to be delivered
+        except Exception as failure:  # a bug here must not stop the other messages
             log.exception("webhook failed", search=delivery.search_id)
             error = f"{type(failure).__name__}: {failure}"
         now = self._clock()
@@ -123,7 +123,7 @@ class Courier:
             log.warning("webhook not delivered", **told, error=error)
 
     def _tried(self, delivery: DeliveryRow) -> str | None:
-        """One attempt; what went wrong, or None."""
+        """Try to deliver once. Return what went wrong, or None."""
         body = delivery.message.encode()
         try:
             target = target_of(delivery.url, private=self._private)
@@ -136,7 +136,7 @@ class Courier:
 
 
 def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The headers of a message: its id, stays the same when it is sent again, when it was sent, and the signature."""
+    """Return the headers of a message: id (the same in retries), time and signature."""
     timestamp = str(int(at.timestamp()))
     content = f"{message_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()

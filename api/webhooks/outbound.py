@@ -1,7 +1,7 @@
-"""Requests that the service sends to addresses which its users name: not into the network that it stands in.
+"""Outbound requests to addresses that users name, which must not reach the service's own network.
 
-A name is resolved once, and the very address that was looked at is connected to: between looking and sending, a
-hostile name server could give another one.
+A name is resolved once, and the connection uses the address that was checked: a hostile name server could otherwise
+return another address for the connection.
 """
 
 import ipaddress
@@ -20,15 +20,15 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[Address]]
 
 TIMEOUT_S = 10.0
-"""Of each step of an exchange."""
+"""Seconds for each step of an exchange."""
 LONGEST_S = 20.0
-"""Of an exchange as a whole."""
+"""Seconds for an exchange as a whole."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a URL leads: `url` has the address in place of the name, which `host` keeps."""
+    """Target of a URL: `url` contains the address in place of the name, which `host` keeps."""
 
     url: str
     host: str
@@ -36,7 +36,7 @@ class Target:
 
 
 def resolved(name: str, port: int) -> Sequence[Address]:
-    """Every address of a name.
+    """Return all addresses of a name.
 
     Raises:
         OSError: it has none.
@@ -46,13 +46,13 @@ def resolved(name: str, port: int) -> Sequence[Address]:
 
 
 def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target:
-    """Look at a URL before anything is sent to it.
+    """Check a URL before anything is sent to it, and return its target.
 
     Args:
-        private: whether addresses that are not reachable from everywhere are all right.
+        private: True to allow addresses that are not public.
 
     Raises:
-        InvalidInput: it is no URL of the web, its name is unknown, or it leads into a private network.
+        InvalidInput: it is not an HTTP URL, its name is unknown, or it leads into a private network.
     """
     try:
         parts = urlsplit(url)
@@ -83,16 +83,16 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
 
 
 def _example(url: str) -> str:
-    """A URL of the right form: the given one with a scheme in front, where only that was left out."""
+    """Return an example URL: the given one with a scheme, if only that is missing."""
     bare = re.fullmatch(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(:[0-9]{1,5})?(/[!-~]*)?", url[:200])
     return f"e.g. https://{url[:200] if bare else 'example.org/hook'}"
 
 
 def _ascii(name: str) -> str:
-    """Return a host's name as it is sent: in ASCII, other scripts by IDNA.
+    """Return a host name in ASCII; other scripts are encoded by IDNA.
 
     Raises:
-        InvalidInput: it is no name that could be sent.
+        InvalidInput: it cannot be encoded.
     """
     try:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
@@ -102,7 +102,7 @@ def _ascii(name: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and the IPv4 one that it may stand for, is reachable from everywhere."""
+    """Return True if an address, and any IPv4 address embedded in it, is publicly reachable."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is None and address in _NAT64:
@@ -113,18 +113,18 @@ def is_public(address: Address) -> bool:
 
 
 def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
-    """Send a body; the status that came back. Redirects are not followed.
+    """Send a body and return the status of the answer. Redirects are not followed.
 
     Raises:
-        httpx.HTTPError: nothing came back.
-        TimeoutError: the exchange as a whole took too long, however steadily its bytes came.
+        httpx.HTTPError: no answer came.
+        TimeoutError: the exchange as a whole took too long, even if bytes kept coming.
     """
     return anyio.run(_post, target, content, headers)
 
 
 async def _post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
     told = {"Host": target.host, **headers}
-    named = {"sni_hostname": target.name}  # the certificate is that of the name, whichever address it was found at
+    named = {"sni_hostname": target.name}  # the certificate is checked against the name, not the address
     with anyio.fail_after(LONGEST_S):
         async with (
             httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,

@@ -98,7 +98,7 @@ def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, 
     assert "Each dot is the estimate of a trial" in board
     assert "measured" not in board
     for plot, said in (
-        ("best", "Estimates, of trials that were never run. From ≈ "),
+        ("best", "Estimates: these trials were never run. From ≈ "),
         ("importances", "Importances would"),
     ):
         assert said in httpx.get(f"{service}/searches/1/plots/{plot}").json()["summary"]

@@ -1,4 +1,4 @@
-"""The pages: one module each, all on this service, all rendered here. Scripts only keep them up to date."""
+"""Web pages, one module each, rendered on the server. Scripts only update them."""
 
 from collections.abc import Sequence
 
@@ -29,28 +29,28 @@ from api.web.start.kept import CHOSEN, cut_address_of
 from api.web.static_files import Files
 
 PAGES = (searches, start, search, plots, trial, compare, champions, contest, evidence, workers, families, sign_in)
-"""Every page has a module here with a `router`; a new one joins this list."""
+"""Modules with a `router`. A new page is added here."""
 
 
 def routes() -> list[BaseRoute]:
-    """The pages and what they load."""
+    """Return the routes of the pages and their static files."""
     static = Mount("/static", Files(directory=HERE / "static"), name="static")
     return [*(route for page in PAGES for route in page.router.routes), static]
 
 
 def install(app: FastAPI) -> None:
-    """Give an application what its pages keep."""
+    """Set up what the pages keep in the application's state."""
     app.state.error_page = error_page
     app.state.gallery = Gallery()
 
 
 def _again(request: Request) -> str | None:
-    """The form as it was filled in when its sending was refused; other pages hold too little to be lost."""
+    """Return the address of the refused form with the user's input; None for other pages."""
     typed = {name: text for name, text in typed_of(request).items() if name not in (FIELD, CHOSEN)}
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
 
 
 def error_page(request: Request, status: int, detail: str, roles: Sequence[str] = ()) -> HTMLResponse:
-    """An error as a person sees it who followed a link or pressed a button."""
+    """Return the error page for a link or a button."""
     said = apology(status, request.url.path, detail, roles, again=_again(request))
     return render(request, "error.html", status=status, apology=said, code=status)

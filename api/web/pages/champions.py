@@ -1,4 +1,4 @@
-"""The champions: what won on which problem and device, what competes with it, and the way back."""
+"""Pages of champions: the list, rollback and restoring."""
 
 from typing import Annotated, Literal
 
@@ -68,7 +68,7 @@ def champions_page(
 def rollback_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """What it means, and a reason to give; `missing` after none was given."""
+    """Explain a rollback and ask for a reason; `missing` after an empty one."""
     with service.database.read() as session:
         champions = Champions(session)
         champion = champion_view(champions.champion(champion_id))
@@ -83,7 +83,7 @@ def rollback_page(
 def restore_page(
     champion_id: Id, request: Request, service: ServiceDep, missing: Literal["reason"] | None = None
 ) -> HTMLResponse:
-    """What restoring means, or why it is refused, and a reason to give."""
+    """Explain restoring, or why it is refused, and ask for a reason."""
     with service.database.read() as session:
         champions = Champions(session)
         row = champions.champion(champion_id)
@@ -102,7 +102,7 @@ def restore(
     over: Annotated[int | None, BeforeValidator(lambda typed: typed or None), Form()] = None,
     reason: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
-    """Restore a champion in place of the one that the page showed (`over`; empty: there was none)."""
+    """Restore a champion in place of the one that the page showed (`over`; empty: none)."""
     if not reason.strip():
         return RedirectResponse(f"/champions/{champion_id}/restore?missing=reason", 303)
     with service.database.write() as session:

@@ -1,4 +1,4 @@
-"""Two trials side by side."""
+"""Page that compares two trials side by side."""
 
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlencode
@@ -34,12 +34,12 @@ def compare_page(
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
     view: View | None = None,
 ) -> Response:
-    """Two trials by their places, ``left=3.57&right=3.60``; other ways to name them lead to that address.
+    """Show two trials named like ``left=3.57&right=3.60``. Other forms are redirected to this address.
 
     Args:
-        search: where `left` and `right` are mere numbers.
-        trial: the two that were ticked in a leaderboard.
-        view: how the sources stand; None: beside each other where the window is wide enough, else one below the other.
+        search: search of `left` and `right` if they are mere numbers.
+        trial: the two trials ticked in a leaderboard.
+        view: layout of the sources; None: side by side if the window is wide enough, else unified.
     """
     with service.database.read() as session:
         given = _ticked(trial) if trial else {"left": left, "right": right}

@@ -1,4 +1,4 @@
-"""The leaderboard of all searches that compete for one champion: a family, a problem, a device and an objective."""
+"""Leaderboard of all searches that compete for one champion: a family, a problem, a device and an objective."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -30,7 +30,7 @@ Text = Annotated[str, Query(max_length=2000)]
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What champions are champions of."""
+    """Key of a champion: family, problem, device, objective."""
 
     family: str
     problem: str
@@ -48,7 +48,7 @@ class Contest:
 
     @property
     def address(self) -> Address:
-        """Of its leaderboard."""
+        """The address of its leaderboard."""
         return Address().at("/leaderboard", vars(self))
 
 
@@ -80,7 +80,7 @@ def contest_fragment(contest: ContestDep, address: AddressDep, request: Request,
 def contest_file(
     contest: ContestDep, address: AddressDep, form: Literal["csv", "json"], service: ServiceDep
 ) -> StreamingResponse:
-    """All trials that match, whatever the page."""
+    """Download all trials that match, from all pages."""
     with service.database.read() as session:
         searches = _searches(session, contest)
         tunables = tunables_of(session, service.conductor.catalogue, searches[-1])
@@ -117,7 +117,7 @@ def _contest(session: Session, service: Service, contest: Contest, address: Addr
 
 
 def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
-    """Those that compete, oldest first.
+    """Return the competing searches, oldest first.
 
     Raises:
         NotFound: there are none.
@@ -129,5 +129,5 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
         device_model=contest.device,
     )
     if not found:
-        raise NotFound("nothing was ever searched there: follow a link of /champions or of a search")
+        raise NotFound("no search has these terms: follow a link of /champions or of a search")
     return found

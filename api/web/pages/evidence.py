@@ -1,4 +1,4 @@
-"""The evidence of a champion, and what can be taken away of it."""
+"""Pages and downloads of a champion's evidence."""
 
 import io
 import zipfile
@@ -31,7 +31,7 @@ def evidence_page(champion_id: Id, request: Request, service: ServiceDep) -> HTM
 @router.get("/report.html")
 @allow("viewer")
 def report_page(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """One file with everything in it, to keep or to send."""
+    """Download the evidence as one self-contained page."""
     sheet = _sheet(service, champion_id)
     return _download(champion_report(request, sheet), "text/html; charset=utf-8", f"{_stem(sheet)}.html")
 
@@ -47,7 +47,7 @@ def report_text(champion_id: Id, service: ServiceDep) -> Response:
 @router.get("/profile_summary.md")
 @allow("viewer")
 def profile_summary(champion_id: Id, service: ServiceDep) -> Response:
-    """What the profiler counted of it, and of the kernel it replaced."""
+    """Download the profiler's counters of the champion and of the kernel it replaced."""
     sheet = _sheet(service, champion_id)
     text = profile_markdown(sheet.champion)
     if text is None:
@@ -65,7 +65,7 @@ def evidence_document(champion_id: Id, service: ServiceDep) -> Response:
 @router.get("/export.zip")
 @allow("viewer")
 def export_archive(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """What `kernel-evo champion export` writes, as an archive."""
+    """Download the archive that `kernel-evo champion export` writes."""
     with service.database.read() as session:
         now = service.conductor.clock()
         bundle = bundle_of(session, service.artefacts, champion_id, now)
@@ -100,6 +100,6 @@ def _stem(sheet: EvidenceSheet) -> str:
 
 
 def _download(content: bytes, media_type: str, filename: str) -> Response:
-    """Always a file, never a page of this site: `filename` is made of nothing that anybody typed."""
+    """Return a download, never a page. `filename` must not contain users' text."""
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type=media_type, headers=headers)

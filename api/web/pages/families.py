@@ -1,4 +1,4 @@
-"""The kernel families: what can be searched, and why some of it cannot."""
+"""Pages of kernel families: what can be searched, and why others cannot."""
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse

@@ -1,4 +1,4 @@
-"""The plots of a search: a page that asks for each, the data of each, and the library that draws them."""
+"""Plots of a search: the page, the data of each plot, and the plotting library's script."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Acc
 @router.get("/searches/{search_id}/plots")
 @allow("viewer")
 def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Where = "") -> HTMLResponse:
-    """The brush of the parallel coordinates reads and writes `where`; nothing else here does."""
+    """Show the plots of a search. Only the brush of the parallel coordinates uses `where`."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
         selection_of((search_id,), tunables_of(session, service.conductor.catalogue, search_id), where=where)
@@ -47,7 +47,7 @@ def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Wher
 @router.get("/searches/{search_id}/lead")
 @allow("viewer")
 def lead_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """State of the search and number of its trials, as the page of its plots shows them."""
+    """Return the search's state and number of trials as a fragment."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "_lead.html", search=search, live=search.state not in TERMINAL)
@@ -73,7 +73,7 @@ def plot_data(
 @router.get("/searches/{search_id}/plots/{name}/table")
 @allow("viewer")
 def plot_table(search_id: Id, name: str, request: Request, service: ServiceDep) -> HTMLResponse:
-    """The figures of a plot for browsers without scripts, and for whoever would rather read."""
+    """Show the figures of a plot as a table, for browsers without scripts."""
     gallery: Gallery = request.app.state.gallery
     with service.database.read() as session:
         now = service.conductor.clock()

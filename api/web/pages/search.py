@@ -1,4 +1,4 @@
-"""One search: how far it is, what won, and the leaderboard of its trials."""
+"""Page of one search: progress, best trials, leaderboard."""
 
 from typing import Any, cast
 
@@ -51,7 +51,7 @@ def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, s
 @router.get("/{search_id}/cancel")
 @allow("submitter")
 def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Nothing is dropped by a slip of the finger."""
+    """Ask for a confirmation before cancelling."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "cancel.html", search=search, ended=search.state in TERMINAL)
@@ -63,7 +63,7 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Each command has an address of its own: one for all of them would answer for every mistyped page, too."""
+    """Carry out a command. Each command has its own route; a parameter would match every mistyped address."""
     command = cast(Command, request.url.path.rpartition("/")[2])
     service.conductor.orders.command(search_id, command)
     return RedirectResponse(f"/searches/{search_id}", 303)

@@ -1,4 +1,4 @@
-"""Every search: the page people begin with."""
+"""List of searches, the first page of the service."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -27,7 +27,7 @@ Words = Annotated[str, Query(max_length=200)]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which searches, in the words of REST; empty ones filter nothing."""
+    """Filters of the list, named as in the REST API; empty ones match everything."""
 
     state: State | None
     family: str
@@ -38,12 +38,12 @@ class Wanted:
 
     @property
     def given(self) -> dict[str, str]:
-        """What is other than usual, without the place in the list."""
+        """Parameters that differ from the default, without the cursor."""
         usual = {"state": None, "family": "", "text": "", "archived": "false", "sort": "newest"}
         return {name: value for name in usual if (value := getattr(self, name)) != usual[name]}
 
     def query(self, cursor: str | None = None) -> str:
-        """Behind the path of an address, with its question mark."""
+        """Return the query string with its question mark."""
         given = self.given | ({} if cursor is None else {"cursor": cursor})
         return f"?{urlencode(given)}" if given else ""
 

@@ -1,4 +1,4 @@
-"""Signing in with a token, and out again."""
+"""Pages for signing in with a token and signing out."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -22,11 +22,11 @@ router = page_router()
 SESSION = timedelta(hours=12)
 HOME = "/"
 KIND = f"{SIGN_IN}?wrong=kind"
-"""Where a token leads that is valid, and not for people; it is no wrong one, and not counted as such."""
+"""Redirect target for a valid token that sees no pages. It does not count as an invalid token."""
 
 REASONS = {
     "token": "This token is not valid here: it may be mistyped, expired or revoked.",
-    "kind": "This token is valid, but a worker's, or one to join with: such a token sees no pages. Sign in with one "
+    "kind": "This token is valid, but it is a worker's or a join token, which cannot see pages. Sign in with one "
     "that has the role viewer, submitter or admin.",
 }
 
@@ -34,7 +34,7 @@ REASONS = {
 @router.get(SIGN_IN)
 @public
 def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
-    """The form; `wrong` after a token that is not valid, or one of a kind that sees no pages."""
+    """Show the form; `wrong` after an invalid token, or one that cannot see pages."""
     if caller().roles:
         return RedirectResponse(own_path(next), 303)
     reason = "" if wrong is None else REASONS[wrong]
@@ -49,9 +49,9 @@ def sign_in(
     token: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=LONGEST_ADDRESS)] = HOME,
 ) -> Response:
-    """Begin a session; a join token or a worker's cannot: there is nothing for them to see.
+    """Begin a session. Worker and join tokens cannot, because they may see no pages.
 
-    What is refused leads to an address of its own, which can be gone back to; `api.auth.admission` counts these.
+    A refusal redirects to its own address, which is safe to reload; `api.auth.admission` counts these redirects.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):
@@ -74,7 +74,7 @@ def sign_in(
 @router.post("/sign-out")
 @allow("viewer")
 def sign_out(request: Request, service: ServiceDep) -> Response:
-    """End the session, here and in the database."""
+    """End the session, in the browser and in the database."""
     if session := request.cookies.get(service.gate.cookie):
         with service.database.write() as write:
             Tokens(write).end_session(session)
@@ -91,7 +91,7 @@ def sign_out(request: Request, service: ServiceDep) -> Response:
 
 
 def own_path(wanted: str) -> str:
-    """Where to go after signing in; never to another site, however the address is written."""
+    """Return where to go after signing in, never another site, whatever the address looks like."""
     own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
     return wanted if own else HOME
 

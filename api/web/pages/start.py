@@ -1,7 +1,7 @@
-"""The form that starts a search: checked as over REST, told at the field, nothing lost of what was typed.
+"""Form that starts a search. It is checked like a REST request, faults are shown at their fields, and input is kept.
 
-What was refused is shown again under an address that says all of it: going back and forth or reloading never asks to
-send it once more, and the link can be given to somebody else.
+A refused form redirects to an address that holds its content, so reloading and going back never send it again, and the
+link can be shared.
 """
 
 from dataclasses import replace
@@ -44,7 +44,7 @@ async def _typed(request: Request) -> dict[str, str]:
 @allow("submitter")
 @knows_its_parameters
 def start_page(request: Request, service: ServiceDep) -> HTMLResponse:
-    """The form, filled in as the address says; what is wrong with that is told at once."""
+    """Show the form, filled in from the address, with its faults."""
     typed = dict(request.query_params)
     with service.database.read() as session:
         chosen = candidate(session, typed.get("family"))
@@ -68,7 +68,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
         return _again(request, service, typed, dict(terms.wrong))
     try:
         search_id = service.conductor.orders.submit(SearchRequest.model_validate(terms.body(chosen)))
-    except (InvalidInput, Unavailable) as error:  # the last worker left a moment ago
+    except (InvalidInput, Unavailable) as error:  # e.g. the last worker has just left
         return _again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
 
@@ -76,7 +76,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
 @router.post("/family")
 @allow("submitter")
 def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[str, str], Depends(_sent)]) -> Response:
-    """The form of another family, with all that was typed and that this one has, too."""
+    """Show the form of another family, with all input that this family also has."""
     with service.database.read() as session:
         before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
     if after is None:
@@ -86,13 +86,13 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
 
 
 def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
-    """What may be asked for; without a family there is no telling which problem it has."""
+    """Return the form's fields. Without a family the problem's fields are unknown."""
     problem = typed if chosen is None else [PROBLEM + each.name for each in chosen.family.fields]
     return {"family", *ENTRIES, *(name for name in problem if name.startswith(PROBLEM))}
 
 
 def _unticked(chosen: Candidate) -> dict[str, str]:
-    """A browser does not send the boxes that are not ticked."""
+    """Return False for boxes that are not ticked, because browsers do not send them."""
     return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 
 

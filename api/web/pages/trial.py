@@ -1,4 +1,4 @@
-"""One trial in full: config, source and what changed in it, samples, correctness, log, attempts, files."""
+"""Page of one trial: config, source and changes, samples, correctness, log, attempts, files."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -47,7 +47,7 @@ def trial_page(
 def trial_by_id(
     trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
 ) -> Response:
-    """What links of earlier versions say: it leads to the address of today."""
+    """Redirect links of earlier versions to the current address."""
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -57,7 +57,7 @@ def trial_by_id(
 @router.get("/artefacts/{digest}/{filename}")
 @allow("viewer")
 def raw_artefact(digest: Digest, filename: str, service: ServiceDep) -> Response:
-    """A stored text, always as a download and never as a page; a binary as bytes."""
+    """Download a stored text or binary; it is never shown as a page."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     media_type = "application/octet-stream" if text_of(content) is None else "text/plain"

@@ -1,4 +1,4 @@
-"""The workers: what they offer, what they do and whether they live."""
+"""Page of the workers: devices, activity, connection."""
 
 from typing import Annotated, Any, Literal
 
@@ -59,7 +59,7 @@ def quarantine_page(
     service: ServiceDep,
     missing: Literal["reason"] | None = None,
 ) -> HTMLResponse:
-    """What it means, and a reason to give; `missing` after none was given."""
+    """Explain quarantine and ask for a reason; `missing` after an empty one."""
     with service.database.read() as session:
         fleet = Fleet(session)
         row = fleet.device(worker_id, device_uuid)
@@ -96,7 +96,7 @@ def _back() -> Response:
 
 
 def _crew(service: Service, cursor: str | None) -> dict[str, Any]:
-    """A page of workers, those heard of last on the first one."""
+    """Return a page of workers, the latest seen first."""
     now = service.conductor.clock()
     after = place_of(cursor, SORTED["seen"])
     with service.database.read() as session:

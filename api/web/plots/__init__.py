@@ -1,1 +1,1 @@
-"""Plots of a search: figures for Plotly as plain data, each with a summary and a table that say the same."""
+"""Plots of a search: Plotly figures as plain data, each with a summary and a table of the same content."""

@@ -1,4 +1,4 @@
-"""Best so far: every measured trial, the best up to each, and the lines to beat."""
+"""Best-so-far plot: every measured trial, the best up to each, and reference lines."""
 
 from api.web.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
 from db.queries.landscape import Landscape
@@ -7,11 +7,11 @@ from evo.text.wording import bound_text, count_text, time_text
 
 DOTS = 2000
 ROOFLINE_SHOWN = 0.02
-"""A limit further away than this share of the best time would squeeze everything else into a corner."""
+"""Limits further from the best time than this factor are left out, because they would compress the rest."""
 
 
 def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
-    """Trials by number against time, with baselines, incumbent and roofline, and each promotion marked."""
+    """Plot time against trial number, with baselines, incumbent, roofline and promotions."""
     records = landscape.records()
     if not records:
         return nothing("Nothing is measured yet.")
@@ -57,7 +57,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def levels(search: SearchView) -> dict[str, float]:
-    """The lines to beat, by name."""
+    """Return the reference lines by name: baselines, incumbent, roofline."""
     found = {f"baseline {name}": timing.median_us for name, timing in search.baselines.items()}
     champion, roofline, best = search.champion, search.roofline, search.best
     if champion is not None and champion.search_id != search.id:

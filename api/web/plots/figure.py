@@ -1,4 +1,4 @@
-"""What a plot is: traces and layout for Plotly, and words for whoever cannot see it."""
+"""Plot data: traces and layout for Plotly, with a summary and a table as text."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from evo.text.wording import time_text, value_text
 from evo.trial import Config
 
 Trace: TypeAlias = Mapping[str, Any]
-"""A Plotly trace. A colour ``@accent`` is the page's own of that name, in light and in dark."""
+"""A Plotly trace. Colours such as ``@accent`` name colours of the page, light or dark."""
 
 ROOM = 1.08
-"""Above and below the times of an axis, as a factor."""
+"""Margin above and below the times of an axis, as a factor."""
 
 Cell: TypeAlias = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The figures of a plot, for reading."""
+    """The figures of a plot as a table."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One drawing. `title` is empty where the plot has only one."""
+    """One drawing. `title` is empty if the plot has only one."""
 
     data: tuple[Trace, ...]
     layout: Mapping[str, Any] = field(default_factory=dict)
@@ -38,10 +38,11 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One or more figures; none where there is nothing to draw yet, and `summary` then says why.
+    """One or more figures; none if there is nothing to draw, and `summary` then gives the reason.
 
     Attributes:
-        choices: names that a reader may choose from, and `chosen` those that this plot is of.
+        choices: names that a reader may choose from.
+        chosen: the names this plot shows.
     """
 
     summary: str
@@ -57,18 +58,18 @@ def nothing(why: str) -> Plot:
 
 
 def label(text: str) -> str:
-    """Text for Plotly, which reads a little HTML: nothing that others typed may be markup."""
+    """Escape text for Plotly, which renders some HTML."""
     return escape(text, quote=False)
 
 
 def config_label(config: Config) -> str:
-    """A config for the box at the pointer, a few settings a line."""
+    """Return a config for the hover box, a few settings per line."""
     settings = [f"{label(name)}={label(value_text(value))}" for name, value in config.items()]
     return "<br>".join(", ".join(settings[at : at + 4]) for at in range(0, len(settings), 4))
 
 
 def time_axis(times_us: Sequence[float], title: str = "Time") -> dict[str, Any]:
-    """A logarithmic axis of times, whose ticks read as times do everywhere else."""
+    """Return a logarithmic time axis with ticks in readable units."""
     low, high = min(times_us) / ROOM, max(times_us) * ROOM
     ticks = _ticks(low, high)
     return {
@@ -81,7 +82,7 @@ def time_axis(times_us: Sequence[float], title: str = "Time") -> dict[str, Any]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round times inside the range, from coarse to fine until there are a few."""
+    """Return round times inside the range, with finer steps until there are a few."""
     for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [place / 10 for place in range(10, 100)]):
         found = [
             mantissa * 10.0**power

@@ -1,4 +1,4 @@
-"""All plots of a search by name, and the latest drawings of each."""
+"""Gallery: all plots of a search by name, with a cache of the latest drawings."""
 
 import threading
 from collections import OrderedDict
@@ -27,7 +27,7 @@ from evo.messages.view import SearchView
 from evo.text.suggestion import unknown
 
 REMEMBERED = 64
-ESTIMATES = "Estimates, of trials that were never run."
+ESTIMATES = "Estimates: these trials were never run."
 JSON: TypeAdapter[Plot | Parallel] = TypeAdapter(Plot | Parallel)
 
 Key: TypeAlias = tuple[Any, ...]
@@ -35,10 +35,10 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a plot is made of.
+    """Input of a plot.
 
     Attributes:
-        pair: the two tunables of a contour; None chooses.
+        pair: the two tunables of a contour; None: chosen automatically.
     """
 
     landscape: Landscape
@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """One plot of the gallery, and what draws it."""
+    """One plot of the gallery, and the function that draws it."""
 
     title: str
     draw: Callable[[Asked], Plot | Parallel]
@@ -72,14 +72,14 @@ EXHIBITS: Mapping[str, Exhibit] = {
 
 
 class Gallery:
-    """Draws plots and remembers the latest ones: a search that has not moved is not drawn again. Thread-safe."""
+    """Draws plots and caches the latest. An unchanged search is not drawn again. Thread-safe."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[Key, bytes] = OrderedDict()
         self._turn = threading.Lock()
 
     def figures(self, session: Session, search_id: int, name: str, now: datetime) -> Plot | Parallel:
-        """A plot as it would be drawn, for whoever shows it as a table.
+        """Return a plot's data, to be shown as a table.
 
         Raises:
             NotFound: there is no such search or plot.
@@ -89,14 +89,14 @@ class Gallery:
     def drawn(
         self, session: Session, search_id: int, name: str, now: datetime, pair: tuple[str | None, str | None]
     ) -> bytes:
-        """A plot as JSON.
+        """Return a plot as JSON.
 
         Args:
-            pair: the two tunables of a contour; None chooses.
+            pair: the two tunables of a contour; None: chosen automatically.
 
         Raises:
             NotFound: there is no such search or plot.
-            InvalidInput: a contour of what is no tunable.
+            InvalidInput: a contour of an unknown tunable.
         """
         if name not in EXHIBITS:
             raise NotFound(unknown(name, EXHIBITS, "plots"))
@@ -119,5 +119,5 @@ class Gallery:
 
 
 def _told(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
-    """With the word that no drawing of estimates may be without."""
+    """Mark plots of estimates as such."""
     return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

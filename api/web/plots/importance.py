@@ -1,4 +1,4 @@
-"""Which tunables decide the time, by an evaluator of Optuna's over an in-memory study of the trials."""
+"""Importance of tunables, computed by Optuna's PED-ANOVA over an in-memory study of the trials."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from db.queries.landscape import Landscape, Point
 
 TRIALS = 1000
 FEWEST = 12
-"""With fewer measured trials an importance would be noise."""
+"""Fewest measured trials. With fewer, importances would be noise."""
 
 
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
-    """Bars: how much of what makes the fastest tenth fast lies in each tunable; of estimates nothing."""
+    """Plot the importance of each tunable for being among the fastest tenth; not for estimates."""
     if estimated:
-        return nothing("Importances would tell what the estimate looks at, not what decides the time on a GPU.")
+        return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")
     points = landscape.even(TRIALS)
     if len(points) < FEWEST or len(varied(points)) < 2:
-        return nothing(f"Importances need {FEWEST} measured trials with different settings at least.")
+        return nothing(f"Importances need at least {FEWEST} measured trials with different settings.")
     found = evaluate(points)
     names, shares = list(found), list(found.values())
     trace = {
@@ -50,17 +50,17 @@ def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
 
 
 def evaluate(points: Sequence[Point]) -> dict[str, float]:
-    """Importance by tunable, largest first; together 1."""
+    """Return the importance of each tunable, largest first. They sum to 1."""
     import optuna
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial
 
-    optuna.logging.disable_default_handler()  # what it says of its studies is no news of the service
+    optuna.logging.disable_default_handler()  # keeps Optuna's messages out of the service's log
     names = varied(points)
     choices = {name: tuple(dict.fromkeys(point.config[name] for point in points)) for name in names}
     distributions = {name: CategoricalDistribution(values) for name, values in choices.items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that an evaluator is experimental is no concern of a reader
+        warnings.simplefilter("ignore")  # Optuna warns that the evaluator is experimental
         study = optuna.create_study(storage=optuna.storages.InMemoryStorage())
         study.add_trials(
             [

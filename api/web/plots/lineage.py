@@ -1,4 +1,4 @@
-"""Where the champion comes from: its ancestors back to the first, and what each step changed."""
+"""Lineage plot: the champion's ancestors and what each step changed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from evo.text.wording import count_text, outcome_text, time_text, value_text
 from evo.trial import Config
 
 MOST, LONGEST = 120, 60
-"""Ancestors drawn at most, and how many of them in the line of first parents."""
+"""Maximum number of ancestors drawn, and how many of them in the line of first parents."""
 
 TICKS = 12
 
 
 def lineage(landscape: Landscape, search: SearchView) -> Plot:
-    """The champion of this search, or its best trial, with its ancestors."""
+    """Plot the ancestors of this search's champion, or of its best trial."""
     number = _descendant(search)
     if number is None:
         return nothing("Nothing is measured yet.")
@@ -40,7 +40,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
-    """A trial and its ancestors by number: first its line of first parents, then the others, nearest first."""
+    """Return a trial and its ancestors by number: its line of first parents, then the others, nearest first."""
     family = dict(landscape.relatives([number]))
     newest = family[number]
     while newest.parents and newest.parents[0] not in family and len(family) < LONGEST:
@@ -56,7 +56,7 @@ def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
 
 
 def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
-    """The trial, its first parent, that one's first parent, and so on, as far as they are known."""
+    """Return the trial, its first parent, that trial's first parent, and so on as far as known."""
     line = [number]
     while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
         line.append(parents[0])
@@ -108,13 +108,13 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
             "color": ["@good" if each.number in line else "@accent" for each in nodes],
         },
     }
-    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no trial stands between two
+    few = {"dtick": 1} if max(family) - min(family) <= TICKS else {}  # no half trials on the axis
     layout = {"xaxis": {"title": "Trial", **few}, "yaxis": time_axis(list(height.values())), "showlegend": False}
     return Figure(data=(between, thick, dots), layout=layout, height=360)
 
 
 def _beside(number: int, family: Mapping[int, Relative]) -> str:
-    """Where a label stands that is not to be cut at either end."""
+    """Return a label position that is not cut off at either end."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

@@ -1,4 +1,4 @@
-"""How trials ended over the course of a search."""
+"""Outcomes of trials over the course of a search."""
 
 import math
 
@@ -11,13 +11,13 @@ from evo.text.wording import outcome_text
 
 PARTS = 40
 FEW = 6
-"""Up to this height every whole number of trials has a tick: left alone, Plotly would mark halves of trials."""
+"""Up to this height every whole number has a tick; Plotly's own ticks would include halves."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
-"""Bars differ by pattern too: nobody needs their colour."""
+"""Fill patterns of the bars, so that outcomes can be told apart without colour."""
 
 
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
-    """Stacked bars: trials of each part of the search by outcome, pending ones included."""
+    """Plot stacked bars: trials of each part of the search by outcome, pending ones included."""
     if not search.asked:
         return nothing("No trial has begun yet.")
     parts = min(PARTS, search.asked)
@@ -35,7 +35,7 @@ def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
         summary=", ".join(f"{count:,} {kind} ({share})" for kind, count, share in rows) + ".",
         figures=(Figure(data=tuple(traces), layout=layout),),
         table=Table(head=("Outcome", "Trials", "Share"), rows=rows),
-        note="Each bar is an equal part of the search, in the order asked.",
+        note="Each bar is an equal part of the search, in the order of proposal.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Parallel coordinates: axes and lines for a drawing of our own, since the usual library would need `eval`."""
+"""Parallel coordinates: data for the page's own drawing. Plotly's would need `eval`, which the CSP forbids."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ EVEN, FASTEST = 500, 200
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinate:
-    """One axis: a tunable and its values, lowest first, as the filter of a leaderboard writes them."""
+    """One axis: a tunable and its values, lowest first, spelled as in leaderboard filters."""
 
     name: str
     values: tuple[str, ...]
@@ -19,7 +19,7 @@ class Coordinate:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One trial: the place of its value on each axis, and how fast it is: 1 the fastest drawn, 0 the slowest."""
+    """One trial: its position on each axis, and its speed from 0 (slowest drawn) to 1 (fastest)."""
 
     number: int
     places: tuple[int, ...]
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """All axes and lines, the slowest line first so that the fastest is drawn on top."""
+    """All axes and lines, the slowest line first, so that the fastest is drawn on top."""
 
     summary: str
     axes: tuple[Coordinate, ...] = ()
@@ -39,7 +39,7 @@ class Parallel:
 
 
 def parallel_coordinates(landscape: Landscape) -> Parallel:
-    """Measured trials over the tunables that took more than one value; ranks rather than times give the colours."""
+    """Return measured trials over the tunables with several values. Colours follow ranks, not times."""
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)]}
     shown = sorted(points.values(), key=lambda point: (point.time_us, point.number), reverse=True)
     names = varied(shown)

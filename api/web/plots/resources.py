@@ -1,4 +1,4 @@
-"""What a kernel uses against how fast it is."""
+"""Resource use of kernels against their time."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ FIRST = ("registers", "occupancy", "shared_memory_bytes", "spill_bytes", "stack_
 
 
 def resources_against_time(landscape: Landscape) -> Plot:
-    """A figure for each resource the compiler told of: its use against time."""
+    """Plot a figure per resource that the compiler reports: use against time."""
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)] if point.resources}
     shown = list(points.values())
     if not shown:
-        return nothing("No registers, shared memory or occupancy are known: this device's compiler tells none.")
+        return nothing("No registers, shared memory or occupancy are known: this device's compiler reports none.")
     names = sorted({name for point in shown for name in point.resources}, key=_order)
     axis = time_axis([point.time_us for point in shown])
     best = min(shown, key=lambda point: point.time_us)

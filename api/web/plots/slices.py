@@ -1,4 +1,4 @@
-"""One tunable at a time, and two: which values do well."""
+"""Slices and contours: which values of one or two tunables are fast."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -15,7 +15,7 @@ PER_SLICE = 700
 
 
 def slices(landscape: Landscape) -> Plot:
-    """A figure for each tunable that took more than one value: times by value, and the best of each."""
+    """Plot a figure per tunable with several values: time by value, and the best of each."""
     points = landscape.even(EVEN)
     fastest = landscape.fastest(FASTEST)
     names = varied(points)
@@ -35,10 +35,10 @@ def slices(landscape: Landscape) -> Plot:
 
 
 def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
-    """The best time of each pair of values of two tunables.
+    """Plot the best time of each pair of values of two tunables.
 
     Raises:
-        InvalidInput: `x` or `y` is no tunable that took more than one value.
+        InvalidInput: `x` or `y` is not a tunable with several values.
     """
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)]}
     shown = list(points.values())
@@ -87,14 +87,14 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
 
 
 def varied(points: Sequence[Point]) -> list[str]:
-    """Tunables that took more than one value, in the order of the space."""
+    """Return the tunables with several values, in the order of the space."""
     if not points:
         return []
     return [name for name in points[0].config if len({point.config.get(name) for point in points}) > 1]
 
 
 def values_of(name: str, points: Sequence[Point]) -> list[Value]:
-    """Every value a tunable took, numbers in their order."""
+    """Return all values of a tunable, numbers in order."""
     found = {point.config[name] for point in points if name in point.config}
     return sorted(
         found, key=lambda value: (isinstance(value, str), value if not isinstance(value, str) else 0, value_text(value))
@@ -102,10 +102,10 @@ def values_of(name: str, points: Sequence[Point]) -> list[Value]:
 
 
 def drawn_note(landscape: Landscape) -> str:
-    """Says so where not every trial is drawn."""
+    """Return a note if not every trial is drawn."""
     if landscape.extent() <= EVEN:
         return ""
-    return "Of so long a search, the fastest and an even choice of the others are drawn."
+    return "Of a search this long, the fastest trials and an even sample of the others are drawn."
 
 
 def _known(field: str, name: str | None, names: Sequence[str], otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""What each slot did when: compiling, verifying, measuring, or nothing."""
+"""Device timeline: what each slot compiled, verified and measured when."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from evo.text.limits import LONGEST_S
 from evo.text.wording import duration_text
 
 JOBS = 300
-"""The latest that are drawn; what lies before them is past helping."""
+"""Number of jobs drawn, the latest ones."""
 
 Slot: TypeAlias = tuple[str, str]
-"""The ids of a worker and of one of its devices."""
+"""Ids of a worker and of one of its devices."""
 
 STAGES = {
     "compile": ("@warn", "/"),
@@ -35,7 +35,7 @@ class Bar:
 
 
 def timeline(landscape: Landscape) -> Plot:
-    """Two rows a slot: what its compilers did, and what its device did."""
+    """Plot two rows per slot: its compilers and its device."""
     done = landscape.work(JOBS)
     if not done:
         return nothing("No job has been done yet.")
@@ -61,7 +61,7 @@ def timeline(landscape: Landscape) -> Plot:
 
 
 def bars(work: Work) -> tuple[Bar, ...]:
-    """The stages of one job, from when they must have begun: the device worked until the result was handed in."""
+    """Return the stages of a job, computed backwards from the moment its result arrived."""
     stages = work.stages
     building, verify_s, measure_s = (
         min(max(spent_s, 0.0), LONGEST_S)
@@ -78,9 +78,9 @@ def bars(work: Work) -> tuple[Bar, ...]:
 
 
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
-    """A readable name for each slot, by its worker's: of the device no more than tells it from the others.
+    """Return a short name per slot: the worker's name, with as much of the device id as is needed to be unique.
 
-    Workers that have one name are told apart by their ids.
+    Workers with the same name are named by their ids.
     """
     for length in (8, 16, 200):
         names = {slot: f"{worker[:24]} · {slot[1][:length]}" for slot, worker in slots.items()}
@@ -117,7 +117,7 @@ def _text(bar: Bar) -> str:
 
 
 def _shares(name: str, work: Sequence[Work]) -> tuple[str | int, ...]:
-    """How much of the time between its first and its last job a slot spent on what."""
+    """Return the share of each stage in the time between a slot's first and last job."""
     begun = min(bar.begun for each in work for bar in bars(each) or [_empty(each)])
     span_s = max(1e-9, (max(each.ended_at for each in work) - begun).total_seconds())
     spent = {stage: sum(bar.seconds for each in work for bar in bars(each) if bar.stage == stage) for stage in STAGES}

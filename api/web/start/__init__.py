@@ -1,1 +1,1 @@
-"""The form that starts a search: what it offers, what was typed into it, and what is wrong with that."""
+"""Form that starts a search: its fields, the user's input, and validation."""

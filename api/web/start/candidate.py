@@ -1,4 +1,4 @@
-"""The families that a search can be started of."""
+"""Families that can be searched."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from templates import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A family that can be searched; `location` as the service registers it."""
+    """A family that can be searched; `location` is what the service registers."""
 
     name: str
     title: str
@@ -26,7 +26,7 @@ class Candidate:
 
     @property
     def family(self) -> Family:
-        """The family itself: what this installation read already, else what the document says.
+        """The family, from this installation if it has it, else from its document.
 
         Raises:
             InvalidInput: another version registered the document, and this one does not understand it.
@@ -34,7 +34,7 @@ class Candidate:
         return self.installed or parsed(self.document)
 
     def register(self, service: Service) -> None:
-        """A search needs its family registered; doing so again changes nothing."""
+        """Register the family, which a search needs. Repeating it changes nothing."""
         with service.database.write() as session:
             Archive(session).register_family(
                 digest=self.digest,
@@ -46,7 +46,7 @@ class Candidate:
 
 
 def candidates(session: Session) -> tuple[Candidate, ...]:
-    """Families by name: those of this installation, and what else was registered."""
+    """Return the families by name: those of this installation and registered ones."""
     own = {
         package.family.name: Candidate(
             name=package.family.name,
@@ -72,5 +72,5 @@ def candidates(session: Session) -> tuple[Candidate, ...]:
 
 
 def candidate(session: Session, name: str | None) -> Candidate | None:
-    """The family of this name, if there is one."""
+    """Return the family of this name, or None."""
     return next((each for each in candidates(session) if each.name == name), None)

@@ -1,4 +1,4 @@
-"""The fields of the form that every family has: how they are called, what they say, and what they take."""
+"""Form fields that every family has: names, labels, hints, options, parsers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from evo.strategy import STRATEGIES
 from evo.text.limits import MOST
 
 Options = Mapping[str, str]
-"""Value → words."""
+"""Value → label."""
 
 NOTES = 2000
-"""Characters; over REST a search takes longer ones."""
+"""Maximum length in characters. The REST API accepts longer notes."""
 
 
 def _itself(*names: str) -> Options:
@@ -29,15 +29,15 @@ def _targets() -> Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A field of the form.
+    """A form field.
 
     Attributes:
-        name: of the field, and where its value stands in the body that REST takes: ``budget.minutes``.
-        read: of a text that is not blank; left empty, a field is left out.
-        options: of a choice; None: it is typed. Those of devices are known only when the form is shown.
-        usual: what stands in it at first.
-        long: whether it takes several lines.
-        keys: what a phone's keyboard offers for it.
+        name: of the field, which is also its path in the REST body: ``budget.minutes``.
+        read: parses a text that is not blank; an empty field is left out.
+        options: of a choice; None: free text. Options of devices are known only when the form is shown.
+        usual: default value.
+        long: True for several lines.
+        keys: keyboard that a phone offers.
     """
 
     name: str
@@ -75,7 +75,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Stagnation",
             keys="numeric",
             read=_COUNT,
-            hint="end after so many trials without a better one",
+            hint="end after this many trials without a better one",
         ),
     ),
     "Method": (
@@ -118,7 +118,11 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
     ),
     "Cost, priority, notes": (
         Entry(
-            name="budget.cost", label="Cost", keys="decimal", read=above_zero("2.50"), hint="end when so much is spent"
+            name="budget.cost",
+            label="Cost",
+            keys="decimal",
+            read=above_zero("2.50"),
+            hint="end when this much is spent",
         ),
         Entry(
             name="budget.cost_per_hour",
@@ -137,6 +141,6 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(name="notes", label="Notes", read=words("a text", NOTES), long=True),
     ),
 }
-"""Every one of them, by the heading it stands under."""
+"""All fields by their heading."""
 
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for group in GROUPS.values() for entry in group}

@@ -1,4 +1,4 @@
-"""What the form that starts a search offers, and how it is shown again when something in it is wrong."""
+"""Content of the form that starts a search, also when it is shown again with faults."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from evo.family.problem import BOOLS, Field
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One line of the summary: `field` is where the page has it, None for what belongs to no field."""
+    """One line of the summary; `field` is None for a fault that belongs to no field."""
 
     field: str | None
     label: str
@@ -26,14 +26,14 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class StartForm:
-    """The form with what was typed into it.
+    """The form with the user's input.
 
     Attributes:
         fields: of the chosen family's problems.
-        groups: the other fields by their heading, each with its options.
-        devices: whether any is at hand that the family runs on.
-        kinds: of device that it runs on.
-        typed: field → text; what nobody typed has its usual value.
+        groups: the other fields by heading, each with its options.
+        devices: True if a connected device can run the family.
+        kinds: device kinds the family supports.
+        typed: field → text; other fields have their defaults.
         wrong: field → what is wrong with it.
     """
 
@@ -48,12 +48,12 @@ class StartForm:
 
     @property
     def filled(self) -> bool:
-        """Whether somebody typed something, be it into the address."""
+        """True if the user entered something, in the form or in the address."""
         return any(name != "family" for name in self.typed)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """All that is wrong, in the order of the page; what belongs to no field of it comes last."""
+        """All faults in the order of the page; those that belong to no field come last."""
         labels = {PROBLEM + each.name: each.name for each in self.fields}
         labels |= {name: entry.label for name, entry in ENTRIES.items()}
         here = [
@@ -70,31 +70,31 @@ class StartForm:
 
     @property
     def first(self) -> str | None:
-        """The field to begin with: the first one that is wrong."""
+        """The first invalid field, which gets the focus."""
         return next((fault.field for fault in self.faults if fault.field), None)
 
     def value(self, entry: Entry) -> str:
         return self.typed.get(entry.name, entry.usual)
 
     def options(self, entry: Entry) -> Options:
-        """Of a choice, with what was typed, too, where it is no longer one of them."""
+        """Return the options of a choice, with the user's value even if it is no longer offered."""
         offered, typed = dict(entry.options or {}), self.value(entry)
         return offered if typed in offered else {**offered, typed: typed}
 
     def problem(self, each: Field) -> str:
-        """What stands in the field of a problem."""
+        """Return the text of a problem's field."""
         usual = "" if each.default is None else str(each.default)
         return self.typed.get(PROBLEM + each.name, usual.lower() if isinstance(each.default, bool) else usual)
 
     def truth(self, each: Field) -> bool:
-        """Whether the box of a field is ticked."""
+        """Return True if a field's box is ticked."""
         return BOOLS.get(self.problem(each), False)
 
 
 def form_of(
     session: Session, service: Service, typed: Mapping[str, str], wrong: Mapping[str, str] | None = None
 ) -> StartForm:
-    """The form as it is shown, for the family that `typed` names, or without its fields."""
+    """Return the form for the family that `typed` names, or without its fields."""
     families = candidates(session)
     chosen = next((each for each in families if each.name == typed.get("family")), None)
     if chosen is None:
@@ -119,16 +119,16 @@ def form_of(
 
 
 def _runs_on(family: Family, row: DeviceRow) -> bool:
-    """Whether it does there; estimates are of CUDA kernels."""
+    """Return True if the family runs on the device; estimates are of CUDA kernels."""
     return ("cuda" if row.kind == "estimate" else row.kind) in family.implementations
 
 
 def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
-    """Every model once, however many workers have one."""
-    yield "auto", "the best at hand"
+    """Yield every device model once."""
+    yield "auto", "the best available"
     for row in offered:
         estimate = row.kind == "estimate"
-        yield ("estimate", "an estimate, nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
+        yield ("estimate", "an estimate; nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
 
 
 def _units(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What was typed into the form as an address of it: to go back to, also after signing in."""
+"""The form's input as an address, to return to it, also after signing in."""
 
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
@@ -6,21 +6,21 @@ from urllib.parse import quote, urlencode
 from api.web.start.entry import ENTRIES
 
 CHOSEN = "chosen"
-"""The field with the family whose form is wanted instead; no part of what a search is."""
+"""Field that selects another family's form. It is not part of a search."""
 
 LONGEST_ADDRESS = 7000
-"""Characters: what proxies pass on in any case."""
+"""Longest address in characters that proxies accept."""
 
 
 def address_of(typed: Mapping[str, str]) -> str:
-    """The form filled in like this; what is as usual is left out."""
+    """Return the address of the form with this input, without defaults."""
     usual = {name: entry.usual for name, entry in ENTRIES.items()}
     given = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
     return f"/start?{urlencode(given)}"
 
 
 def cut_address_of(typed: Mapping[str, str]) -> str:
-    """The same, short enough to stand inside another address: of the longest texts only the beginning is kept."""
+    """Return the same address, short enough to be a parameter of another address: the longest texts are cut."""
     kept = dict(typed)
     while len(quote(address_of(kept))) > LONGEST_ADDRESS:
         name = max(kept, key=lambda each: len(quote(kept[each])))

@@ -1,4 +1,4 @@
-"""From what people type into a field to a value, or to what would be accepted there, in words for people."""
+"""Parsers of form fields. Their errors name valid values for people."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,11 +9,11 @@ from evo.errors import InvalidInput
 from evo.family.problem import HUGE, WHOLE
 
 Reading: TypeAlias = Callable[[str], object]
-"""What a text that is not blank stands for; raises `ValueError`, which says what would be accepted."""
+"""Parses a text that is not blank. Raises `ValueError` that names valid values."""
 
 
 def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
-    """A whole number within limits."""
+    """Return a parser of whole numbers within limits."""
 
     def read(text: str) -> int:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
@@ -26,7 +26,7 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
 
 
 def above_zero(such_as: str) -> Reading:
-    """A number of any kind above 0."""
+    """Return a parser of numbers above 0."""
 
     def read(text: str) -> float:
         try:
@@ -43,7 +43,7 @@ def above_zero(such_as: str) -> Reading:
 
 
 def one_of(names: Mapping[str, str]) -> Reading:
-    """One of the options of a choice."""
+    """Return a parser of the options of a choice."""
 
     def read(text: str) -> str:
         if text not in names:
@@ -54,7 +54,7 @@ def one_of(names: Mapping[str, str]) -> Reading:
 
 
 def words(what: str, most: int) -> Reading:
-    """A text of no more than so many characters."""
+    """Return a parser of texts of limited length."""
 
     def read(text: str) -> str:
         if len(text) > most:
@@ -65,14 +65,14 @@ def words(what: str, most: int) -> Reading:
 
 
 def toolkit(text: str) -> dict[str, str]:
-    """``cuda>=12.4, gcc>=12`` as least versions by name."""
+    """Parse ``cuda>=12.4, gcc>=12`` to minimum versions by name."""
     found: dict[str, str] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
         try:
             name, version = parse_toolkit(piece)
             Requirements(toolkit={name: version})
         except InvalidInput as error:
-            reason = f"“{piece:.80}” does not name a software and its least version"
+            reason = f"“{piece:.80}” does not name a software and its minimum version"
             raise ValueError(f"{reason}: write e.g. cuda>=12.4, gcc>=12") from error
         if name in found:
             raise ValueError(f"{name} is given twice: keep one")

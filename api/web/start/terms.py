@@ -1,4 +1,4 @@
-"""From what was typed to the body that REST would get, with all that is wrong with it, each at its field."""
+"""Turns the form's input into the REST body, with each fault at its field."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ PROBLEM = "problem."
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What was understood of a form.
+    """Parsed input of a form.
 
     Attributes:
-        given: field → value, without those that are empty or wrong.
-        wrong: field → what is wrong with it, and what would be accepted.
+        given: field → value, without empty and invalid ones.
+        wrong: field → what is wrong with it, and valid values.
     """
 
     given: Mapping[str, object]
     wrong: Mapping[str, str]
 
     def body(self, chosen: Candidate) -> dict[str, Any]:
-        """What REST takes for these terms."""
+        """Return the REST body of these terms."""
         body: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}}
         for name, value in self.given.items():
             group, _, inner = name.partition(".")
@@ -42,7 +42,7 @@ class Terms:
 
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Each field by itself. An empty one is left out, but not of the problem, where nothing may be guessed."""
+    """Parse each field. Empty fields are left out, except those of the problem, which have no safe default."""
     given: dict[str, object] = {}
     wrong: dict[str, str] = {}
     for field in chosen.family.fields:
@@ -68,7 +68,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 
 
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """All that is wrong at once: what is, is put back to what is usual, and the rest judged again."""
+    """Return all faults at once: invalid values are replaced by defaults, and the rest is checked again."""
     terms = read(chosen, typed)
     while found := _faults(service, terms.body(chosen)):
         guessed = any(name.startswith(PROBLEM) for name in terms.wrong)
@@ -77,13 +77,13 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
         dropped = (fresh.keys() & terms.given.keys()) - terms.wrong.keys()
         rest = {name: value for name, value in terms.given.items() if name not in dropped}
         terms = Terms(given=rest, wrong=fresh | dict(terms.wrong))
-        if not dropped or "device" in dropped:  # what else there is to say depends on the device
+        if not dropped or "device" in dropped:  # further checks depend on the device
             break
     return terms
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """What REST would refuse; nothing where it would start the search."""
+    """Return what the REST API would refuse; empty if it would start the search."""
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:
@@ -92,12 +92,12 @@ def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
         return {error.field: error.reason}
     except Unavailable as error:
         return {error.field: str(error)}
-    except NotFound:  # a family that nobody registered yet: what depends on it is judged when the search starts
+    except NotFound:  # an unregistered family: checks that need it run when the search starts
         return {}
     return {}
 
 
 def _nearest(field: str) -> str:
-    """The field of the form that a refusal is about: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
+    """Return the form field that a fault concerns: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
     inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
     return max(inside, key=len, default=field)
