@@ -97,7 +97,7 @@ def test_the_form_starts_what_rest_would(page: httpx.Client) -> None:
                 "strategy": "there is no “luck”: choose portfolio,",
                 "objective.threads": "“two” is not a whole number: write digits only, such as 1",
                 "seed": "“1.5” is not a whole number",
-                "requirements.toolkit": "“gcc 12” does not name a software and its least version",
+                "requirements.toolkit": "“gcc 12” does not name a software and its minimum version",
                 "budget.cost": "“1e999” is not a number",
                 "priority": "“<b>” is not a whole number",
                 "notes": "a text of 2,001 characters is too long: keep to 2,000",

@@ -10,7 +10,7 @@ import { find, root } from "./page.js";
 const rows = /** @type {Part} */ (parts.find((part) => part.element.id === "rows"));
 const form = /** @type {HTMLFormElement} */ (find("#filters"));
 const sort = /** @type {HTMLSelectElement} */ (find("#sort"));
-/** What is typed in. @type {HTMLInputElement[]} */
+/** The text fields of the filters. @type {HTMLInputElement[]} */
 const fields = ["where", "q"].map((name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name)));
 const USUAL = "rank"; // the order that an address leaves out
 
@@ -41,7 +41,7 @@ async function go(address, { remember = true, back = false, top = false } = {}) 
   describe(url.searchParams, back);
 }
 
-/** What the form said last, by name of the field. @type {Map<string, string>} */
+/** The last values of the form, by name of the field. @type {Map<string, string>} */
 const described = new Map(fields.map((field) => [field.name, field.defaultValue]));
 
 /** Makes the form and the export links describe the trials that are shown. Text that was typed and not sent yet stays, unless the

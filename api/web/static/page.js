@@ -1,4 +1,4 @@
-// What every script may ask of the page that it runs in.
+// Helpers for scripts: the path prefix, and the elements of the page.
 
 /** The path prefix under which a proxy shows the service; usually empty. */
 export const root = document.documentElement.dataset.root || "";

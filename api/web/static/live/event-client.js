@@ -1,5 +1,5 @@
-// A page's subscription to the service's events: at the shared worker of all tabs, or where a browser has no shared workers
-// (or one does not answer), at a hub of the page's own.
+// A page's subscription to the service's events, through the shared worker of all tabs. If the browser has no shared workers, or
+// the worker does not answer, the page has a hub of its own.
 
 import { EventHub, openStream } from "./event-hub.js";
 

@@ -1,4 +1,4 @@
-// Keeps the page up to date: events say what has changed, and what is shown of that is fetched again. While no events arrive,
+// Keeps the page up to date: when an event reports a change, the sections that show it are fetched again. While no events arrive,
 // everything is fetched at regular intervals. A hidden page does neither and catches up when it is shown again.
 
 import { EventClient } from "./event-client.js";

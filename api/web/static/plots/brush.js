@@ -79,9 +79,9 @@ export class Brushes {
     return [...this.#written.map((each) => each.text), ...dragged.map(([name, values]) => `${name}=${values.join("|")}`)].join(",");
   }
 
-  /** Returns the conditions that no axis can show: they hold in the table alone.
+  /** Returns the conditions that no axis can show: they filter only the table.
    * @param {Axis[]} axes */
-  beside(axes) {
+  withoutAxis(axes) {
     const names = axes.map((axis) => axis.name);
     return this.#written.filter((each) => !names.includes(each.name)).map((each) => each.text);
   }

@@ -1,4 +1,4 @@
-// Draws figures with Plotly, in the page's colours.
+// Draws figures with Plotly in the page's colours.
 
 import { find, root } from "../page.js";
 
@@ -21,7 +21,7 @@ const library = new Promise((done, fail) => {
   script.addEventListener("error", () => fail(new Error("The plotting library did not arrive.")));
 });
 
-/** Returns a colour of the page as Plotly takes it: `light-dark(…)` is none, so the browser computes it.
+/** Returns a colour of the page as Plotly takes it. Plotly cannot parse `light-dark(…)`, so the browser computes the colour.
  * @param {string} name */
 function resolved(name) {
   const probe = document.createElement("span");

@@ -218,8 +218,8 @@ function apply({ section, plot, paths }, done) {
   const search = find("#plots").dataset.search ?? "";
   const link = /** @type {HTMLAnchorElement} */ (find(".to-leaderboard", section));
   link.href = `${root}/searches/${search}${filter ? `?where=${encodeURIComponent(filter)}` : ""}`;
-  const beside = brushes.beside(plot.axes);
-  const alone = beside.length ? ` (${beside.join(", ")} holds in the table alone: no axis has it)` : "";
+  const others = brushes.withoutAxis(plot.axes);
+  const alone = others.length ? ` (${others.join(", ")} filters only the table: no axis shows it)` : "";
   find("#chosen-said").textContent = `${count} of the ${plot.lines.length} trials drawn${filter ? ` with ${filter}${alone}` : ""}. The table has the fastest of all that match.`;
   if (done || filter !== latest) showTable(search, filter, done);
 }

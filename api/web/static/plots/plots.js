@@ -18,13 +18,13 @@ const PACE = { leastMs: 3000, quietMs: 60000 };
 const lead = parts.find((part) => part.element.id === "lead"); // says whether the search goes on
 
 class Exhibit extends Follower {
-  /** What was drawn last.
+  /** The data of the last drawing.
    * @type {Plot | Parallel | null} */
   #plot = null;
   #text = ""; // the same, as it came
   #seen = false;
   #outdated = true;
-  /** What the reader has chosen, as the query of the plot's address. */
+  /** The reader's choices, as the query of the plot's address. */
   query = "";
 
   /** @param {HTMLElement} section */
