@@ -99,7 +99,7 @@ def test_a_report_of_estimates_has_no_findings(line: CommandLine, service: str, 
     assert "measured" not in board
     for plot, said in (
         ("best", "Estimates: these trials were never run. From ≈ "),
-        ("importances", "Importances would"),
+        ("importances", "Importances of estimates would"),
     ):
         assert said in httpx.get(f"{service}/searches/1/plots/{plot}").json()["summary"]
 

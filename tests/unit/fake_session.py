@@ -1,4 +1,4 @@
-"""A device whose kernels are Python functions, for the parts of a runner that need no real one."""
+"""A device whose kernels are Python functions, for tests of the runner without a real device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ Kernel = Callable[[dict[str, NDArray[Any]]], None]
 
 
 class FakeBuffers:
-    """Plain arrays; `fault` is what `damage` answers."""
+    """Buffers as NumPy arrays; `fault` is the answer of `damage`."""
 
     bytes_held = 64
 
@@ -65,7 +65,7 @@ class FakeBuffers:
 
 
 class FakeSession:
-    """Calls a kernel with its buffers' arrays; counts launches."""
+    """Calls a kernel with its buffers' arrays and counts launches."""
 
     cold_bytes, places = 1 << 20, True
 
@@ -123,7 +123,7 @@ class FakeSession:
 
 
 class ScriptedTimer:
-    """Gives prepared samples in turn, and notes when it was asked."""
+    """Returns prepared samples in order and records its calls."""
 
     calls, last = 1, 0
 
@@ -138,7 +138,7 @@ class ScriptedTimer:
 
 
 def doubled(dtype: str = "float32", size: int = 8) -> tuple[FakeBuffers, Golden]:
-    """Buffers and answers of ``y = 2 x``, with a tight tolerance."""
+    """Return buffers and expected outputs of ``y = 2 x``, with a tight tolerance."""
     x = np.arange(1, size + 1).astype(dtype)
     golden = Golden(
         case="nominal",

@@ -1,4 +1,4 @@
-"""A small family for tests: rows are scaled, on the CPU by a plain function, on CUDA with a launch."""
+"""A small family for tests that scales rows: a plain C function on the CPU, a launch on CUDA."""
 
 import copy
 import tomllib
@@ -147,7 +147,7 @@ def document() -> dict[str, Any]:
 
 
 def edited(path: str, value: Any) -> dict[str, Any]:
-    """The document with the value at a dotted path (list places as numbers) replaced; None removes it."""
+    """Return the document with the value at a dotted path replaced (list indices as numbers); None removes it."""
     whole = document()
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     table: Any = whole
@@ -161,7 +161,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def write_family(folder: Path, spec: str = SPEC, files: dict[str, str] | None = None) -> Path:
-    """The family as a folder; `files` replace or add to its templates."""
+    """Write the family as a folder; `files` replace or add to its templates."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in ({"family.toml": spec} | TEMPLATES | (files or {})).items():
         path = folder / name

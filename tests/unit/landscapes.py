@@ -1,4 +1,4 @@
-"""Small spaces of every shape, an outcome of every kind, and a made-up kernel whose time depends on the config."""
+"""Small spaces of every shape, outcomes of every kind, and synthetic kernel times."""
 
 import zlib
 from collections.abc import Callable
@@ -78,7 +78,7 @@ KINDS: dict[str, Outcome] = {
 
 
 def time_us(space: Space, trial: Trial) -> float:
-    """A bowl with its bottom off the centre, and a different ripple on every config."""
+    """Return a bowl-shaped time with an off-centre minimum and a ripple per config."""
     ranks = space.encode(trial.config)
     sizes = np.array([len(tunable.values) for tunable in space.tunables])
     ripple = zlib.crc32(space.key(trial.config).encode()) / 2**32
@@ -90,7 +90,7 @@ def measured(space: Space, trial: Trial) -> Outcome:
 
 
 def troubled(space: Space, trial: Trial) -> Outcome:
-    """Every other config is measured, the rest ends in any of the other ways."""
+    """Measure every other config; end the rest with all other outcomes in turn."""
     fate = zlib.crc32(b"fate" + space.key(trial.config).encode())
     return measured(space, trial) if fate % 2 else list(KINDS.values())[1:][fate // 2 % (len(KINDS) - 1)]
 
@@ -98,7 +98,7 @@ def troubled(space: Space, trial: Trial) -> Outcome:
 def advance(
     history: History, strategy: Strategy, space: Space, evaluate: Evaluate, trials: int, *, seed: int = 0
 ) -> list[Trial]:
-    """Ask and tell one trial after the other; fewer trials only if the strategy gives up."""
+    """Propose and evaluate trials one after the other; fewer only if the strategy gives up."""
     done = []
     for _ in range(trials):
         proposal = strategy.propose(history, np.random.default_rng((seed, len(history.asked))))
@@ -109,7 +109,7 @@ def advance(
 
 
 def ending(kind: str) -> Evaluate:
-    """Every trial ends this way."""
+    """Return an evaluation that ends every trial this way."""
     return lambda space, trial: KINDS[kind]
 
 
@@ -120,7 +120,7 @@ def tell(history: History, trial: Trial, outcome: Outcome) -> Trial:
 
 
 def copied(history: History) -> History:
-    """The same log in another object, as a restarted service would rebuild it."""
+    """Return a copy of the history, as a restarted service would rebuild it."""
     copy, told = History(), iter(history.finished)
     for trial, seen in zip(history.asked, history.seen, strict=True):
         while len(copy.finished) < seen:

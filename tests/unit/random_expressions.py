@@ -1,4 +1,4 @@
-"""Random expressions, and what Python itself makes of them."""
+"""Random expressions, and their values in Python."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 NUMBERS = ("a", "b", "c")
-"""Names of whole numbers; ``t`` is a text."""
+"""Names of integers; ``t`` is a text."""
 
 PYTHON = {"__builtins__": {}, "min": min, "max": max, "abs": abs, "gcd": math.gcd, "ceil_div": lambda x, y: -(-x // y)}
 
@@ -31,7 +31,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 
 
 def by_python(text: str, environment: dict[str, Any]) -> Any:
-    """The value, or the type of the exception."""
+    """Return the value, or the type of the exception."""
     try:
         return eval(text, PYTHON, environment)
     except ZeroDivisionError as error:

@@ -1,4 +1,4 @@
-"""Which changes an ablation makes, and what it reads in their samples."""
+"""Ablations: which changes are measured, and how their samples are judged."""
 
 import numpy as np
 import pytest
@@ -30,8 +30,8 @@ SPACE = Space(
 CHAMPION = {"FAST": True, "LAYOUT": "row", "STAGES": 2, "PAD": 8}
 
 
-def test_every_switch_is_turned_alone() -> None:
-    """A switch is without an order, or has two values; numbers with more are asked for."""
+def test_ablation_turns_each_switch_alone() -> None:
+    """A switch is a tunable without an order or with two values. Other numbers are changed only on request."""
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     assert list(found) == [("FAST", False), ("LAYOUT", "column"), ("LAYOUT", "tiled"), ("PAD", 0)]
     assert found["PAD", 0] == Change(tunable="PAD", value=0, instead_of=8, config={**CHAMPION, "PAD": 0})
@@ -39,12 +39,12 @@ def test_every_switch_is_turned_alone() -> None:
     assert more == [*list(found)[:3], ("STAGES", 1), ("STAGES", 3), ("PAD", 0)]
 
 
-def test_a_tied_change_takes_one_other_along_and_an_impossible_one_says_why() -> None:
+def test_dependent_change_takes_one_other_along_and_impossible_change_gives_its_reason() -> None:
     found = {(each.tunable, each.value): each for each in changes(SPACE, CHAMPION)}
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
     assert "tiles are not double-buffered" in tiled.reason
-    slow = found["FAST", False]  # would need both others changed
+    slow = found["FAST", False]  # both others would have to change
     assert slow.config is None
     assert "only the fast one may" in slow.reason
 
@@ -69,16 +69,16 @@ def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
         (beside(1.05, again=1.08), "unclear"),
     ],
 )
-def test_what_the_rounds_say(samples: Ablated, finding: str) -> None:
-    """A difference smaller than the policy's least gain is nothing, one within the session's own noise unclear."""
+def test_finding_follows_from_rounds(samples: Ablated, finding: str) -> None:
+    """A difference below the policy's least gain has no effect; one within the session's noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None
     assert effect.finding == finding
     assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
 
 
-def test_the_same_kernel_neither_pays_nor_hurts() -> None:
-    """40 sessions in which the change changes nothing; the policy's least gain is set aside."""
+def test_identical_kernel_has_no_effect() -> None:
+    """40 sessions with a change that changes nothing, judged without a least gain."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []
     for _ in range(40):
@@ -89,5 +89,5 @@ def test_the_same_kernel_neither_pays_nor_hurts() -> None:
     assert found.count("unclear") >= 39
 
 
-def test_without_samples_there_is_nothing_to_weigh() -> None:
+def test_ablation_without_samples_has_no_effect() -> None:
     assert weigh(Ablated(same_binary=True), Policy(), np.random.default_rng(0)) is None

@@ -1,4 +1,4 @@
-"""Advice: what was fast elsewhere is tried, and cannot lead a search astray."""
+"""Advice: configs that were fast elsewhere are tried, and cannot mislead a search."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def valley() -> Space:
 
 
 def deceptive_us(config: Config) -> float:
-    """A wide valley with its bottom at 4, 4, …, and far from it a hole, nearly as deep."""
+    """A wide valley with its minimum at 4, 4, …, and a distant minimum that is nearly as deep."""
     away = sum((int(value) - 4) ** 2 for value in config.values())
     return min(10.0 + 4.0 * away, 11.0 + 8.0 * sum(int(value) for value in config.values()))
 
@@ -35,7 +35,7 @@ def deceptive(space: Space, trial: Trial) -> Outcome:
 
 
 def trials_to_the_bottom(context: Context) -> int:
-    """Of three searches together."""
+    """Return the trials of three searches together."""
     total = 0
     for seed in range(3):
         trials = advance(History(), build("portfolio", context), context.space, deceptive, ENOUGH_TRIALS, seed=seed)
@@ -48,7 +48,7 @@ def shown(config: Config) -> Trial:
 
 
 def without(history: History, origins: set[str]) -> History:
-    """The same log as if those trials had never been."""
+    """Return the same history without the trials of these origins."""
     left = History()
     kept = [trial for trial in history.asked if trial.proposal.origin not in origins]
     same = {trial.number: left.ask(trial.proposal) for trial in kept}
@@ -58,7 +58,7 @@ def without(history: History, origins: set[str]) -> History:
     return left
 
 
-def test_a_local_optimum_far_from_the_best_costs_few_trials_as_advice_and_many_as_a_warm_start() -> None:
+def test_distant_local_optimum_costs_few_trials_as_advice_and_many_as_warm_start() -> None:
     free = Context(space=valley())
     bearable = trials_to_the_bottom(free) * EVERY / (EVERY - 1) + 3 * 4
     assert trials_to_the_bottom(replace(free, advice=[TRAP])) <= bearable
@@ -66,7 +66,7 @@ def test_a_local_optimum_far_from_the_best_costs_few_trials_as_advice_and_many_a
 
 
 @pytest.mark.parametrize(("workers", "seed"), [(1, 0), (3, 0), (1, 2), (1, 5)])
-def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would(workers: int, seed: int) -> None:
+def test_proposals_do_not_depend_on_advice_that_the_strategy_ignores(workers: int, seed: int) -> None:
     space, history = SPACES["drawn"](), History()
     best = space.decode(np.full(len(space.tunables), 8))
     context = Context(space=space, advice=[best])
@@ -94,7 +94,7 @@ def test_who_knows_nothing_of_the_advice_proposes_what_a_search_without_it_would
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_advice_that_does_not_lead_is_asked_no_further(strategy: str) -> None:
+def test_useless_advice_is_dropped(strategy: str) -> None:
     space = mixed()
     ranked = sorted(space.sample(np.random.default_rng(1), 40), key=lambda config: time_us(space, shown(config)))
     advice, starts = ranked[-5:], ranked[:1]
@@ -107,7 +107,7 @@ def test_advice_that_does_not_lead_is_asked_no_further(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["compile_failed", "abandoned"])
-def test_advice_that_has_no_time_is_no_reason_to_stop(kind: str) -> None:
+def test_advice_without_a_time_does_not_stop_the_search(kind: str) -> None:
     space = mixed()
     advice = space.sample(np.random.default_rng(2), 4)
     trials = advance(History(), build("portfolio", Context(space=space, advice=advice)), space, ending(kind), 30)

@@ -1,4 +1,4 @@
-"""Trials as files: measured times and estimates stand in columns of their own, and every form has the same figure."""
+"""Exports of trials: measured times and estimates have separate columns, and all formats agree."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ ESTIMATED = replace(trial(1, 61.6), outcome=Estimated(time_us=61.6, resources={"
 PENDING = replace(trial(2, 1.0), outcome=None, time_us=None)
 
 
-def test_an_estimate_has_a_column_of_its_own() -> None:
+def test_estimate_has_its_own_column() -> None:
     lines = "".join(as_csv(TUNABLES, [MEASURED, ESTIMATED, PENDING])).splitlines()
     assert len({len(cells) for cells in csv.reader(lines)}) == 1
     measured, estimated, pending = csv.DictReader(lines)
@@ -26,7 +26,7 @@ def test_an_estimate_has_a_column_of_its_own() -> None:
     assert (estimated["registers"], estimated["BLOCK"]) == ("40.0", "8")
 
 
-def test_every_form_has_the_same_estimate() -> None:
+def test_all_formats_have_the_same_estimate() -> None:
     (row,) = csv.DictReader("".join(as_csv(TUNABLES, [ESTIMATED])).splitlines())
     (document,) = json.loads("".join(as_json(TUNABLES, [ESTIMATED])))
     assert json.loads("".join(as_ndjson(TUNABLES, [ESTIMATED]))) == document

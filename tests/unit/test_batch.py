@@ -1,15 +1,15 @@
-"""Times that a kernel process claims, held against the system's account of it."""
+"""Times claimed by a kernel process, compared with the operating system's accounting."""
 
 import pytest
 
 from workers.backends.cpu.batch import LEAST_BATCHES, Batch, contradicted, contradicts, overdue, worth_repeating
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
-"""A request costs 10 µs of processor time and is answered after 15 µs."""
+"""A request that costs 10 µs of processor time and is answered after 15 µs."""
 
 
 def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | None = None) -> Batch:
-    """A batch whose request cost as much as an idle one, unless stated otherwise."""
+    """Return a batch whose request costs as much as an idle one, unless stated otherwise."""
     cpu = claimed_us + 10 if cpu_us is None else cpu_us
     wall = claimed_us + 15 if wall_us is None else wall_us
     claimed_ns, wall_ns, cpu_ns = (round(1000 * each) for each in (claimed_us, wall, cpu))
@@ -37,7 +37,7 @@ def test_processor_time_beyond_the_claimed_time_is_refused(each: Batch) -> None:
     assert "more processor time" in (contradicted([each] * LEAST_BATCHES, IDLE, 1) or "")
 
 
-def test_a_second_core_is_accepted_where_the_objective_allows_it() -> None:
+def test_second_core_is_accepted_if_the_objective_allows_it() -> None:
     assert contradicted([SECOND_CORE] * 40, IDLE, 2) is None
 
 
@@ -55,13 +55,13 @@ def test_late_answers_are_accepted_once_one_was_on_time() -> None:
     assert contradicted([LATE, HONEST, LATE, LATE], IDLE, 1) is None
 
 
-def test_times_outside_of_the_judges_span_are_refused() -> None:
+def test_times_outside_the_judges_span_are_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
     assert "outside of the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_contradicted_batches_are_repeated_until_enough_stayed_contradicted(each: Batch) -> None:
+def test_contradicted_batches_are_repeated_until_enough_stay_contradicted(each: Batch) -> None:
     assert worth_repeating(each, [HONEST] * 40, IDLE, 1)
     assert worth_repeating(each, [each] * (LEAST_BATCHES - 1), IDLE, 1)
     assert not worth_repeating(each, [each] * LEAST_BATCHES, IDLE, 1)

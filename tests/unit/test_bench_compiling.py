@@ -1,4 +1,4 @@
-"""The table of what compiles within the gates."""
+"""Table of configs that compile within the gates."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.bench import compiling
 from workers.backends.cuda.nvrtc import NoNvrtcError, NvrtcCompiler
 
 
-def test_a_row_for_each_architecture_that_takes_the_problem(
+def test_table_has_a_row_per_architecture_that_supports_the_problem(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

@@ -1,4 +1,4 @@
-"""Reduced spaces are parts of their families' spaces; lines become recordings that read back as what was measured."""
+"""Recording: reduced spaces, and files that read back as they were measured."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ SMALL = Reduced(
 
 
 @pytest.mark.parametrize("reduced", definitions(), ids=lambda each: each.name)
-def test_reduced_spaces_are_parts_of_their_families_with_every_named_value_in_use(reduced: Reduced) -> None:
+def test_reduced_spaces_are_subsets_that_use_every_named_value(reduced: Reduced) -> None:
     family = find(reduced.family).family
     space = reduced.space(family, HOPPER)
     assert 2_000 <= (space.valid_count or 0) <= 4_000
@@ -43,13 +43,13 @@ def test_reduced_spaces_are_parts_of_their_families_with_every_named_value_in_us
     ("tunables", "message"),
     [({"NONE": [1]}, r"kept\.NONE: there is no `NONE`"), ({"UNROLL": [3]}, r"kept\.UNROLL: 3 is not one of 1, 2, 4")],
 )
-def test_unknown_tunables_and_values_of_a_reduced_space_are_named(tunables: dict[str, list[int]], message: str) -> None:
+def test_unknown_tunables_and_values_of_reduced_spaces_are_named(tunables: dict[str, list[int]], message: str) -> None:
     wrong = Reduced(name="wrong", family="softmax", problem="", tunables=tunables)
     with pytest.raises(InvalidInput, match=message):
         wrong.space(find("softmax").family, HOPPER)
 
 
-def test_spaces_take_turns_in_proportion_to_what_is_due() -> None:
+def test_spaces_take_turns_in_proportion_to_their_remaining_work() -> None:
     due = {0: [{"A": place} for place in range(30)], 1: [{"B": place} for place in range(10)], 2: []}
     turns = list(in_turns(due))
     for whose, configs in due.items():
@@ -57,7 +57,7 @@ def test_spaces_take_turns_in_proportion_to_what_is_due() -> None:
     assert Counter(place for place, _ in turns[:20]) == {0: 15, 1: 5}
 
 
-def test_lines_read_back_and_compiler_logs_are_cut() -> None:
+def test_lines_read_back_with_shortened_compiler_logs() -> None:
     config = {"A": 1, "B": True, "C": "x"}
     measured = Measured(timing=Timing(samples_us=(1.5, 1.25), anchor_us=3.0), resources={"registers": 32.0})
     line = Line(config=config, outcome=measured, compile_s=0.5, verify_s=0.25, benchmark_s=0.125)
@@ -93,7 +93,7 @@ def _lines(path: Path) -> None:
     path.write_text("\n".join([json.dumps(header), *lines]) + "\n")
 
 
-def test_both_forms_of_a_recording_hold_what_the_lines_say(tmp_path: Path) -> None:
+def test_both_forms_of_a_recording_agree_with_its_lines(tmp_path: Path) -> None:
     _lines(tmp_path / "small.jsonl")
     written = documents(tmp_path / "small.jsonl", SMALL, prefix="gpu")
     assert set(written) == {"gpu-small.json.gz", "gpu-small.t4.json.gz"}

@@ -1,4 +1,4 @@
-"""A benchmark's table says what was measured, and its verdict what does not hold."""
+"""Benchmark report: a table of the results, and a verdict that names unmet conditions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -77,19 +77,19 @@ def contest(champion: float = 100.0, overhead_ms: float = 9.0, *, again: bool = 
     )
 
 
-def test_the_table_sets_everybody_against_every_baseline() -> None:
+def test_table_compares_all_entries_with_every_baseline() -> None:
     lines = [line.replace(" ", "") for line in section(contest(numpy=600.0, torch=250.0)).splitlines()]
     assert "||hot,µs|IQR|ofthelimit|×numpy|×torch|cold,µs|" in lines
     assert "|numpy|600.0|1.00|13%|1.00|0.42|1,200.0|" in lines
     assert "|**champion**|100.0|1.00|80%|6.00|2.50|200.0|" in lines
 
 
-def test_short_times_keep_two_decimals() -> None:
+def test_short_times_have_two_decimals() -> None:
     lines = [line.replace(" ", "") for line in section(contest(champion=3.308, torch=7.5)).splitlines()]
     assert "|**champion**|3.31|1.00|2418%|2.27|6.62|" in lines
 
 
-def test_the_text_says_what_searching_was_worth() -> None:
+def test_text_states_the_gain_of_the_search() -> None:
     text = section(contest(numpy=600.0))
     assert "9.1% less time than the default" in text
     assert "75.0% less time than the middle one of 3 correct configs drawn at random (105.0 … 900.0 µs)" in text
@@ -99,14 +99,14 @@ def test_the_text_says_what_searching_was_worth() -> None:
     assert "Not run: torch: ModuleNotFoundError: No module named 'torch'." in text
 
 
-def test_the_heading_names_machine_and_software() -> None:
+def test_heading_names_machine_and_software() -> None:
     text = heading(contest())
     assert "Some CPU (x86_64+avx512)" in text
     assert "2 cores, L1 48 KiB, L2 1 MiB, 250 GFLOP/s a core. " in text
     assert "gcc 12" in text
 
 
-def test_the_heading_of_a_gpu_names_its_own_figures() -> None:
+def test_heading_of_a_gpu_has_its_figures() -> None:
     limits = {"sm_count": 58.0, "l2_bytes": 48.0 * 2**20}
     gpu = replace(DEVICE, kind="cuda", model="Some GPU", limits=limits).copying_at(2.4e11)
     given = contest()
@@ -133,13 +133,13 @@ MATCH = Match(family="sdpa", problem="", least={"numpy": 3.0, "torch": 0.8}, wit
         (contest(numpy=301.0, torch=81.0, overhead_ms=21.0, again=True), []),
     ],
 )
-def test_what_must_hold_is_checked(given: Contest, missed: list[str]) -> None:
+def test_conditions_are_checked(given: Contest, missed: list[str]) -> None:
     found = failures(given, MATCH)
     assert len(found) == len(missed)
     assert all(text.startswith(start) for text, start in zip(found, missed, strict=True))
 
 
-def test_it_says_how_the_champion_was_found_and_when_if_not_now() -> None:
+def test_text_says_how_and_when_the_champion_was_found() -> None:
     config = "BLOCK 8, FAST True"
     assert f"Found by `{FOUND.command}`: {config}. 43 trials (40 measured). Load average" in section(contest(torch=1.0))
     assert f"Found on 2026-01-02 by `{FOUND.command}`: {config}." in section(contest(torch=1.0, again=True))
@@ -148,9 +148,7 @@ def test_it_says_how_the_champion_was_found_and_when_if_not_now() -> None:
 EFFORT = Effort(trials=1, minutes=1.0, sample=0, rounds=1, seed=0)
 
 
-def test_what_a_search_found_is_kept_and_taken_instead_of_another_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_result_replaces_another_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches = [finished(finished_at=NOW)]
     monkeypatch.setattr(finding, "search", lambda *_: searches.pop())
     effort = replace(EFFORT, champions=tmp_path / "kept", from_default=True)
@@ -162,19 +160,19 @@ def test_what_a_search_found_is_kept_and_taken_instead_of_another_search(
     assert first[0].verdict == VERDICT
 
 
-def test_a_champion_that_cannot_be_read_is_refused_by_its_file(tmp_path: Path) -> None:
+def test_unreadable_champion_file_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / f"{MATCH.name}.json").write_text('{"family": "sdpa"}')
     with pytest.raises(BenchError, match=r"sdpa--hot-plain\.json holds no champion; remove it, and it is searched for"):
         champion(MATCH, replace(EFFORT, champions=tmp_path), tmp_path)
 
 
-def test_a_search_that_measured_nothing_is_no_champion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_without_measurement_gives_no_champion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "search", lambda *_: replace(view(), best=None, champion=None))
     with pytest.raises(BenchError, match="the search of sdpa measured no config"):
         champion(MATCH, EFFORT, tmp_path)
 
 
-def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -> None:
+def test_ladder_steps_report_their_resources_even_over_the_limits() -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem("", "cuda")
     first, second = steps(package)[:2]
@@ -192,7 +190,7 @@ def test_each_step_of_a_ladder_says_what_it_uses_also_where_that_is_too_much() -
     assert rows[3][2] == "over resources"
 
 
-def test_a_default_that_the_device_refuses_is_left_out_with_the_reason() -> None:
+def test_default_refused_by_the_device_is_left_out_with_the_reason() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != DEFAULT}
     without = replace(whole, compared=replace(whole.compared, series=series), refused={DEFAULT: "spills 8 bytes"})
@@ -202,7 +200,7 @@ def test_a_default_that_the_device_refuses_is_left_out_with_the_reason() -> None
     assert failures(without, Match(family="sdpa", problem="S=4096", least={"torch": 2.0})) == []
 
 
-def test_without_a_sample_nothing_is_said_of_its_middle() -> None:
+def test_text_omits_the_median_without_samples() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != TYPICAL}
     without = replace(whole, sample_us=(), compared=replace(whole.compared, series=series))

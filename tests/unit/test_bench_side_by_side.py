@@ -1,4 +1,4 @@
-"""Contests that are held side by side: who gets which, and which are left."""
+"""Contests run side by side: their placement, and the ones left out."""
 
 import subprocess
 import sys
@@ -10,12 +10,12 @@ from tests.bench.gpu import MATCHES
 from tests.bench.side_by_side import Place, Queue, hold, places
 
 
-def test_cores_are_shared_out_evenly() -> None:
+def test_cores_are_divided_evenly() -> None:
     assert places(["0", "1"], range(5)) == [Place("0", frozenset({0, 1})), Place("1", frozenset({2, 3}))]
     assert places([], range(5)) == []
 
 
-def test_the_longest_contest_that_still_fits_comes_next() -> None:
+def test_longest_contest_that_fits_is_next() -> None:
     now = [0.0]
     queue = Queue({0: 10.0, 1: 30.0, 2: 20.0, 3: 100.0}, ends_at=50.0, clock=lambda: now[0])
     taken = iter(queue)
@@ -26,9 +26,7 @@ def test_the_longest_contest_that_still_fits_comes_next() -> None:
     assert queue.left == [3, 2]
 
 
-def test_a_contest_runs_on_the_cores_and_the_gpu_of_its_place(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contest_runs_on_its_cores_and_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     told = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], os.sched_getaffinity(0)); sys.exit(3)"
     real = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda _, **more: real([sys.executable, "-c", told], **more))
@@ -36,7 +34,7 @@ def test_a_contest_runs_on_the_cores_and_the_gpu_of_its_place(
     assert capsys.readouterr().out == "7 {0}\n"
 
 
-def test_what_does_not_hold_and_what_is_left_out_is_told(
+def test_failed_and_omitted_contests_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = []

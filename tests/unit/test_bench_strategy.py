@@ -1,4 +1,4 @@
-"""The instrument that compares strategies: baseline, score, simulated workers, archive, and the recordings it uses."""
+"""Strategy benchmark: baseline, score, simulated workers, archive, and recordings."""
 
 import gzip
 import json
@@ -47,7 +47,7 @@ FAILED = "RuntimeFailedConfig"
 
 
 def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
-    """Configs 0, 1, 2, … of one tunable; place = value."""
+    """Return a recorded space with configs 0, 1, 2, … of one tunable."""
     cache = {
         str(x): {"x": x, "time": time, "compile_time": 400 * cost_s, "benchmark_time": 600 * cost_s}
         for x, time in enumerate(times_ms)
@@ -57,10 +57,10 @@ def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
 
 
 class Scripted:
-    """Asks for these places; remembers what it was told, and how often it had asked by then.
+    """A player that proposes these configs; it records results and the number of proposals before each.
 
     Args:
-        first: how many it has under way at once until it was told something.
+        first: proposals in flight at once until the first result.
     """
 
     def __init__(self, places: list[int], first: int = 99) -> None:
@@ -81,17 +81,17 @@ class Scripted:
         self.told.append((place, self.asks))
 
 
-# The calculated random search
+# Calculated random search
 
 
-def test_the_baseline_is_the_published_formula() -> None:
+def test_baseline_equals_the_published_formula() -> None:
     falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
     # Rank round(M·6/(M+1)): 3, 4, 4 (4.5 to even), 5 → the last, 4.
     assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
 
-def test_the_time_axis_ends_where_random_search_has_covered_its_share() -> None:
+def test_time_axis_ends_when_random_search_has_covered_its_share() -> None:
     falling = np.linspace(1000, 1, 1000)
     goal = 500.5 - 0.9 * 499.5
     count = evaluations_until(falling, 0.9)
@@ -101,16 +101,16 @@ def test_the_time_axis_ends_where_random_search_has_covered_its_share() -> None:
     assert moments_s(space, 4, 0.9)[-1] == pytest.approx(horizon_s(space, 4, 0.9))
 
 
-# The score
+# Score
 
 
-def test_improvement_is_zero_for_random_one_for_the_optimum_and_negative_below() -> None:
+def test_improvement_is_0_for_random_1_for_the_optimum_and_negative_below() -> None:
     random_us = np.array([30.0, 20.0, 20.0, 20.0])
     found = np.array([np.inf, 20.0, 10.0, 25.0])
     assert improvement(random_us, found, 10.0).tolist() == [0.0, 0.0, 1.0, -0.5]
 
 
-def test_the_score_is_the_mean_improvement_of_the_median_run() -> None:
+def test_score_is_the_mean_improvement_of_the_median_run() -> None:
     space = ground([float(time) for time in range(1, 301)])
     rows = np.array([np.full(200, 1e3), np.full(200, 5e3), np.full(200, 1e6)])
     expected = expected_us(space.falling_us, np.arange(10.0, 101.0))
@@ -119,7 +119,7 @@ def test_the_score_is_the_mean_improvement_of_the_median_run() -> None:
     assert by_time(space, np.full((3, 50), 1e3)).tolist() == pytest.approx([1.0])
 
 
-def test_an_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
+def test_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
     rng = np.random.default_rng(0)
     narrow, wide = ([rng.normal(0.5, spread, (40, 1))] for spread in (0.01, 0.2))
     found = [mean_over_spaces(each, lambda _, runs: np.median(runs, axis=0), rng) for each in (narrow, wide)]
@@ -131,7 +131,7 @@ def test_an_interval_covers_the_estimate_and_widens_with_the_spread() -> None:
 # Runs
 
 
-def test_the_best_so_far_by_evaluations_and_by_time() -> None:
+def test_best_so_far_by_evaluations_and_by_time() -> None:
     space = ground([5.0, FAILED, 3.0, 4.0])
     run = Run(places=[1, 0, 2, 3], ended_s=[1.0, 2.0, 3.0, 4.0], asking_s=[], asks=4)
     assert run.best_us(space, 6).tolist() == [np.inf, 5000, 3000, 3000, 3000, 3000]
@@ -141,7 +141,7 @@ def test_the_best_so_far_by_evaluations_and_by_time() -> None:
     assert Run(places=[1], ended_s=[1.0], asking_s=[], asks=1).evaluations_to(space, 1.0) == float("inf")
 
 
-def test_one_worker_hears_of_each_result_before_it_asks_again() -> None:
+def test_single_worker_gets_each_result_before_the_next_proposal() -> None:
     player = Scripted([3, 1, 0, 2])
     run = Simulation(ground([1.0, 2.0, 3.0, 4.0]), player, Course(trials=3)).play()
     assert run.places == [3, 1, 0]
@@ -151,7 +151,7 @@ def test_one_worker_hears_of_each_result_before_it_asks_again() -> None:
     assert len(run.asking_s) == 3
 
 
-def test_workers_in_step_ask_together_and_every_trial_ends() -> None:
+def test_synchronous_workers_ask_together_and_every_trial_ends() -> None:
     player = Scripted(list(range(7)))
     run = Simulation(ground([1.0] * 7), player, Course(workers=3, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 1, 2, 2, 2, 3]
@@ -164,7 +164,7 @@ def test_workers_wait_while_the_player_is_full() -> None:
     assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
 
 
-def test_a_worker_that_is_done_earlier_asks_earlier() -> None:
+def test_faster_worker_asks_earlier() -> None:
     space = ground([1.0] * 4)
     space.costs_s[:] = [5.0, 1.0, 1.5, 9.0]
     player = Scripted([0, 1, 2, 3])
@@ -173,13 +173,13 @@ def test_a_worker_that_is_done_earlier_asks_earlier() -> None:
     assert run.ended_s == pytest.approx([1.0, 2.5, 5.0, 11.5], abs=0.05)
 
 
-def test_a_course_to_a_goal_ends_there() -> None:
+def test_run_with_a_goal_ends_at_the_goal() -> None:
     player = Scripted([2, 1, 0, 3])
     run = Simulation(ground([1.0, 1.04, 3.0, 4.0]), player, Course(clock="steps", trials=4, goal=1.05)).play()
     assert run.places == [2, 1]
 
 
-def test_our_strategies_replay_without_repeats_and_the_same_way_again() -> None:
+def test_built_in_strategies_replay_deterministically_without_repeats() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     course = Course(workers=3, clock="steps", trials=40)
     for contestant in ours.contestants():
@@ -191,7 +191,7 @@ def test_our_strategies_replay_without_repeats_and_the_same_way_again() -> None:
     )
 
 
-def test_optuna_pays_nothing_for_what_the_space_forbids() -> None:
+def test_optuna_is_not_charged_for_invalid_configs() -> None:
     from tests.bench.strategy import optuna_study
 
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
@@ -201,8 +201,8 @@ def test_optuna_pays_nothing_for_what_the_space_forbids() -> None:
     assert run.asks > 20
 
 
-@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # of its simulated annealing
-def test_kernel_tuner_plays_on_replayed_results() -> None:
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # raised by its simulated annealing
+def test_kernel_tuner_runs_on_replayed_results() -> None:
     pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
     from tests.bench.strategy import kernel_tuner
 
@@ -220,7 +220,7 @@ def _contestant(name: str = "somebody") -> Contestant:
     return Contestant(name=name, digest="d", play=partial(pytest.fail, "not to be played"))
 
 
-def test_the_archive_gives_back_what_it_kept_but_for_a_line_that_was_cut_off(tmp_path: Path) -> None:
+def test_archive_returns_all_complete_lines(tmp_path: Path) -> None:
     space, course, archive = ground([1.0, 2.0]), Course(), Archive(tmp_path)
     run = Run(places=[1, 0], ended_s=[1.25, 2.5], asking_s=[0.001, 0.002], asks=3)
     archive.keep(_contestant(), space, course, [(0, run), (5, run)])
@@ -232,7 +232,7 @@ def test_the_archive_gives_back_what_it_kept_but_for_a_line_that_was_cut_off(tmp
     assert archive.runs(_contestant("else"), space, course) == {}
 
 
-def test_what_took_hours_to_play_is_in_the_repository_and_is_not_played_again(tmp_path: Path) -> None:
+def test_long_runs_come_from_the_repository_and_are_not_repeated(tmp_path: Path) -> None:
     space, course, played = ground([1.0, 2.0]), Course(), tmp_path / "played"
     first, second = (
         Run(places=[place, 1 - place], ended_s=[1.25, 2.5], asking_s=[0.5, 0.5], asks=2) for place in (0, 1)
@@ -250,7 +250,7 @@ def test_what_took_hours_to_play_is_in_the_repository_and_is_not_played_again(tm
     assert path.read_bytes() == content
 
 
-def test_the_runs_in_the_repository_are_those_of_todays_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_runs_belong_to_current_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optuna_study, "find_spec", lambda _: True)
     today = {each.name: each for each in optuna_study.contestants()}
     gaussian = today["Optuna GP"]
@@ -261,7 +261,7 @@ def test_the_runs_in_the_repository_are_those_of_todays_contestants(monkeypatch:
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_whoever_is_slow_ends_after_the_evaluations_and_keeps_its_best_on_the_time_axis(tmp_path: Path) -> None:
+def test_slow_contestant_ends_after_its_evaluations_and_keeps_its_best(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
@@ -277,7 +277,7 @@ def test_whoever_is_slow_ends_after_the_evaluations_and_keeps_its_best_on_the_ti
     assert timed["slow"].seeds == (5, 5)
 
 
-def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None:
+def test_significant_leads_and_missed_bars_are_reported() -> None:
     space = ground([float(time) for time in range(1, 301)])
     paces = {"portfolio": 40, "random": 90}
     runs = {name: [[_descending(space, pace + seed % 5) for seed in range(10)]] for name, pace in paces.items()}
@@ -289,19 +289,19 @@ def test_who_is_ahead_by_more_than_the_interval_and_who_misses_the_bar() -> None
     assert found["portfolio"].least_distinct == 200
     assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
-    later = replace(found["portfolio"], trials_by_space=[199.0])  # on the whole better, and yet later at the best
+    later = replace(found["portfolio"], trials_by_space=[199.0])  # better overall, but later at the best config
     told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
     assert told[0].index("higher P200 on") < told[0].index("sooner at the best on")
     assert told[2].index("1 of 1") < told[2].index("0 of 1")
 
 
 def _descending(space: Ground, pace: int) -> Run:
-    """Finds the optimum after `pace` evaluations."""
+    """Return a run that finds the optimum after `pace` evaluations."""
     places = [*range(250, 250 - pace + 1, -1), 0, *range(1, 202 - pace)]
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_ratio_of_the_trials() -> None:
+def test_crowding_is_the_ratio_of_trials() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)
@@ -314,14 +314,14 @@ def test_crowding_is_the_ratio_of_the_trials() -> None:
     assert "over 1,000" in tables.crowding({"x": crowding}, [ground([1.0]), ground([1.0])])
 
 
-def test_a_goal_is_reached_at_a_trial_and_a_moment() -> None:
+def test_goal_is_reached_at_a_trial_and_a_time() -> None:
     reached = Run(places=[2, 0, 1], ended_s=[1.0, 2.5, 4.0], asking_s=[0.0], asks=3)
     space = ground([1.04, 1.0, 3.0])
     assert (reached.evaluations_to(space, 1.05), reached.seconds_to(space, 1.05)) == (2, 2.5)
     assert reached.seconds_to(space, 0.9) == np.inf
 
 
-def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_champion_of_another_device_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TRIALS", 20)
     one, other = ground([5.0, 1.0, *[9.0] * 300]), ground([6.0, 1.5, *[8.0] * 300])
     found = transfer.compare([one, other], "portfolio", 2)
@@ -335,7 +335,7 @@ def test_the_champion_of_another_device_is_tried_first(monkeypatch: pytest.Monke
     assert "over 100" in tables.transfer({"x": [transfer.Start(p100=0.0, trials=np.inf), None]}, [one, other])
 
 
-def test_where_most_configs_fail_the_best_still_works() -> None:
+def test_best_config_works_when_most_fail() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     hard = failing.barred(space)
     assert len(hard.falling_us) / len(hard.entries) <= 1 - failing.FAIL
@@ -345,7 +345,7 @@ def test_where_most_configs_fail_the_best_still_works() -> None:
     assert "0.50 / 25%" in cell
 
 
-def test_a_noisy_player_is_told_what_it_is_told_and_its_champion_is_what_confirmations_found() -> None:
+def test_noisy_player_gets_noisy_times_and_confirms_its_champion() -> None:
     recorded = ground([5.0, 1.0, *[9.0] * 120])
     sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
     found = {}
@@ -361,7 +361,7 @@ def test_a_noisy_player_is_told_what_it_is_told_and_its_champion_is_what_confirm
     assert "1.000" in tables.noisy({"x": [noisy.Hearing(p100=1, p200=1, champion=1)]}, [recorded])
 
 
-def test_what_misleads_is_a_local_optimum_unlike_the_best() -> None:
+def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
     (config,) = transfer.misleading(space, [])
     best, place = space.entries[int(space.times_us.argmin())].config, space.place(config)
@@ -371,14 +371,14 @@ def test_what_misleads_is_a_local_optimum_unlike_the_best() -> None:
     assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
-def test_the_growth_of_asking_is_the_exponent() -> None:
+def test_growth_of_proposal_cost_is_the_exponent() -> None:
     costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_figures_that_tell_the_time_are_worth_knowing() -> None:
+def test_figures_that_predict_the_time_help() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (
@@ -401,7 +401,7 @@ def test_figures_that_tell_the_time_are_worth_knowing() -> None:
 
 
 @pytest.mark.parametrize("folder", [SPACES, SPACES.parent / "recorded"], ids=lambda folder: folder.name)
-def test_the_recordings_in_the_repository_are_those_its_page_lists(folder: Path) -> None:
+def test_recordings_in_the_repository_match_their_page(folder: Path) -> None:
     rows = [line.split("|")[1:-1] for line in (folder / "README.md").read_text().splitlines() if " / " in line][1:]
     listed = {row[0].strip(): [cell.strip().replace(",", "") for cell in row[1:]] for row in rows}
     assert set(listed) == {path.name.removesuffix(".json.gz") for path in paths(folder)}
@@ -421,7 +421,7 @@ def test_the_recordings_in_the_repository_are_those_its_page_lists(folder: Path)
     assert sum(path.stat().st_size for path in paths(folder)) < 6 << 20
 
 
-def test_a_recording_reads_the_same_as_t4_results() -> None:
+def test_recording_reads_the_same_as_t4_results() -> None:
     path = next(path for path in paths() if "convolution-RTX" in path.name)
     cache, text = load(path), gzip.decompress(path.read_bytes()).decode()
     names = {"CompilationFailedConfig": "compile", "RuntimeFailedConfig": "runtime"}
@@ -443,10 +443,10 @@ def test_a_recording_reads_the_same_as_t4_results() -> None:
     assert all(isinstance(entry.outcome, Measured) for entry in same.entries if entry.outcome.kind == "measured")
 
 
-# The whole bench
+# Whole benchmark
 
 
-def test_a_second_bench_plays_nothing_again_and_says_the_same(
+def test_second_run_replays_stored_runs_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.json.gz").write_bytes(gzip.compress(synthetic.FILE.read_bytes()))
@@ -477,7 +477,7 @@ def test_a_second_bench_plays_nothing_again_and_says_the_same(
         (["--to", "FILE"], "argument --to: .*broken.json is a file: give a folder"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(
+def test_invalid_arguments_are_refused(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -489,20 +489,20 @@ def test_arguments_that_mean_nothing_are_refused(
     assert re.search(f"error: {said}", capsys.readouterr().err)
 
 
-def test_a_bench_that_has_nothing_to_judge_by_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmark_without_reference_runs_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--space", "pnpoly", "--archive", str(tmp_path / "runs"), "--to", str(tmp_path), "--jobs", "0"]
     assert bench([*where, "--question", "evaluations", "--contestant", "random"]) == 1
     assert "holds no runs of the default strategy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("judges", [True, False])
-def test_a_quick_look_is_held_to_nothing(judges: bool) -> None:
+def test_quick_run_is_not_judged(judges: bool) -> None:
     told = report.Report(tell=lambda _: None, judges=judges)
     told.hold(["P200 is 0.1"])
     assert bool(told.missed) is judges
 
 
-def test_functions_are_what_they_are_called() -> None:
+def test_test_functions_have_their_published_minima() -> None:
     least = {
         "Branin, 2 parameters": (math.pi, 2.275),
         "Hartmann + 5, 6": (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573),
@@ -514,13 +514,13 @@ def test_functions_are_what_they_are_called() -> None:
         assert function.value(least[name]) == pytest.approx(function.optimum, abs=1e-5)
 
 
-def test_what_a_run_rests_on_is_found_by_what_is_imported() -> None:
+def test_digest_of_a_run_covers_its_imports() -> None:
     found = {path.name for path in sources("evo.search.search", "evo.strategy")}
     assert {"search.py", "portfolio.py", "gaussian_process.py", "policy.py", "outcome.py", "bounds.py"} <= found
     assert not {"sampler.py", "told.py", "family.py", "client.py"} & found
 
 
-def test_a_space_is_another_one_once_it_is_read_otherwise() -> None:
+def test_digest_of_a_space_changes_with_its_reader() -> None:
     digests = {ground(times).digest for times in ([1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"])}
     assert len(digests) == 4
     assert ground([1.0, 2.0]).digest == ground([1.0, 2.0]).digest

@@ -1,4 +1,4 @@
-"""The two rates of the throughput benchmark: what is known is printed at once, and a failure takes nothing along."""
+"""Throughput benchmark: each rate is printed once known, and survives the other's failure."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ print({rates}[len(file.read_text()) - 1])
 
 
 def run(monkeypatch: pytest.MonkeyPatch, theirs: str, *more: str) -> int:
-    """With a fake search of ours, and a program that stands in for Kernel Tuner's part."""
+    """Run the benchmark with a fake kernel-evo search and a program in place of Kernel Tuner."""
     ends = [SimpleNamespace(finished_at=MOMENT + timedelta(seconds=each / 10)) for each in range(91)]
     monkeypatch.setattr(throughput, "search", lambda *_: None)
     monkeypatch.setattr(throughput, "trials_of", lambda *_: ends)
@@ -33,7 +33,9 @@ def run(monkeypatch: pytest.MonkeyPatch, theirs: str, *more: str) -> int:
     return throughput.main(["--minutes", "0.01", *more])
 
 
-def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_rates_and_their_ratio_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(monkeypatch, "print('device: noise of its own'); print(100.0)") == 0
     printed = capsys.readouterr().out
     assert printed.count("| Kernel Tuner |") == 2  # two turns
@@ -42,7 +44,7 @@ def test_both_rates_and_their_ratio(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 @pytest.mark.parametrize(("second", "told"), [(300.0, (0, "3.0")), (320.0, (1, "2.9"))])
-def test_turns_count_together(
+def test_turns_are_added_up(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -54,13 +56,13 @@ def test_turns_count_together(
     assert (status, ratio) == told
 
 
-def test_the_slowest_whole_command_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowest_command_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([(600.0, 119.0), (600.0, 500.0)])
     monkeypatch.setattr(throughput, "_ours", lambda *_: next(rates))
     assert run(monkeypatch, "print(100.0)") == 1
 
 
-def test_no_turns_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zero_turns_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "", "--turns", "0") == 2
     assert "--turns is at least 1, not 0" in capsys.readouterr().err
 
@@ -74,7 +76,7 @@ def test_no_turns_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         ("while True: pass", "was stopped after"),
     ],
 )
-def test_ours_is_kept_when_theirs_fails(
+def test_own_rate_is_kept_if_kernel_tuner_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], theirs: str, why: str
 ) -> None:
     if "while" in theirs:
@@ -85,7 +87,7 @@ def test_ours_is_kept_when_theirs_fails(
     assert why in printed.err
 
 
-def test_kernel_tuners_own_error_is_its_last_word(
+def test_error_of_kernel_tuner_is_printed_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(problem: str, seconds: float) -> float:
@@ -105,7 +107,7 @@ def test_kernel_tuners_own_error_is_its_last_word(
         ({"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False}, False),
     ],
 )
-def test_kernel_tuner_is_given_what_it_can_launch(change: Config, launches: bool) -> None:
+def test_kernel_tuner_gets_only_launchable_configs(change: Config, launches: bool) -> None:
     family, gpu = find("sdpa").family, known("sm_90")
     problem = family.problem("B=2,H=8,S=512,D=64", "cuda")
     default = {each.name: each.values[each.default_index] for each in family.implementation("cuda").tunables}

@@ -1,4 +1,4 @@
-"""The benchmark of verdicts: recorded noise is read, and its error rates are counted right."""
+"""Verdict benchmark: reads recorded noise and counts error rates."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
 def quiet(processes: int = 12, spread: float = 0.01, owed: float = 0.0) -> Noise:
-    """A machine whose only noise is each sample's own, and what a kernel owes to its process."""
+    """Return a machine with independent noise per sample, and a bias per process."""
     rng = np.random.default_rng(0)
     times = {"a": 100.0, "b": 120.0}
     made = []
@@ -24,7 +24,7 @@ def quiet(processes: int = 12, spread: float = 0.01, owed: float = 0.0) -> Noise
     return Noise(about={"family": "sdpa", "problem": "S=1", "device": "none"}, processes=tuple(made))
 
 
-def test_a_recording_survives_its_file(tmp_path: Path) -> None:
+def test_recording_reads_back_from_its_file(tmp_path: Path) -> None:
     noise = quiet(2)
     noise.save(tmp_path / "noise.json.gz")
     again = Noise.load(tmp_path / "noise.json.gz")
@@ -32,7 +32,7 @@ def test_a_recording_survives_its_file(tmp_path: Path) -> None:
     assert np.allclose(again.of(1, "b2"), noise.of(1, "b2"), rtol=1e-4)
 
 
-def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
+def test_quiet_machine_finds_gains_and_no_false_ones() -> None:
     source = Recorded(noise=quiet())
     assert promoted(source, (0.0, -0.01), 20, Policy(), 0) == (Rate(hits=0, tried=20),) * 2
     found = power(source, 0.05, 10, Policy(), 0)
@@ -42,49 +42,49 @@ def test_on_a_quiet_machine_gains_are_found_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
-def test_where_processes_differ_a_slower_kernel_is_not_promoted(source: Source) -> None:
+def test_slower_kernel_is_not_promoted_where_processes_differ(source: Source) -> None:
     assert promoted(source, (-0.01,), 50, Policy(), 0)[0].hits == 0
 
 
-def test_where_processes_differ_too_much_verdicts_say_so() -> None:
+def test_verdict_reports_processes_that_differ_too_much() -> None:
     found = power(normal(0.06), 0.04, 12, Policy(), 0)
     assert found.promoted.hits + found.cannot_tell.hits <= 12
     assert found.cannot_tell.hits > 0
     assert found.processes > 5
 
 
-def test_noise_neither_refuses_a_sound_kernel_nor_hides_one_that_skips_work() -> None:
+def test_noise_neither_refuses_sound_kernels_nor_hides_skipped_work() -> None:
     busy = Noise.load(RECORDED / "sdpa-256-Xeon-busy.json.gz")
     sound, skipping = worked(busy, 1.0, 50, 0), worked(busy, 3.0, 50, 0, slow=True)
     assert (sound.met.hits, sound.undecided.hits, skipping.met.hits) == (50, 0, 0)
 
 
-def test_predictions_cover_what_comes_later() -> None:
+def test_prediction_intervals_cover_later_processes() -> None:
     in_order, shuffled = covered(quiet(40, owed=0.01), Policy(), 20, 0)
     assert in_order.tried == 40
     assert shuffled.share == pytest.approx(0.95, abs=0.03)
 
 
-def test_predictions_promise_no_more_than_rounds_know() -> None:
-    """Where rounds are the only noise, the spread over five processes is sometimes too small by chance."""
+def test_prediction_intervals_are_no_narrower_than_the_rounds_allow() -> None:
+    """With noise only between rounds, the spread over five processes is sometimes too small by chance."""
     _, shuffled = covered(quiet(40), Policy(), 20, 0)
     assert shuffled.share > 0.97
 
 
-def test_bounds_of_a_rate_are_those_of_the_binomial() -> None:
+def test_interval_of_a_rate_is_binomial() -> None:
     assert Rate(hits=0, tried=1000).bounds == pytest.approx((0, 0.00368), abs=1e-5)
     assert Rate(hits=50, tried=50).bounds == pytest.approx((0.9289, 1), abs=1e-4)
     assert str(Rate(hits=1, tried=4)).startswith("1 of 4 (25.00%; 95 % interval ")
 
 
-def test_a_kernel_is_not_promoted_over_itself_on_any_recorded_machine() -> None:
+def test_kernel_is_not_promoted_over_itself_on_recorded_noise() -> None:
     recordings = sorted(RECORDED.glob("*.json.gz"))
     assert recordings
     for path in recordings:
         assert promoted(Recorded(noise=Noise.load(path)), (0.0,), 20, Policy(), 0)[0].hits == 0
 
 
-def test_what_does_not_hold_is_told_by_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_reports_unmet_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quiet(processes=6, spread=0.5).save(tmp_path / "noisy.json.gz")
     assert main([str(tmp_path / "noisy.json.gz"), "--confirmations", "5", "--share", "5"]) == 1
     assert "a true gain of 5% is promoted: 0 of 1" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A family in one file: what is packed comes back, and what somebody else packed does no harm."""
+"""Bundles: a family packed into one file unpacks unchanged, and hostile archives are refused."""
 
 import io
 import stat
@@ -32,7 +32,7 @@ def zipped(files: dict[str, bytes], change: Callable[[zipfile.ZipInfo], None] = 
     return packed.getvalue()
 
 
-def test_a_family_comes_back_under_the_digest_of_its_folder() -> None:
+def test_unpacked_family_has_the_digest_of_its_folder() -> None:
     package = registry.find(str(FAULTY))
     files = unpack(pack(package))
     assert digest_of(files) == package.digest
@@ -64,13 +64,13 @@ def test_a_family_comes_back_under_the_digest_of_its_folder() -> None:
         "reference.py/inside",
     ],
 )
-def test_only_plain_names_below_the_folder(name: str) -> None:
+def test_names_outside_the_folder_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(zipped({name: b"evil"}))
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
-def test_only_plain_files(kind: int) -> None:
+def test_entries_other_than_files_are_refused(kind: int) -> None:
     def special(entry: zipfile.ZipInfo) -> None:
         entry.external_attr = (kind | 0o777) << 16
 
@@ -78,14 +78,14 @@ def test_only_plain_files(kind: int) -> None:
         unpack(zipped({"link": b"/etc/passwd"}, special))
 
 
-def test_bombs_are_not_unpacked() -> None:
+def test_zip_bombs_are_not_unpacked() -> None:
     with pytest.raises(InvalidInput, match="unpacks to more than 64 MiB"):
         unpack(zipped({f"zeros-{part}": bytes(33 << 20) for part in range(2)}))
     with pytest.raises(InvalidInput, match="more than 1000 files"):
         unpack(zipped({f"f{number}": b"" for number in range(1000)}))
 
 
-def test_sizes_that_lie_are_found_out() -> None:
+def test_false_sizes_are_detected() -> None:
     content = bytearray(zipped({"a": b"x" * 1000}))
     place = content.rindex(b"PK\x01\x02")
     struct.pack_into("<I", content, place + 24, 10)
@@ -94,7 +94,7 @@ def test_sizes_that_lie_are_found_out() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"\x1f\x8b tar", zipped({})[:-5]])
-def test_anything_else_is_refused(content: bytes) -> None:
+def test_other_content_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(content)
 
@@ -108,12 +108,12 @@ def test_encrypted_or_unusual_entries_are_refused() -> None:
 
 
 @pytest.mark.parametrize("spec", [b"\xff", b"name = ", b"x = " + b"[" * 100_000, b"name = 'x'", b"#" * (2 << 20)])
-def test_a_spec_is_read_as_data(spec: bytes) -> None:
+def test_spec_is_read_as_data(spec: bytes) -> None:
     with pytest.raises(InvalidInput):
         family_of(unpack(zipped({"family.toml": spec})))
 
 
-def test_a_worker_lays_out_what_the_digest_stands_for_and_nothing_else(tmp_path: Path) -> None:
+def test_worker_unpacks_only_the_content_of_the_digest(tmp_path: Path) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + "0" * 64)
     content = pack(package)
@@ -134,7 +134,7 @@ def test_a_worker_lays_out_what_the_digest_stands_for_and_nothing_else(tmp_path:
 @pytest.mark.parametrize(
     "error", [ServiceUnreachable("away"), ServiceAway("503"), ServiceError("answered 500"), ForeignService("a page")]
 )
-def test_a_failed_download_says_nothing_about_the_family_and_is_repeated(tmp_path: Path, error: EvoError) -> None:
+def test_failed_download_is_retried_and_does_not_blame_the_family(tmp_path: Path, error: EvoError) -> None:
     package = registry.find(str(FAULTY))
     ref = FamilyRef(name="faulty", digest=package.digest, location=bundle.SCHEME + package.digest)
     answers: list[bytes | EvoError] = [error, pack(package)]
@@ -151,7 +151,7 @@ def test_a_failed_download_says_nothing_about_the_family_and_is_repeated(tmp_pat
     assert families.get(ref).package.digest == package.digest
 
 
-def test_a_name_is_never_a_path(tmp_path: Path) -> None:
+def test_name_is_never_used_as_a_path(tmp_path: Path) -> None:
     for name in ("..", "../faulty", str(FAULTY), "space.json"):
         with pytest.raises(FamilyMismatch, match="only a location"):
             Families(tmp_path).get(FamilyRef(name=name, digest="0" * 64))

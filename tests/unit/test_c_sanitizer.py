@@ -1,4 +1,4 @@
-"""Kernels under the compiler's sanitizers: what they find is told, and why one did not run."""
+"""C sanitizers: findings are reported, and reasons why they could not run."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def examined(
         ("__builtin_trap();", "ended the program with status"),
     ],
 )
-def test_memory_and_undefined_behaviour(tmp_path: Path, fault: str, found: str | None) -> None:
+def test_memory_errors_and_undefined_behaviour_are_found(tmp_path: Path, fault: str, found: str | None) -> None:
     memory, threads = examined(tmp_path, fault)
     assert memory.skipped is None
     assert threads.skipped == "the kernel runs on one thread"
@@ -75,26 +75,26 @@ def test_memory_and_undefined_behaviour(tmp_path: Path, fault: str, found: str |
 
 
 @pytest.mark.parametrize("macro", ["__SANITIZE_ADDRESS__", "__SANITIZE_THREAD__"])
-def test_kernel_cannot_tell_by_a_macro_that_it_is_watched(tmp_path: Path, macro: str) -> None:
+def test_kernel_cannot_detect_the_sanitizer_by_a_macro(tmp_path: Path, macro: str) -> None:
     fault = f"\n#ifndef {macro}\ny[8] = 1.0f;\n#endif\n"
     memory, _ = examined(tmp_path, fault)
     assert "heap-buffer-overflow" in memory.findings[0]
 
 
-def test_a_race_between_threads(tmp_path: Path) -> None:
+def test_data_race_between_threads_is_found(tmp_path: Path) -> None:
     memory, threads = examined(tmp_path, RACE, threads=2)
     assert memory.findings == ()
     assert threads.skipped is None
     assert any("data race" in finding for finding in threads.findings)
 
 
-def test_a_compiler_without_sanitizers_is_told(tmp_path: Path) -> None:
+def test_missing_sanitizers_are_reported(tmp_path: Path) -> None:
     memory, _ = examined(tmp_path, "", compiler=("false",))
     assert memory.findings == ()
     assert str(memory.skipped).startswith("the compiler cannot build with it here")
 
 
-def test_cpp_kernels_and_headers_of_the_family_are_examined(tmp_path: Path) -> None:
+def test_cpp_kernels_and_family_headers_are_checked(tmp_path: Path) -> None:
     (tmp_path / "fault.h").write_text("#define OUTSIDE y[8] = 1.0f\n")
     for language in LANGUAGES:
         memory, _ = examined(tmp_path, "\n#include <fault.h>\nOUTSIDE;", language=language)

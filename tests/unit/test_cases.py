@@ -1,4 +1,4 @@
-"""A family's cases find out whoever leaves something out, however little it is of a long row."""
+"""Cases of a family detect kernels that skip any part, however small, of a long row."""
 
 import importlib.util
 from types import ModuleType
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 LONG = "rows=1,cols=1048576,dtype=float32"
 NOTHING = {"sum": 0.0, "max": -np.inf, "softmax": -np.inf, "rmsnorm": 0.0, "layernorm": 0.0}
-"""What a column may as well hold that nobody looks at."""
+"""Values of columns that a kernel might skip."""
 
 
 def reference(package: Package) -> ModuleType:
@@ -27,7 +27,7 @@ def reference(package: Package) -> ModuleType:
 
 
 def found_out(family: str, text: str, column: int) -> bool:
-    """Whether some case has a result without this column beyond the family's tolerance, elsewhere than there."""
+    """Return True if a case differs beyond the family's tolerance when this column is skipped."""
     package = find(family)
     functions, settled = reference(package), package.family.problem(text, "cpu")
     limits = {each.name: each.tolerance for each in package.family.operands(settled) if each.tolerance}
@@ -56,13 +56,13 @@ def found_out(family: str, text: str, column: int) -> bool:
         ("layernorm", LONG),
     ],
 )
-def test_a_column_that_is_left_out_is_missed(family: str, text: str, column: int) -> None:
+def test_skipped_column_is_detected(family: str, text: str, column: int) -> None:
     assert found_out(family, text, column)
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
-def test_the_largest_element_of_a_row_stands_everywhere(columns: int, gap: int) -> None:
-    """A part in the middle of a row that is left out shows in a maximum only where the maximum is."""
+def test_largest_element_of_a_row_is_at_every_position(columns: int, gap: int) -> None:
+    """A skipped part in the middle of a row changes a maximum only if the maximum is there."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")
     every = next(each for each in package.family.case_problems(settled, "cpu") if each.case.name == "everywhere")

@@ -1,4 +1,4 @@
-"""The C compiler: found, versioned, bounded in time, and reproducible."""
+"""C compiler: lookup, version, time limit, reproducibility."""
 
 import ctypes
 import sys
@@ -21,16 +21,16 @@ def compiler() -> CCompiler:
     return CCompiler(find_compiler())
 
 
-def test_cc_is_honoured() -> None:
+def test_cc_variable_is_honoured() -> None:
     assert find_compiler({"CC": "gcc -pipe", "PATH": "/usr/bin:/bin"}) == ("gcc", "-pipe")
 
 
-def test_a_cc_that_does_not_exist_is_named() -> None:
+def test_missing_cc_is_named() -> None:
     with pytest.raises(NoCompilerError, match="CC: 'no-such-cc'"):
         find_compiler({"CC": "no-such-cc -O1", "PATH": "/usr/bin"})
 
 
-def test_without_a_compiler_both_ways_out_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_remedies_are_named_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NoCompilerError, match=r"package manager.*extra `cpu-compiler`"):
         find_compiler({"PATH": str(tmp_path)})
@@ -41,7 +41,7 @@ def test_ziglang_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_compiler({"PATH": str(tmp_path)}) == (sys.executable, "-m", "ziglang", "cc")
 
 
-def test_equal_units_give_equal_binaries_that_work(compiler: CCompiler, tmp_path: Path) -> None:
+def test_equal_units_give_equal_working_binaries(compiler: CCompiler, tmp_path: Path) -> None:
     square = unit("int f(int x) { return x * x + ADD; }", "-DADD=2")
     first, second = (compiler.compile(square, timeout_s=30) for _ in range(2))
     assert isinstance(first, Artefact)
@@ -52,7 +52,7 @@ def test_equal_units_give_equal_binaries_that_work(compiler: CCompiler, tmp_path
     assert ctypes.CDLL(str(path)).f(5) == 27
 
 
-def test_a_comment_does_not_change_the_binary_but_a_constant_does(compiler: CCompiler) -> None:
+def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -> None:
     sources = ("int f(void) { return 1; }", "int f(void) { return /* one */ 1; }", "int f(void) { return 2; }")
     results = [compiler.compile(unit(source), timeout_s=30) for source in sources]
     digests = [result.digest for result in results if isinstance(result, Artefact)]
@@ -65,14 +65,14 @@ def test_warnings_are_kept(compiler: CCompiler) -> None:
     assert "unused variable" in result.log
 
 
-def test_an_error_is_an_outcome_with_the_compilers_words(compiler: CCompiler) -> None:
+def test_compile_error_is_an_outcome_with_the_compilers_message(compiler: CCompiler) -> None:
     result = compiler.compile(unit("int f(void) { return undeclared; }"), timeout_s=30)
     assert isinstance(result, CompileFailed)
     assert "kernel.c:1" in result.log
     assert "undeclared" in result.log
 
 
-def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
+def test_hanging_compiler_is_stopped_with_its_children(tmp_path: Path) -> None:
     stuck = tmp_path / "stuck-cc"
     stuck.write_text("#!/bin/sh\necho thinking\nsleep 60 & sleep 60\n")
     stuck.chmod(0o755)
@@ -83,18 +83,18 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> N
     assert result.log == "the compiler was stopped after 0.3 s\nthinking"
 
 
-def test_the_version_names_the_compiler_its_flags_and_the_machine(compiler: CCompiler) -> None:
+def test_version_covers_compiler_flags_and_machine(compiler: CCompiler) -> None:
     assert compiler.product in compiler.version
     assert "-ffp-contract=fast" in compiler.version
     assert compiler.version == CCompiler(find_compiler()).version
 
 
-def test_a_broken_compiler_says_so() -> None:
+def test_broken_compiler_is_reported() -> None:
     with pytest.raises(NoCompilerError, match="does not work"):
         _ = CCompiler(["false"]).version
 
 
-def test_a_translated_compiler_is_asked_in_english(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_localised_compiler_runs_in_english(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = tmp_path / "my tools" / "cc"
     wrapper.parent.mkdir()
     translated = "printf 'gcc (\\251) F\\374r\\n'; exit 1"

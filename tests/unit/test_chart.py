@@ -1,4 +1,4 @@
-"""The chart's geometry."""
+"""Geometry of the best-so-far chart."""
 
 from itertools import pairwise
 
@@ -11,14 +11,14 @@ from api.web.chart import BOTTOM, HEIGHT, MAX_DOTS, NARROW, RIGHT, TOP, WIDTH, b
 from api.web.spark import spark_of
 
 TIMES = st.lists(st.floats(0.01, 1e7) | st.floats(5e-324, 1.7e308), min_size=1, max_size=40)
-"""Also such as no report may say any more, and the database may hold."""
+"""Includes times that reports may no longer contain but a database may hold."""
 
 
-def test_nothing_measured_is_no_chart() -> None:
+def test_no_measurement_gives_no_chart() -> None:
     assert best_so_far([], 5, {}) is None
 
 
-def test_the_line_goes_down_step_by_step() -> None:
+def test_line_descends_in_steps() -> None:
     chart = best_so_far([(0, 100.0), (2, 200.0), (3, 10.0)], 5, {})
     assert chart is not None
     assert len(chart.dots) == 3
@@ -27,7 +27,7 @@ def test_the_line_goes_down_step_by_step() -> None:
     assert chart.summary == "Best time by ended trials: from 100 µs to 10 µs in 5 trials."
 
 
-def test_estimates_are_called_so() -> None:
+def test_estimates_are_labelled() -> None:
     chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {}, estimated=True)
     spark = spark_of([(0, 100.0), (1, 10.0)], estimated=True)
     assert chart is not None
@@ -37,7 +37,7 @@ def test_estimates_are_called_so() -> None:
 
 
 @given(TIMES, st.integers(0, 5))
-def test_everything_lies_inside(times: list[float], failures: int) -> None:
+def test_all_elements_are_inside(times: list[float], failures: int) -> None:
     progress = list(enumerate(times))
     chart = best_so_far(progress, len(times) + failures, {("baseline", "b"): 3.0, ("roofline", "r"): 0.0})
     assert chart is not None
@@ -54,17 +54,17 @@ def test_faster_is_lower() -> None:
     chart = best_so_far([(0, 100.0), (1, 10.0)], 2, {})
     assert chart is not None
     (_, slow), (_, fast) = chart.dots
-    assert fast > slow  # SVG counts downwards
+    assert fast > slow  # SVG coordinates grow downwards
 
 
-def test_labels_of_near_levels_keep_clear() -> None:
+def test_labels_of_close_levels_do_not_overlap() -> None:
     chart = best_so_far([(0, 100.0)], 1, {("baseline", name): 50.0 + place for place, name in enumerate("abc")})
     assert chart is not None
     heights = [level.label_y for level in chart.levels]
     assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
 
 
-def test_the_best_line_runs_through_no_label() -> None:
+def test_best_line_crosses_no_label() -> None:
     for width in (WIDTH, NARROW):
         chart = best_so_far(
             [(0, 300.0), (1, 100.0)], 40, {("roofline", "limit"): 97.0, ("baseline", "b"): 250.0}, width=width
@@ -77,7 +77,7 @@ def test_the_best_line_runs_through_no_label() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 99_999])
-def test_long_searches_stay_light(count: int) -> None:
+def test_long_searches_have_few_dots(count: int) -> None:
     chart = best_so_far([(place, 1.0 + 1.0 / (place + 1)) for place in range(count)], count, {})
     assert chart is not None
     assert len(chart.dots) <= MAX_DOTS

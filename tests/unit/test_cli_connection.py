@@ -1,4 +1,4 @@
-"""A command's connection outlives a service that goes away and comes back, also at another address."""
+"""CLI connection: it survives a service that restarts, also at another address."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(*errors: ServiceUnreachable) -> Callable[[Client], str]:
-    """A question that fails with each of these errors in turn, and is then answered with the address that it asked."""
+    """Return a request that raises these errors in turn, then returns the address it used."""
     left = list(errors)
 
     def question(client: Client) -> str:
@@ -26,14 +26,14 @@ def failing(*errors: ServiceUnreachable) -> Callable[[Client], str]:
     return question
 
 
-def test_a_question_is_repeated_until_the_service_is_back() -> None:
+def test_request_is_retried_until_the_service_is_back() -> None:
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     answer = connection.ask(failing(ServiceUnreachable("refused"), ServiceAway("503"), ServiceUnreachable("late")))
     assert answer == "http://127.0.0.1:1"
     connection.close()
 
 
-def test_a_service_that_comes_back_elsewhere_is_found() -> None:
+def test_service_that_restarts_elsewhere_is_found() -> None:
     addresses = iter(["http://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:2"])
     connection = Connection(lambda: next(addresses), lambda: None)
     first = connection.client
@@ -42,7 +42,7 @@ def test_a_service_that_comes_back_elsewhere_is_found() -> None:
     connection.close()
 
 
-def test_a_service_that_stays_away_ends_the_command_with_what_it_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lasting_outage_ends_the_command_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", -1.0)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     with pytest.raises(ServiceAway, match="try again in 120 s"):

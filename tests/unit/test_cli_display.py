@@ -1,4 +1,4 @@
-"""What a person reads while a search runs and at its end."""
+"""Terminal display during a search and its final report."""
 
 import io
 from dataclasses import replace
@@ -30,7 +30,7 @@ def reported(*arguments: object) -> str:
     return console.file.getvalue()
 
 
-def test_the_head_says_what_is_searched_and_how_large_the_space_is() -> None:
+def test_head_shows_terms_and_size_of_the_space() -> None:
     text = shown(head(view(), "http://127.0.0.1:1/searches/3"))
     assert "confirming the best comes on top" in text
     for part in (
@@ -45,12 +45,12 @@ def test_the_head_says_what_is_searched_and_how_large_the_space_is() -> None:
         assert part in text
 
 
-def test_a_space_too_large_to_count_says_so() -> None:
+def test_uncountable_space_is_reported() -> None:
     text = shown(head(view(space=SpaceView(product_size=10**12, valid_count=None)), ""))
     assert "1,000,000,000,000 combinations, too many to count the valid ones" in text
 
 
-def test_the_live_panel_shows_progress_best_and_outcomes() -> None:
+def test_live_panel_shows_progress_best_and_outcomes() -> None:
     with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
         assert isinstance(live, LiveScreen)
         text = shown(live.panel(view()))
@@ -64,7 +64,7 @@ def test_the_live_panel_shows_progress_best_and_outcomes() -> None:
         assert part in text
 
 
-def test_before_the_first_measurement_nothing_is_claimed() -> None:
+def test_no_best_is_shown_before_the_first_measurement() -> None:
     early = view(best=None, baselines={}, fastest_baseline=None, speedup=None, roofline=None, counts={})
     with screen(Console(file=io.StringIO(), force_terminal=True, width=160)) as live:
         assert isinstance(live, LiveScreen)
@@ -87,12 +87,12 @@ def test_before_the_first_measurement_nothing_is_claimed() -> None:
         ({"state": "paused"}, "paused", 65 / 120),
     ],
 )
-def test_what_is_left_is_told_in_the_budgets_own_unit(changes: dict[str, object], left: str, done: float) -> None:
+def test_remaining_budget_is_shown_in_its_own_unit(changes: dict[str, object], left: str, done: float) -> None:
     assert left_text(view(**changes)) == left
     assert share_done(view(**changes)) == pytest.approx(done)
 
 
-def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
+def test_pipe_gets_a_line_only_for_news() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for finished_trials in (43, 44, 45):
@@ -105,7 +105,7 @@ def test_a_pipe_gets_a_line_when_there_is_news_and_not_for_every_look() -> None:
     assert second.endswith("finishing 1 trial")
 
 
-def test_a_pipe_gets_a_line_as_soon_as_a_confirmation_begins() -> None:
+def test_pipe_gets_a_line_when_a_confirmation_begins() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for proving in (None, ProvingView(job="confirm", trial=12), ProvingView(job="confirm", trial=12, elapsed_s=1.0)):
@@ -115,12 +115,12 @@ def test_a_pipe_gets_a_line_as_soon_as_a_confirmation_begins() -> None:
     assert first.endswith("; confirming the best") and "; confirming trial 12" in second
 
 
-def test_output_that_is_no_terminal_gets_lines() -> None:
+def test_output_without_terminal_gets_lines() -> None:
     with screen(Console(file=io.StringIO())) as plain:
         assert isinstance(plain, LineScreen)
 
 
-def test_the_report_ranks_trials_and_baselines_together() -> None:
+def test_report_ranks_trials_and_baselines_together() -> None:
     text = reported(finished(), [trial(12, 812.34), trial(3, 2850.0, BLOCK=16)], "", "sdpa")
     rows = [" ".join(line.split()) for line in text.splitlines() if line[:8].strip().isdigit()]
     assert rows == [
@@ -132,7 +132,7 @@ def test_the_report_ranks_trials_and_baselines_together() -> None:
     assert "All of these: FAST=true" in text
 
 
-def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None:
+def test_report_shows_champion_verdict_and_next_steps() -> None:
     text = " ".join(reported(finished(), [trial(12, 812.34)], " --db x.db", "sdpa").split())
     for part in (
         "Finished: its time is over. 43 trials in 2 min 01 s.",
@@ -151,7 +151,7 @@ def test_the_report_shows_the_champion_its_verdict_and_what_to_do_next() -> None
         assert part in text
 
 
-def test_a_champion_behind_every_baseline_is_labelled() -> None:
+def test_champion_slower_than_every_baseline_is_labelled() -> None:
     behind = {**vars(VERDICT), "behind_every_baseline": True}
     champion = {**vars(CHAMPION), "verdict": type(VERDICT)(**behind)}
     text = reported(finished(champion=type(CHAMPION)(**champion)), [], "", "sdpa")
@@ -166,16 +166,16 @@ def test_a_champion_behind_every_baseline_is_labelled() -> None:
         ({"state": "failed", "reason": "the family is gone"}, "Failed: the family is gone. 43 trials"),
     ],
 )
-def test_the_report_says_why_it_ended(changes: dict[str, object], ending: str) -> None:
+def test_report_says_why_the_search_ended(changes: dict[str, object], ending: str) -> None:
     assert reported(finished(**changes), [], "", "sdpa").startswith(ending)
 
 
-def test_without_a_champion_the_report_leads_to_the_best_config() -> None:
+def test_report_without_champion_names_the_best_config() -> None:
     text = reported(finished(champion=None, challenges=()), [trial(12, 812.34)], "", "sdpa")
     assert "kernel-evo measure sdpa --problem B=1,causal=false --config BLOCK=8,FAST=true" in text
 
 
-def test_refusals_rollbacks_and_trials_that_did_not_challenge_are_told_with_figures() -> None:
+def test_refusals_rollbacks_and_missing_challenges_are_shown_with_figures() -> None:
     twins = [replace(trial(number, 812.34), binary_digest="ab") for number in (12, 14)]
     ended = finished(champion=None, challenges=(REFUSED, PROMOTED), retired=(ROLLED_BACK,))
     text = reported(ended, twins, "", "sdpa")
@@ -188,7 +188,7 @@ def test_refusals_rollbacks_and_trials_that_did_not_challenge_are_told_with_figu
     assert "slower than every baseline" in reported(finished(champion=behind), [], "", "sdpa")
 
 
-def test_recorded_results_and_money_are_told_where_they_are_part_of_it() -> None:
+def test_recordings_and_cost_are_shown_where_used() -> None:
     given = WarmStartView(source="cache.json", used=20, invalid=3, spare=0)
     text = shown(head(view(warm_start=given, budget=Budget(cost=5.0, cost_per_hour=0.68)), ""))
     assert "20 configs of cache.json first (3 not in this space)" in text
@@ -198,7 +198,7 @@ def test_recorded_results_and_money_are_told_where_they_are_part_of_it() -> None
     assert "its money is spent. 43 trials in 2 min 01 s, which cost 5.00." in reported(ended, [], "", "sdpa")
 
 
-def test_a_row_is_a_list_where_its_words_do_not_fit_beside_each_other() -> None:
+def test_wide_row_becomes_a_list() -> None:
     rows = table(">trial", "outcome", "config", "notes", title="Trials")
     rows.add_row("7", "compile failed", f"BLOCK={'8' * 60}", "")
     wide, narrow = ([line.split() for line in shown(rows, width=width).splitlines()] for width in (80, 20))
@@ -215,7 +215,7 @@ def test_equal_times_share_a_rank() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 5, 10, 14])
-def test_values_go_below_their_names_where_the_terminal_is_narrow(width: int) -> None:
+def test_values_go_below_names_in_narrow_terminals(width: int) -> None:
     rows = table(">trial", "outcome", "config")
     rows.add_row("7", "measured", "BLOCK=8")
     told = facts()
@@ -227,7 +227,7 @@ def test_values_go_below_their_names_where_the_terminal_is_narrow(width: int) ->
 
 
 @pytest.mark.parametrize("text", ["a[/b]", "[red]z", ":smile:", "[link=http://x]y[/link]", "\\[bold]"])
-def test_text_with_brackets_and_colons_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_and_colons_are_printed_literally(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     console().print(f"wrote {text}")
     console().print(styled("Try it: ", (text, "bold")))
     rows = table("name", title=text)
@@ -236,10 +236,10 @@ def test_text_with_brackets_and_colons_is_printed_as_it_is(text: str, capsys: py
     assert capsys.readouterr().out.count(text) == 4
 
 
-def test_tables_keep_their_width_where_a_dumb_terminal_is_claimed(
+def test_tables_keep_their_width_with_a_dumb_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on CI machines: no terminal, colours asked for, and a TERM without abilities."""
+    """As on CI machines: no terminal, colours forced, and a TERM without capabilities."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     rows = table("one", "two")

@@ -1,4 +1,4 @@
-"""What `doctor` says of this machine's GPUs is what the CUDA driver look-up says."""
+"""`doctor`: its report on GPUs matches the CUDA driver lookup."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ from workers.backends.cuda.device import CudaDriver
 from workers.backends.cuda.survey import NO_DRIVER
 
 
-def test_an_obstacle_to_using_gpus_is_told_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_obstacle_to_using_gpus_is_shown_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([], NO_DRIVER))
     finding = doctor._cuda()
     assert (finding.found, finding.detail, finding.way_out) == (False, "no GPU that can be used", NO_DRIVER)
 
 
-def test_a_gpu_that_can_be_used_is_named_beside_what_ails_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usable_gpu_is_listed_next_to_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89")], "GPU 1 cannot be used"))
     finding = doctor._cuda()
     assert (finding.found, finding.detail, finding.way_out) == (False, "NVIDIA L4", "GPU 1 cannot be used")
@@ -42,7 +42,7 @@ def test_usable_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("none", False, "level none: none", "run workers as root"),
     ],
 )
-def test_the_separation_that_holds_here_is_named_with_what_is_missing(
+def test_available_separation_is_named_with_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, held: str, found: bool, detail: str, way_out: str
 ) -> None:
     monkeypatch.setattr(support, "separation_here", lambda *_: held)
@@ -51,7 +51,7 @@ def test_the_separation_that_holds_here_is_named_with_what_is_missing(
     assert finding.way_out.startswith(way_out)
 
 
-def test_where_no_kernel_process_starts_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_is_given_if_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> str:
         raise support.SupportError("no compiler")
 
@@ -60,7 +60,7 @@ def test_where_no_kernel_process_starts_the_reason_is_given(monkeypatch: pytest.
     assert (finding.found, finding.way_out) == (False, "no compiler")
 
 
-def test_the_cuda_compiler_is_told_by_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_compiler_is_tested_by_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pretended:
         toolkit = (13, 0)
 
@@ -76,7 +76,7 @@ def test_the_cuda_compiler_is_told_by_what_it_compiles(monkeypatch: pytest.Monke
     assert finding.way_out.startswith("sm_80: failed to open its built-ins; sm_89: ")
 
 
-def test_a_temporary_folder_without_programs_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_temporary_folder_without_execution_counts_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert doctor._temporary().found
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
@@ -85,7 +85,7 @@ def test_a_temporary_folder_without_programs_is_missing(monkeypatch: pytest.Monk
     assert "set TMPDIR to a folder of another file system" in finding.way_out
 
 
-def test_no_temporary_folder_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_temporary_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C means, and which codes a search ends with; the service is a script."""
+"""Following a search: Ctrl-C and exit codes, with a scripted service."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from tests.unit.views import DEVICE, finished, view
 
 
 class Script:
-    """A connection whose service shows one view after the other and remembers what it was told."""
+    """A connection whose service returns prepared views and records commands."""
 
     def __init__(self, *views: SearchView, refuses: bool = False) -> None:
         self.views: Iterator[SearchView] = iter(views)
@@ -48,7 +48,7 @@ class Script:
 
 
 class Notes:
-    """A screen that keeps what it was shown."""
+    """A screen that records what it shows."""
 
     def __init__(self, interrupt_at: dict[int, int], interrupts: Interrupts) -> None:
         self.shown = 0
@@ -71,13 +71,13 @@ def followed(script: Script, interrupt_at: dict[int, int], monkeypatch: pytest.M
     return follow(script, 3, screen, interrupts), screen  # type: ignore[arg-type]
 
 
-def test_it_stays_until_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_waits_until_the_search_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), finished())
     ended, screen = followed(script, {}, monkeypatch)
     assert (ended.state, screen.shown, screen.notes, script.told) == ("finished", 3, [], [])
 
 
-def test_the_first_interrupt_stops_and_the_second_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_interrupt_stops_and_second_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), view(state="stopping"), view(state="cancelled"))
     ended, screen = followed(script, {0: 1, 2: 2}, monkeypatch)
     assert (ended.state, script.told) == ("cancelled", ["stop", "cancel"])
@@ -90,19 +90,19 @@ def test_two_interrupts_at_once_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert script.told == ["cancel"]
 
 
-def test_an_interrupt_that_comes_too_late_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_interrupt_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), finished(), refuses=True)
     ended, screen = followed(script, {0: 1}, monkeypatch)
     assert (ended.state, screen.notes) == ("finished", [])
 
 
-def test_warnings_are_told_once_when_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_warning_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
 
 
-def test_a_service_that_goes_away_for_good_leaves_the_command_that_follows_again(
+def test_lasting_outage_leaves_the_command_to_follow_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(Script):
@@ -128,7 +128,7 @@ def test_silent_workers_are_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert screen.notes[0].startswith("No worker has been heard of for 90 s")
 
 
-def test_a_device_that_somebody_else_holds_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_in_use_by_another_process_is_mentioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.activity = "waiting"
@@ -136,13 +136,13 @@ def test_a_device_that_somebody_else_holds_is_mentioned_once(monkeypatch: pytest
     assert screen.notes == ["AMD EPYC of w is not measuring now: process 12 holds the device."]
 
 
-def test_a_worker_heard_of_lately_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_seen_worker_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     _, screen = followed(Script(view(), view(), finished()), {}, monkeypatch)
     assert screen.notes == []
 
 
-def test_interrupts_are_counted_and_the_third_gets_through() -> None:
+def test_third_interrupt_ends_the_process() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupts().listen() as interrupts:
         for _ in range(2):
@@ -171,7 +171,7 @@ def test_exit_codes_of_a_search(ended: SearchView, interruptions: int, code: Exi
 STUCK = "family toy differs from the one that was submitted"
 
 
-def test_obstacle_of_a_search_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_obstacle_of_a_search_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     waiting = view(obstacle=STUCK)
     _, screen = followed(Script(waiting, waiting, view(), waiting, finished()), {}, monkeypatch)
@@ -180,7 +180,7 @@ def test_obstacle_of_a_search_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("worker", "ends"), [("w", True), ("another", False)])
-def test_search_that_only_this_command_serves_ends_with_its_obstacle(
+def test_search_served_only_by_this_command_ends_with_its_obstacle(
     worker: str, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

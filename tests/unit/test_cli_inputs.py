@@ -1,4 +1,4 @@
-"""What is typed: configs, policies, devices."""
+"""CLI input: configs, policies, devices."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,12 +34,12 @@ SPACE = Space(
 )
 
 
-def test_a_config_keeps_the_defaults_of_what_is_left_out() -> None:
+def test_config_keeps_defaults_of_omitted_tunables() -> None:
     assert parse_config("", SPACE) == {"BLOCK": 8, "UNROLL": 1, "FAST": False}
     assert parse_config("FAST=true, BLOCK=4", SPACE) == {"BLOCK": 4, "UNROLL": 1, "FAST": True}
 
 
-def test_no_config_is_a_valid_one_where_the_defaults_are_not() -> None:
+def test_no_config_is_valid_if_the_defaults_are_not() -> None:
     narrow = Space(SPACE.tunables, [Constraint(expression=Expression.parse("BLOCK < 8", "constraint"), because="few")])
     assert parse_config("", narrow) == {"BLOCK": 4, "UNROLL": 1, "FAST": False}
     with pytest.raises(InvalidInput, match=r"BLOCK=8 breaks"):
@@ -55,7 +55,7 @@ def test_no_config_is_a_valid_one_where_the_defaults_are_not() -> None:
         ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 breaks `BLOCK * UNROLL <= 16` (registers)"),
     ],
 )
-def test_what_is_wrong_with_a_config_is_named(text: str, said: str) -> None:
+def test_invalid_part_of_a_config_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse_config(text, SPACE)
     assert said in str(refusal.value)
@@ -68,7 +68,7 @@ def test_what_is_wrong_with_a_config_is_named(text: str, said: str) -> None:
         ("cpu", "sm_89", "--compile-only: runs nothing, so --device cpu has no part in it"),
     ],
 )
-def test_an_estimate_is_for_a_target_and_on_no_device(device: str, target: str | None, said: str) -> None:
+def test_estimate_needs_a_target_and_no_device(device: str, target: str | None, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search("sdpa", device=device, target=target, compile_only=True)
     assert said in str(refusal.value)
@@ -81,13 +81,13 @@ def test_an_estimate_is_for_a_target_and_on_no_device(device: str, target: str |
         ({"ablate": True}, "--ablate: takes a champion apart, and --compile-only promotes none"),
     ],
 )
-def test_what_has_no_part_in_an_estimate_is_refused(terms: dict[str, Any], said: str) -> None:
+def test_options_without_meaning_for_estimates_are_refused(terms: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         search("sdpa", target="sm_89", compile_only=True, **terms)
     assert said in str(refusal.value)
 
 
-def test_a_target_without_a_gpu_names_the_way_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_without_a_gpu_names_the_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: Request, __: object) -> None:
         raise Conflict("no connected worker offers softmax a device 'cuda'")
 
@@ -107,7 +107,7 @@ def test_a_target_without_a_gpu_names_the_way_that_is_open(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["gates.toml", "gates.json"])
-def test_a_policy_file_overrides_fields(tmp_path: Path, name: str) -> None:
+def test_policy_file_overrides_fields(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text('minimum_gain = 0.05\nbase = "l4-notes"' if path.suffix == ".toml" else '{"minimum_gain": 0.05}')
     document = read_policy(str(path))
@@ -119,7 +119,7 @@ def test_a_policy_file_overrides_fields(tmp_path: Path, name: str) -> None:
     ("text", "said"),
     [("minimum_gain =", "cannot be read"), ("minimum_gain = 'much'", "policy.minimum_gain: expected a number")],
 )
-def test_a_policy_file_that_is_wrong_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_policy_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "gates.toml"
     path.write_text(text)
     with pytest.raises(InvalidInput) as refusal:
@@ -127,14 +127,14 @@ def test_a_policy_file_that_is_wrong_is_refused(tmp_path: Path, text: str, said:
     assert said in str(refusal.value)
 
 
-def test_a_policy_that_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_policy_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gates.json").write_text("[1, 2]")
     with pytest.raises(InvalidInput, match="must hold fields and values"):
         read_policy(str(tmp_path / "gates.json"))
 
 
 @pytest.mark.parametrize("name", ["gates.json", "gates.toml"])
-def test_a_policy_nested_without_end_is_refused(tmp_path: Path, name: str) -> None:
+def test_endlessly_nested_policy_is_refused(tmp_path: Path, name: str) -> None:
     deep = "[" * 100_000
     (tmp_path / name).write_text(deep if name.endswith("json") else f"seeds = {deep}")
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -145,7 +145,7 @@ CPU = Device(kind="cpu", model="AMD EPYC", architecture="x", uuid="1")
 CUDA = Device(kind="cuda", model="NVIDIA L4", architecture="sm_89", uuid="2")
 
 
-def test_a_device_is_chosen_among_those_the_family_runs_on() -> None:
+def test_device_is_chosen_among_those_the_family_supports() -> None:
     sdpa = registry.find("sdpa").family
     cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")).family
     assert choose([CUDA, CPU], "cpu", sdpa) is CPU
@@ -156,19 +156,19 @@ def test_a_device_is_chosen_among_those_the_family_runs_on() -> None:
     assert str(refusal.value) == ("no device fits --device auto: saxpy runs on cpu; devices here: cuda (NVIDIA L4)")
 
 
-def test_a_place_keeps_everything_beside_its_database(tmp_path: Path) -> None:
+def test_installation_keeps_its_files_next_to_its_database(tmp_path: Path) -> None:
     place = Place.of(tmp_path / "my.db")
     assert place.log("worker") == tmp_path / "my.db.worker.log"
     assert place.worker_data == tmp_path / "my.db.worker"
 
 
-def test_the_default_place_is_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_folder_is_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Place.of(None).database.name == "kernel-evo.db"
     assert "kernel-evo" in str(Place.of(None).database.parent)
 
 
-def test_a_command_that_ends_lets_its_worker_finish_what_it_proves_for_another_terminal(
+def test_ending_command_lets_its_worker_finish_a_confirmation_for_another_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))
@@ -203,7 +203,7 @@ def test_further_commands_reach_the_same_service() -> None:
     assert Where(url="http://h", database=Path("x.db")).options == " --url http://h"
 
 
-def test_a_child_that_keeps_dying_is_given_up() -> None:
+def test_repeatedly_dying_child_process_is_given_up() -> None:
     class Dead:
         name = "worker"
 
@@ -217,7 +217,7 @@ def test_a_child_that_keeps_dying_is_given_up() -> None:
         deaths.record(Dead())  # type: ignore[arg-type]
 
 
-def test_a_workers_token_may_lie_in_a_file(tmp_path: Path) -> None:
+def test_worker_token_may_be_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     assert _token("given", None) == "given"
     for text, reason in ((None, "cannot be read"), (" \n", "is empty")):

@@ -1,4 +1,4 @@
-"""Errors become one line and an exit code; every command explains itself, and quickly."""
+"""CLI: errors become one line and an exit code; every command has quick help."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def commands() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)
-def test_every_command_explains_itself_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main([*command, "--help"]) == Exit.DONE
     shown = capsys.readouterr().out
     assert f"kernel-evo {' '.join(command)}" in shown.partition("Examples:")[2]
     assert "``" not in shown
 
 
-def test_every_example_is_a_command_line_that_can_be_typed() -> None:
+def test_every_example_parses() -> None:
     root: Any = get_command(entry.app)
     for command in commands():
         chosen = root
@@ -50,7 +50,7 @@ def test_every_example_is_a_command_line_that_can_be_typed() -> None:
             assert called.make_context("example", words), line
 
 
-def test_all_commands_are_there() -> None:
+def test_all_commands_exist() -> None:
     searching = "search searches trials report ablate watch pause resume stop cancel edit delete gc"
     wanted = f"{searching} measure render new families serve worker doctor"
     champion = [f"champion {each}" for each in ("show", "export", "rollback", "restore")]
@@ -75,7 +75,7 @@ def test_all_commands_are_there() -> None:
         (EvoError("the database is locked"), 3),
     ],
 )
-def test_an_expected_error_is_one_line_and_a_code(
+def test_expected_error_is_one_line_and_an_exit_code(
     error: EvoError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -86,7 +86,7 @@ def test_an_expected_error_is_one_line_and_a_code(
     assert capsys.readouterr() == ("", f"Error: {error}\n".replace("problem.S", "--problem S"))
 
 
-def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
+def test_unexpected_error_is_a_bug_with_a_stored_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -120,36 +120,36 @@ def test_an_unexpected_error_is_a_bug_of_ours_and_its_traceback_is_kept(
         ("http://127.0.0.1:8000 said that me@home is out", "http://127.0.0.1:8000 said that me@home is out"),
     ],
 )
-def test_errors_name_commands_and_no_passwords(message: str, shown: str) -> None:
+def test_errors_name_commands_without_passwords(message: str, shown: str) -> None:
     assert said(message) == shown
 
 
-def test_what_is_kept_of_a_command_line_holds_no_secret() -> None:
+def test_stored_command_line_contains_no_secret() -> None:
     given = ["kernel-evo", "workers", "--token", "t0k", "--token=t0k", "--url", "http://me:secret@far"]
     assert typed(given) == "kernel-evo workers --token *** --token=*** --url http://me:***@far"
 
 
-def test_a_script_reads_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_scripts_get_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["families", "sdpb", "--json"]) == Exit.WRONG_INPUT
     said = json.loads(capsys.readouterr().err)
     assert said["code"] == Exit.WRONG_INPUT
     assert "did you mean `sdpa`" in said["error"]
 
 
-def test_what_the_file_system_refuses_is_no_bug_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_system_error_is_not_a_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
     assert f"Error: {tmp_path / 'file' / 'saxpy'} cannot be read or written: Not a directory" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_said_to_be_full() -> None:
+def test_full_disk_is_reported() -> None:
     with Path("/dev/full").open("w") as full:
         ended = _families(stdout=full)
     assert ended.returncode == Exit.UNAVAILABLE
     assert ended.stderr == b"Error: standard output cannot be read or written: No space left on device\n"
 
 
-def test_a_reader_that_has_enough_is_told_nothing() -> None:
+def test_closed_pipe_ends_silently() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = _families(stdout=writing)
@@ -157,13 +157,13 @@ def test_a_reader_that_has_enough_is_told_nothing() -> None:
     assert (ended.returncode, ended.stderr) == (Exit.UNHEARD, b"")
 
 
-def test_a_closed_output_is_no_error() -> None:
+def test_closed_output_is_no_error() -> None:
     ended = subprocess.run(["sh", "-c", '"$0" -m evo families >&-', sys.executable], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
 
 
 @pytest.mark.parametrize("arguments", [["sdpa"], ["sdpa", "--json"]], ids=" ".join)
-def test_a_terminal_without_unicode_gets_all_the_rest(arguments: list[str]) -> None:
+def test_terminal_without_unicode_gets_replacements(arguments: list[str]) -> None:
     ended = _families(*arguments, stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (ended.returncode, ended.stderr) == (Exit.DONE, b"")
     assert b"sdpa" in ended.stdout
@@ -184,12 +184,12 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_unknown_option_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_option_is_invalid_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["searches", "--no-such-thing"]) == Exit.WRONG_INPUT
     assert "--no-such-thing" in capsys.readouterr().err
 
 
-def test_search_needs_something_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_needs_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search"]) == Exit.WRONG_INPUT
     assert "name a family, or a search to --resume" in " ".join(capsys.readouterr().err.split())
 
@@ -215,7 +215,7 @@ def test_search_needs_something_to_search(capsys: pytest.CaptureFixture[str]) ->
         ("token join a --hours nan", "--hours: nan is out of its limits; accepted: 0.001 … 876,000"),
     ],
 )
-def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
+def test_invalid_input_is_one_line_with_option_and_remedy(
     line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(line.split()) == Exit.WRONG_INPUT
@@ -245,7 +245,7 @@ def test_what_is_typed_wrong_is_one_line_with_the_option_and_the_way_out(
         ("document: cpu.constraints[3].expression", "family.toml: cpu.constraints[3].expression"),
     ],
 )
-def test_a_field_that_the_service_refuses_has_the_name_of_its_option(field: str, option: str) -> None:
+def test_field_refused_by_the_service_is_named_by_its_option(field: str, option: str) -> None:
     assert entry.told(InvalidInput(field, "is wrong")) == f"{option}: is wrong"
 
 
@@ -260,7 +260,7 @@ def test_a_field_that_the_service_refuses_has_the_name_of_its_option(field: str,
         ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is no address of a service: give one like"),
     ],
 )
-def test_wrong_environment_variables_are_named_with_the_way_out(
+def test_invalid_environment_variables_are_named_with_a_remedy(
     line: str, given: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     variable, _, value = given.partition("=")
@@ -271,7 +271,7 @@ def test_wrong_environment_variables_are_named_with_the_way_out(
 
 
 @pytest.mark.parametrize("typed", [["--db", "/"], ["--db=/"]])
-def test_typed_options_have_precedence_over_the_environment(
+def test_options_have_precedence_over_the_environment(
     typed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KERNEL_EVO_DB", "/tmp")
@@ -279,7 +279,7 @@ def test_typed_options_have_precedence_over_the_environment(
     assert capsys.readouterr().err.startswith("Error: --db: ")
 
 
-def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
+def test_requirements_and_webhook_reach_the_service(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
@@ -294,7 +294,7 @@ def test_what_is_asked_of_devices_and_who_is_told_reaches_the_service(
     assert "NAME>=VERSION" in capsys.readouterr().err
 
 
-def test_several_shapes_are_one_json_document_also_where_one_fails(
+def test_several_shapes_give_one_json_document_even_if_one_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = [finished(id=1), finished(id=2)]
@@ -315,12 +315,12 @@ def test_several_shapes_are_one_json_document_also_where_one_fails(
     assert json.loads(said.err)["error"] == "the service went away"
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--version"]) == Exit.DONE
     assert capsys.readouterr().out == f"kernel-evo {version('kernel-evo')}\n"
 
 
-def test_the_reference_is_true() -> None:
+def test_reference_matches_the_help() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m evo.cli.reference"
 
 
@@ -328,8 +328,8 @@ def test_every_exit_code_is_documented() -> None:
     assert set(MEANING) == set(Exit)
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """So it comes at once."""
+def test_help_loads_no_heavy_modules() -> None:
+    """Heavy modules would delay the help."""
     heavy = {"numpy", "scipy", "optuna", "httpx", "pydantic", "sqlalchemy", "fastapi", "jinja2", "structlog"}
     program = (
         "import sys; from evo.cli import main; main.main(['--help']);"

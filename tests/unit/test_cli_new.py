@@ -1,4 +1,4 @@
-"""The scaffold equals the example family of the guides and is valid under any name."""
+"""Scaffold of a family: equals the example of the guides and is valid under any name."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_new_writes_the_example_of_the_guide(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in written} == {name: (EXAMPLE / name).read_text() for name in FILES}
 
 
-def test_a_scaffold_under_another_name_is_a_family(tmp_path: Path) -> None:
+def test_scaffold_with_another_name_is_a_valid_family(tmp_path: Path) -> None:
     write_scaffold(tmp_path / "my-kernel")
     package = registry.find(str(tmp_path / "my-kernel"))
     family = package.family
@@ -37,7 +37,7 @@ def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
     assert tunables <= used_names(package, "cpu")
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     with pytest.raises(Conflict, match="is not empty: choose another name"):
@@ -45,13 +45,13 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InvalidInput, match="taken is a file: choose another name"):
         write_scaffold(tmp_path / "taken")
 
 
 @pytest.mark.parametrize("name", ["Upper", "1st", "with space", "ünï"])
-def test_a_name_must_be_able_to_name_a_family(tmp_path: Path, name: str) -> None:
+def test_invalid_family_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="cannot name a family"):
         write_scaffold(tmp_path / name)

@@ -1,4 +1,4 @@
-"""The terminal is quiet during a live display and as it was afterwards."""
+"""Terminal settings during and after a live display."""
 
 import os
 import pty
@@ -14,7 +14,7 @@ def echoes(descriptor: int) -> bool:
     return bool(termios.tcgetattr(descriptor)[3] & termios.ECHOCTL)
 
 
-def test_control_characters_are_not_echoed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_are_not_echoed_during_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
     leader, follower = pty.openpty()
     with os.fdopen(leader), os.fdopen(follower) as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
@@ -24,7 +24,7 @@ def test_control_characters_are_not_echoed_meanwhile(monkeypatch: pytest.MonkeyP
         assert echoes(follower) is before is True
 
 
-def test_without_a_terminal_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         with unechoed():

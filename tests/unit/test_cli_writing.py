@@ -1,4 +1,4 @@
-"""A file that a long run ends with: refused before the run, and never lost after it."""
+"""Output files of long runs: checked before the run, and never lost after it."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from evo.cli.files.writing import require_place, write_or_show
 from evo.errors import Conflict, EvoError
 
 
-def test_a_place_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+def test_path_is_checked_and_left_unchanged(tmp_path: Path) -> None:
     place = tmp_path / "report.md"
     require_place(place, force=False)
     assert not place.exists()
@@ -20,15 +20,15 @@ def test_a_place_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_cannot_be_written_is_refused_with_the_option_and_the_way_out(tmp_path: Path, force: bool) -> None:
+def test_unwritable_file_is_refused_with_option_and_remedy(tmp_path: Path, force: bool) -> None:
     with pytest.raises(EvoError, match=r"--to: .*none/m.md cannot be written \(No such file.*e\.g\. \./m\.md"):
         require_place(tmp_path / "none" / "m.md", force=force)
 
 
-def test_a_report_that_cannot_be_written_in_the_end_is_shown(
+def test_report_that_cannot_be_written_at_the_end_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder went, or somebody else wrote the file, while the searches ran."""
+    """The folder was removed, or another process wrote the file, during the searches."""
     taken = tmp_path / "taken.md"
     taken.write_text("another's")
     for place in (tmp_path / "gone" / "m.md", taken):

@@ -1,4 +1,4 @@
-"""The client: what is repeated, what is not, and problem documents as typed errors."""
+"""HTTP client: retries, and problem documents as typed errors."""
 
 import json
 
@@ -26,7 +26,7 @@ Answer = httpx.Response | Exception
 
 
 class Service:
-    """Gives one prepared answer after the other, and keeps what it was asked and how long the client paused."""
+    """Returns prepared answers and records requests and pauses."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -55,7 +55,7 @@ ACCEPTED = httpx.Response(200, json={"accepted": True, "repeated": True})
 REPORT = EvaluateReport(outcome=Cancelled())
 
 
-def test_a_result_is_repeated_until_the_service_is_back() -> None:
+def test_result_is_sent_until_the_service_is_back() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.Response(503), ACCEPTED)
     assert service.client().report(7, "t", REPORT) == Acceptance(accepted=True, repeated=True)
     assert [request.url.path for request in service.asked] == ["/api/v1/attempts/7/result"] * 4
@@ -64,7 +64,7 @@ def test_a_result_is_repeated_until_the_service_is_back() -> None:
     assert 0 < service.pauses[0] < service.pauses[2] <= 5
 
 
-def test_many_results_are_repeated_until_each_has_its_answer() -> None:
+def test_results_are_sent_until_each_has_its_answer() -> None:
     answers = [
         {"attempt_id": 7, "status": "accepted", "detail": ""},
         {"attempt_id": 8, "status": "stale", "detail": "x"},
@@ -77,7 +77,7 @@ def test_many_results_are_repeated_until_each_has_its_answer() -> None:
     assert [each["attempt_id"] for each in json.loads(service.asked[1].content)["results"]] == [7, 8]
 
 
-def test_a_search_is_started_once_however_often_it_is_sent() -> None:
+def test_search_is_started_once_however_often_it_is_sent() -> None:
     under_way = httpx.Response(409, json={"detail": "under way"}, headers={"retry-after": "1"})
     service = Service(httpx.ReadTimeout("did it arrive?"), under_way, problem(422, detail="no", field="seed"))
     with pytest.raises(InvalidInput):
@@ -90,14 +90,14 @@ def test_a_search_is_started_once_however_often_it_is_sent() -> None:
     assert again.asked[0].headers["idempotency-key"] not in keys
 
 
-def test_what_cannot_be_repeated_is_sent_again_only_if_it_never_left() -> None:
+def test_unrepeatable_request_is_retried_only_if_it_was_never_sent() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("did it arrive?"))
     with pytest.raises(ServiceUnreachable):
         service.client().lease("w", "d", count=1, wait_s=0)
     assert len(service.asked) == 2
 
 
-def test_a_decision_says_what_it_rests_on() -> None:
+def test_decision_sends_the_etag_it_rests_on() -> None:
     service = Service(problem(412, detail="it has changed"))
     with pytest.raises(Conflict, match="changed"):
         service.client().edit_search(3, notes="", archived=False, seen='"abc"')
@@ -105,7 +105,7 @@ def test_a_decision_says_what_it_rests_on() -> None:
     assert json.loads(service.asked[0].content) == {"notes": "", "archived": False}
 
 
-def test_names_are_one_part_of_the_path() -> None:
+def test_name_is_one_segment_of_the_path() -> None:
     service = Service(*[httpx.Response(200, json={})] * 2)
     client = service.client()
     client.register_worker("a%2F b?#é", name=None, host="h", devices=[])
@@ -122,7 +122,7 @@ def test_all_trials_are_read_page_by_page() -> None:
     assert service.asked[1].url.params["cursor"] == "c"
 
 
-def test_events_go_on_where_the_stream_broke_off() -> None:
+def test_events_continue_where_the_stream_broke_off() -> None:
     first = ': hello\nid: 0-1\nretry: 1000\n\nevent: deleted\ndata: {"id":7}\nid: 0-2\n\nevent: new kind\ndata: 1\n\n'
     second = 'event: deleted\ndata: {"id":8}\nid: 0-3\n\nevent: deleted\ndata: {"id'
     service = Service(
@@ -139,12 +139,12 @@ def test_events_go_on_where_the_stream_broke_off() -> None:
     assert places == ["", "0-2", "0-2", "0-3"]
 
 
-def test_a_service_that_stays_away_ends_the_listening() -> None:
+def test_lasting_outage_ends_the_stream() -> None:
     with pytest.raises(ServiceUnreachable):
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
-def test_tries_are_bounded_and_the_error_says_what_to_do() -> None:
+def test_retries_are_bounded_and_the_error_names_a_remedy() -> None:
     service = Service(*[httpx.ConnectError("connection refused")] * 4)
     with pytest.raises(ServiceUnreachable, match=r"http://service \(connection refused\).*kernel-evo serve"):
         service.client().health()
@@ -189,14 +189,14 @@ def test_problems_are_typed_errors(answer: httpx.Response, error: type[EvoError]
         Service(answer).client(attempts=1).search(7)
 
 
-def test_a_page_is_no_answer_to_a_write() -> None:
+def test_page_is_no_answer_to_a_write() -> None:
     page = httpx.Response(200, text="<html>", headers={"content-type": "text/html; charset=utf-8"})
     with pytest.raises(ForeignService, match="200, and a page"):
         Service(page).client().put_artefact("ab", b"content")
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 502, 503, 504])
-def test_what_a_proxy_answers_while_the_service_is_away_is_retried(status: int) -> None:
+def test_proxy_errors_during_an_outage_are_retried(status: int) -> None:
     service = Service(httpx.Response(status, text="<html>"), httpx.Response(status, text="<html>"), ACCEPTED)
     assert service.client().report(1, "t", REPORT).accepted
     assert len(service.pauses) == 2
@@ -216,30 +216,30 @@ def test_what_a_proxy_answers_while_the_service_is_away_is_retried(status: int) 
         ("", 0.0),
     ],
 )
-def test_retry_after_is_read_in_seconds_and_as_a_date(asked: str, seconds: float) -> None:
+def test_retry_after_accepts_seconds_and_dates(asked: str, seconds: float) -> None:
     headers = {"retry-after": asked, "date": "Wed, 21 Oct 2015 07:28:00 GMT"}
     assert retry_after_s(httpx.Response(503, headers=headers)) == seconds
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_service_is_asked_again_after_the_time_that_it_wants(status: int) -> None:
+def test_service_is_retried_after_the_requested_time(status: int) -> None:
     service = Service(httpx.Response(status, headers={"retry-after": "7"}), ACCEPTED)
     service.client().report(7, "t", REPORT)
     assert service.pauses == [7.0]
 
 
-def test_a_long_retry_after_ends_the_call_and_says_when_to_try_again() -> None:
+def test_long_retry_after_ends_the_call_and_says_when_to_retry() -> None:
     service = Service(httpx.Response(503, headers={"retry-after": "120"}))
     with pytest.raises(ServiceAway, match=r"cannot be asked now \(503 Service Unavailable\): try again in 120 s"):
         service.client().report(7, "t", REPORT)
     assert service.pauses == []
 
 
-def test_no_twin_is_no_error() -> None:
+def test_missing_duplicate_is_no_error() -> None:
     assert Service(problem(404, detail="none")).client().twin(1, "ab") is None
 
 
-def test_the_token_goes_along_and_absent_filters_do_not() -> None:
+def test_token_is_sent_and_absent_filters_are_not() -> None:
     service = Service(httpx.Response(200, json={"items": []}))
     assert service.client().trials(3, sort="rank").items == ()
     assert service.asked[0].headers["authorization"] == "Bearer secret"

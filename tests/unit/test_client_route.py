@@ -1,4 +1,4 @@
-"""Which requests use the proxy of the environment."""
+"""Proxy settings: which requests use the proxy of the environment."""
 
 import socket
 
@@ -25,7 +25,7 @@ TIMEOUT = httpx.Timeout(1.0)
         "https://127.0.0.1/evo",
     ],
 )
-def test_addresses_of_this_machine_are_reached_directly(url: str) -> None:
+def test_loopback_addresses_are_reached_directly(url: str) -> None:
     assert route.is_direct(url)
 
 
@@ -37,10 +37,10 @@ def test_other_addresses_follow_the_environment(url: str) -> None:
     assert not route.is_direct(url)
 
 
-def test_addresses_of_an_interface_are_reached_directly() -> None:
+def test_addresses_of_local_interfaces_are_reached_directly() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.7", 9))  # sends nothing, chooses an interface
+            probe.connect(("192.0.2.7", 9))  # sends nothing, only chooses an interface
         except OSError:
             pytest.skip("this machine has loopback only")
         own = probe.getsockname()[0]
@@ -49,19 +49,19 @@ def test_addresses_of_an_interface_are_reached_directly() -> None:
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5h://127.0.0.1:9", "what://ever", "http://[::1"])
-def test_a_local_client_ignores_every_proxy(monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str) -> None:
+def test_local_client_ignores_every_proxy(monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str) -> None:
     monkeypatch.setenv(variable, proxy)
     Client("http://127.0.0.1:8765").close()
 
 
 @pytest.mark.parametrize("proxy", ["socks5h://127.0.0.1:9", "what://ever"])
-def test_an_unusable_proxy_is_an_error_that_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+def test_unusable_proxy_is_an_error_that_names_the_variables(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(InvalidInput, match=r"ALL_PROXY.*NO_PROXY=evo\.example\.org"):
         Client("http://evo.example.org")
 
 
-def test_a_remote_client_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_client_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with route.http_client("http://evo.example.org", headers={}, timeout=TIMEOUT) as client:
         assert "127.0.0.1" in repr(client._transport_for_url(httpx.URL("http://evo.example.org"))._pool._proxy_url)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Two separate measurements beside each other."""
+"""Comparison of two separate measurements."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def compared(left: Timing, right: Timing) -> Comparison:
     return found
 
 
-def test_a_clear_difference_is_told_with_its_direction() -> None:
+def test_clear_difference_is_reported_with_its_direction() -> None:
     found = compared(series(100.0, 40, 1), series(110.0, 60, 2))
     assert found.speedup.low < 1.1 < found.speedup.high
     assert found.left.high < found.right.low
@@ -33,18 +33,18 @@ def test_a_clear_difference_is_told_with_its_direction() -> None:
     assert turned.effect == pytest.approx(-found.effect)
 
 
-def test_equal_kernels_are_not_told_apart() -> None:
+def test_equal_kernels_are_not_distinguished() -> None:
     found = compared(series(100.0, 40, 1), series(100.0, 40, 2))
     assert found.p_value > 0.05
     assert found.summary == "The samples do not tell the two apart."
 
 
-def test_what_cannot_be_compared_is_not() -> None:
+def test_incomparable_measurements_are_not_compared() -> None:
     rng, one = np.random.default_rng(1), series(100.0, 40, 1)
     assert compare(one, replace(one, samples_us=(100.0, 101.0)), Policy(), rng) is None
     assert compare(one, replace(one, protocol=one.protocol + 1), Policy(), rng) is None
 
 
-def test_series_without_spread_are_compared_too() -> None:
+def test_series_without_spread_are_compared() -> None:
     found = compared(Timing(samples_us=(10.0,) * 5), Timing(samples_us=(20.0,) * 5))
     assert found.speedup.estimate == 2.0

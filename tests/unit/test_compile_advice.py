@@ -1,4 +1,4 @@
-"""What stops a source from compiling is named with a way out that works when it is followed."""
+"""Compile advice: an error comes with a remedy that works when followed."""
 
 import re
 from dataclasses import replace
@@ -55,7 +55,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("step", "struct S { int step; };\nint f(struct S *s) { return s->step; }"),
     ],
 )
-def test_a_macro_that_takes_a_name_of_the_source_is_named_with_the_key_that_leaves_it_out(
+def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
     cc: CCompiler, name: str, text: str
 ) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
@@ -66,7 +66,7 @@ def test_a_macro_that_takes_a_name_of_the_source_is_named_with_the_key_that_leav
     assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
 
 
-def test_all_names_that_collide_leave_together(cc: CCompiler) -> None:
+def test_all_colliding_names_are_removed_together(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
@@ -74,7 +74,7 @@ def test_all_names_that_collide_leave_together(cc: CCompiler) -> None:
     assert '"W"' not in said and '"H"' not in said
 
 
-def test_a_macro_that_the_source_uses_as_such_stays_in_the_list(cc: CCompiler) -> None:
+def test_macro_used_by_the_source_stays_in_the_list(cc: CCompiler) -> None:
     text = "#define SIZE COLS\nint f(int ROWS) {\n    int r = 2;\n    return r * COLS + ROWS > TILE;\n}"
     unit = with_macros(text, {"ROWS": "1", "COLS": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, ROWS="problem field", COLS="problem field", TILE="tunable"))
@@ -82,21 +82,21 @@ def test_a_macro_that_the_source_uses_as_such_stays_in_the_list(cc: CCompiler) -
 
 
 @pytest.mark.parametrize("name", ["T", "N"])
-def test_a_template_parameter_of_a_cuda_source(nvrtc: NvrtcCompiler, name: str) -> None:
+def test_colliding_template_parameter_of_a_cuda_source_is_named(nvrtc: NvrtcCompiler, name: str) -> None:
     text = f"template <typename {name}> __device__ int g({name} a) {{ return a; }}\n"
     text += 'extern "C" __global__ void f(int *x) { *x = g(1); }'
     said = failure(nvrtc, with_macros(text, {name: "3"}, CUDA), macros(text, **{name: "problem field"}))
     assert f"The problem field {name} is a macro" in said.splitlines()[0]
 
 
-def test_a_header_s_own_name_wants_another_name_of_the_field(nvrtc: NvrtcCompiler) -> None:
+def test_name_that_collides_with_a_header_needs_another_field_name(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
     assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said
     assert "macros =" not in said
 
 
-def test_errors_of_another_kind_blame_no_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_other_errors_blame_no_macro(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     text = "int f(void) { return N + missing; }"
     assert "macro in front" not in failure(cc, with_macros(text, {"N": "3"}, C), macros(text, N="problem field"))
     text = 'extern "C" __global__ void f(int *x) { *x = N + missing; }'
@@ -125,12 +125,12 @@ STANDARD = (
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_the_way_out_for_each_standard_header_compiles(nvrtc: NvrtcCompiler, name: str) -> None:
+def test_remedy_for_each_missing_standard_header_compiles(nvrtc: NvrtcCompiler, name: str) -> None:
     body = 'extern "C" __global__ void f(int *x) { *x = 1; }'
     unit = replace(CUDA, source=f"#include <{name}>\n{body}")
     made = nvrtc.compile(unit, timeout_s=120)
     if isinstance(made, Artefact):
-        return  # this version brings the header
+        return  # this version includes the header
     said = advised(made.log, unit, None).splitlines()[0]
     assert said.startswith(f"NVRTC has no standard library, so no <{name}>: ")
     instead = re.search(r"write `(#include <[^>]+>)`", said)
@@ -141,13 +141,13 @@ def test_the_way_out_for_each_standard_header_compiles(nvrtc: NvrtcCompiler, nam
     assert isinstance(done, Artefact), done
 
 
-def test_types_of_stdint_come_with_its_counterpart(nvrtc: NvrtcCompiler) -> None:
+def test_types_of_stdint_have_a_replacement(nvrtc: NvrtcCompiler) -> None:
     assert counterpart("stdint.h") == counterpart("cstdint") == "cuda/std/cstdint"
     source = '#include <cuda/std/cstdint>\nextern "C" __global__ void f(int32_t *x, uint8_t *y) { *x = *y; }'
     assert isinstance(nvrtc.compile(replace(CUDA, source=source), timeout_s=120), Artefact)
 
 
-def test_other_headers_that_are_missing(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_other_missing_headers_are_named(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
@@ -158,11 +158,11 @@ def test_other_headers_that_are_missing(cc: CCompiler, nvrtc: NvrtcCompiler) -> 
     "source",
     ["#include <vector>\nint f;", "#include <cstdint>\nint f;", "template <class T> T g(T x) { return x; }\nint f;"],
 )
-def test_cpp_in_a_c_file_wants_another_name(cc: CCompiler, source: str) -> None:
+def test_cpp_in_a_c_file_needs_another_suffix(cc: CCompiler, source: str) -> None:
     assert ".cpp, .cc or .cxx" in failure(cc, replace(C, source=source), None).splitlines()[0]
 
 
-def test_marks_of_other_encodings(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
+def test_byte_order_marks_are_named(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
     unit = replace(CUDA, source='#include "marked.h"\nextern "C" __global__ void f() {}', flags=(f"-I{tmp_path}",))
     (tmp_path / "marked.h").write_bytes(b"\xef\xbb\xbf#define A 1\n")
     assert "marked.h begins with a byte order mark" in failure(nvrtc, unit, None)
@@ -178,7 +178,7 @@ def test_marks_of_other_encodings(nvrtc: NvrtcCompiler, tmp_path: Path) -> None:
         ("c", "int other(void) { return 1; }", "give it that name"),
     ],
 )
-def test_an_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, way_out: str) -> None:
+def test_entry_that_is_not_exported_is_named(cc: CCompiler, language: str, source: str, way_out: str) -> None:
     failed = cc.compile(replace(C, source=source, language=language), timeout_s=60)  # type: ignore[arg-type]
     assert isinstance(failed, CompileFailed)
     assert failed.log.startswith("the source exports no function `f`") and way_out in failed.log

@@ -1,4 +1,4 @@
-"""The artefact cache rests on what the compiler read, however the source and the flags name it."""
+"""Compile cache: its key covers every file the compiler read, whatever the source and the flags call it."""
 
 import os
 import time
@@ -32,7 +32,7 @@ SPELLINGS = [
 
 
 class Counting:
-    """A compiler that counts what it really compiles."""
+    """A compiler that counts compilations."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler, self.count = compiler, 0
@@ -87,13 +87,13 @@ def unit(language: str, head: str, *flags: str, folders: tuple[Path, ...] = (), 
 
 
 def header(folder: Path, factor: int, name: str = "factor.h") -> Path:
-    """A header written long enough ago to be certain that no compilation saw another one."""
+    """Write a header old enough to be safe from a race with a compilation."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#define FACTOR {factor}\n")
     then = time.time() - 10
     os.utime(path, (then, then))
-    time.sleep(0.02)  # the time of its last change of state cannot be set
+    time.sleep(0.02)  # the ctime cannot be set
     return path
 
 
@@ -104,7 +104,7 @@ def compiled(compiler: Compiler, cache: Cache, unit: Unit) -> Artefact:
 
 
 @pytest.mark.parametrize("head", SPELLINGS)
-def test_a_header_counts_in_every_spelling(
+def test_header_is_part_of_the_key_in_every_spelling(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str, head: str
 ) -> None:
     folder = tmp_path / "common"
@@ -123,7 +123,7 @@ def test_a_header_counts_in_every_spelling(
     assert compiler.count == 2
 
 
-def test_a_header_of_the_family_counts_and_its_place_does_not(
+def test_family_header_is_part_of_the_key_and_its_place_is_not(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     for name, factor in (("one", 2), ("two", 2), ("three", 3)):
@@ -136,7 +136,9 @@ def test_a_header_of_the_family_counts_and_its_place_does_not(
     assert compiler.count == 2
 
 
-def test_a_new_header_that_comes_first_counts(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+def test_new_header_that_comes_first_is_noticed(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     header(second, 2)
@@ -146,7 +148,9 @@ def test_a_new_header_that_comes_first_counts(compiler: Counting, cache: Cache, 
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_a_header_that_a_flag_includes_counts(compiler: Counting, cache: Cache, tmp_path: Path, language: str) -> None:
+def test_header_included_by_a_flag_is_part_of_the_key(
+    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+) -> None:
     path = header(tmp_path / "common", 2)
     asked = unit(language, "", "-include", str(path))
     two = compiled(compiler, cache, asked)
@@ -154,14 +158,14 @@ def test_a_header_that_a_flag_includes_counts(compiler: Counting, cache: Cache, 
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_relative_folders_of_the_flags_lie_in_the_family(
+def test_relative_folders_of_flags_are_in_the_family(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "include", 2)
     compiled(compiler, cache, unit(language, "#include <factor.h>", "-Iinclude", folders=(tmp_path,), root=tmp_path))
 
 
-def test_the_caller_s_working_directory_is_not_searched(
+def test_working_directory_of_the_caller_is_not_searched(
     compiler: Counting, cache: Cache, tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header(tmp_path, 2)
@@ -171,7 +175,7 @@ def test_the_caller_s_working_directory_is_not_searched(
     assert "factor.h" in made.log
 
 
-def test_an_edited_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
+def test_changed_library_is_linked_again(tmp_path: Path, cache: Cache) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "int factor(void);\n#define FACTOR factor()", f"-L{tmp_path}", "-lfactor")
 
@@ -192,7 +196,7 @@ def test_an_edited_library_is_linked_again(tmp_path: Path, cache: Cache) -> None
     assert compiler.count == 2
 
 
-def test_a_file_taken_in_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path) -> None:
+def test_file_included_by_the_assembler_is_never_cached(cache: Cache, tmp_path: Path) -> None:
     data = tmp_path / "data.bin"
     data.write_bytes(b"\2\0\0\0")
     head = f'__asm__(".data\\nvalue: .incbin \\"{data}\\"\\n.text");\n'
@@ -206,14 +210,14 @@ def test_a_file_taken_in_by_the_assembler_is_never_cached(cache: Cache, tmp_path
 
 @pytest.fixture
 def default_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Two folders that the C compiler searches without being told by a flag; the first one does not exist."""
+    """Return two default search folders of the C compiler; the first one does not exist."""
     first, second = tmp_path / "first", tmp_path / "second"
     monkeypatch.setenv("CPATH", f"{first}:{second}")
     return first, second
 
 
 @pytest.mark.parametrize("name", ["factor.h", "deep/down/factor.h"])
-def test_a_new_header_in_an_earlier_default_folder_counts(
+def test_new_header_in_an_earlier_default_folder_is_noticed(
     cache: Cache, default_folders: tuple[Path, Path], name: str
 ) -> None:
     first, second = default_folders
@@ -227,7 +231,7 @@ def test_a_new_header_in_an_earlier_default_folder_counts(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_a_new_header_in_a_default_folder_comes_before_a_late_folder(
+def test_new_header_in_a_default_folder_precedes_a_late_folder(
     cache: Cache, tmp_path: Path, default_folders: tuple[Path, Path]
 ) -> None:
     late = tmp_path / "late"
@@ -241,7 +245,7 @@ def test_a_new_header_in_a_default_folder_comes_before_a_late_folder(
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_a_header_that_a_source_only_asked_for_counts(cache: Cache, default_folders: tuple[Path, Path]) -> None:
+def test_header_tested_with_has_include_is_part_of_the_key(cache: Cache, default_folders: tuple[Path, Path]) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#if __has_include(<factor.h>)\n#include <factor.h>\n#else\n#define FACTOR 2\n#endif")
     two = compiled(compiler, cache, asked)
@@ -251,7 +255,7 @@ def test_a_header_that_a_source_only_asked_for_counts(cache: Cache, default_fold
     assert compiled(compiler, cache, asked).binary != two.binary
 
 
-def test_a_cut_off_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
+def test_truncated_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
     compiler = Counting(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")
     two = compiled(compiler, cache, asked)

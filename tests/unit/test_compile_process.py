@@ -1,4 +1,4 @@
-"""Programs that only say something and end: what is kept of their output, and when they are given up."""
+"""Short programs: captured output and time limits."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ def test_status_and_both_streams_are_returned(tmp_path: Path) -> None:
     assert shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
 
 
-def test_of_an_endless_output_only_the_beginning_is_held(tmp_path: Path) -> None:
+def test_only_the_beginning_of_endless_output_is_kept(tmp_path: Path) -> None:
     program = "import sys\nfor _ in range(500): sys.stdout.write('warning ' * 16384)"
     tracemalloc.start()
     try:
@@ -35,7 +35,7 @@ def test_of_an_endless_output_only_the_beginning_is_held(tmp_path: Path) -> None
     ["echo begun; sleep 60", "echo begun; exec >&- 2>&-; sleep 60", "echo begun; sleep 60 & exit 0"],
     ids=["runs on", "runs on without output", "leaves a child behind"],
 )
-def test_a_program_that_does_not_end_in_time_is_stopped(script: str, tmp_path: Path) -> None:
+def test_program_is_stopped_at_its_time_limit(script: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     assert shell(script, tmp_path, 0.5) == (None, "begun\n")
     assert time.monotonic() - begun < 30

@@ -1,4 +1,4 @@
-"""Who may hold a connection open, and for how long."""
+"""Connection limits: how many, and for how long."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -33,7 +33,7 @@ def connection() -> tuple[Punctual, Mock, Mock]:
     return made, loop, transport
 
 
-def test_a_request_that_never_comes_is_not_waited_for() -> None:
+def test_connection_without_a_request_is_closed() -> None:
     made, loop, transport = connection()
     made.data_received(HEADERS)
     loop.call_later.assert_called_once_with(HEADERS_S, transport.close)
@@ -47,7 +47,7 @@ def test_a_request_that_never_comes_is_not_waited_for() -> None:
     made.connection_lost(None)
 
 
-def test_one_token_holds_so_many_streams() -> None:
+def test_streams_per_token_are_limited() -> None:
     listeners, held = Listeners(), ExitStack()
     with held:
         for key in ["a"] * MOST + ["b"] + [None] * 2 * MOST:

@@ -1,4 +1,4 @@
-"""What reference.py makes is checked against family.toml, and its faults are reported as its own."""
+"""Contract of reference.py: outputs are checked against family.toml, and faults name their cause."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def extremes(dtype: str) -> list[int]:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_of_every_width_are_judged_as_they_are(dtype: str) -> None:
+def test_integers_of_every_width_are_compared_exactly(dtype: str) -> None:
     values = np.array(extremes(dtype), dtype)
     reference = checked(dtype, values)
     assert reference.dtype == stored(dtype)
@@ -46,7 +46,7 @@ def test_integers_of_every_width_are_judged_as_they_are(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("place", range(4))
-def test_one_integer_off_by_one_is_seen_at_both_ends_of_its_range(dtype: str, place: int) -> None:
+def test_integer_off_by_one_is_detected_at_both_ends_of_its_range(dtype: str, place: int) -> None:
     reference = checked(dtype, np.array(extremes(dtype), dtype))
     wrong = reference.copy()
     wrong[place] = wrong[place] ^ 1 if dtype == "bool" else wrong[place - 1 if place % 2 else place + 1]
@@ -68,26 +68,26 @@ def checked_5(dtype: str, made: Any) -> Any:
     return check_reference(operand(dtype, 5), made, case="nominal", maker=MAKER)
 
 
-def test_the_largest_difference_there_is_passes_no_smaller_limit() -> None:
+def test_largest_difference_exceeds_every_smaller_limit() -> None:
     values, reference = np.full(3, -(1 << 63), np.int64), np.full(3, (1 << 63) - 1, np.int64)
     assert distance(values, reference).max_abs >= (1 << 64) - 1
     unsigned = distance(np.full(3, (1 << 53) + 1, np.uint64), np.zeros(3, np.uint64))
     assert unsigned.max_abs > 1 << 53
 
 
-def test_a_bool_is_one_byte_of_zero_or_one() -> None:
+def test_bool_is_one_byte_of_0_or_1() -> None:
     reference = checked("bool", np.array([True, True, False, False]))
     values = np.array([1, 255, 0, 2], np.uint8).view(bool)
     assert distance(values, reference).max_abs == 254.0
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_whole_floats_are_taken_for_integers(dtype: str) -> None:
+def test_whole_floats_count_as_integers(dtype: str) -> None:
     reference = checked(dtype, np.array([0.0, 1.0, 1.0, 0.0]))
     assert reference.dtype == stored(dtype)
 
 
-def test_a_reference_between_integers_is_judged_as_it_is() -> None:
+def test_reference_between_integers_is_compared_unrounded() -> None:
     reference = checked("int8", np.array([-2.5, 0.0, 2.25, 127.0]))
     found = distance(np.array([-2, 0, 2, 127], np.int8), reference)
     assert found.max_abs == 0.5
@@ -126,14 +126,16 @@ def test_a_reference_between_integers_is_judged_as_it_is() -> None:
         ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
     ],
 )
-def test_what_no_kernel_can_write_is_the_references_fault(dtype: str, made: Any, reason: str) -> None:
+def test_reference_value_that_no_kernel_can_write_is_a_fault_of_the_reference(
+    dtype: str, made: Any, reason: str
+) -> None:
     with pytest.raises(FamilyError, match=reason) as refused:
         checked(dtype, made)
     assert str(refused.value).startswith("reference.py, reference(): `y`")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_ordinary_numbers_are_judged_in_float64_for_every_floating_dtype(dtype: str) -> None:
+def test_floating_dtypes_are_compared_in_float64(dtype: str) -> None:
     reference = checked(dtype, np.array([0.0, 1.5, -2.0, 1e-3], np.float32))
     assert reference.dtype == np.float64
     values = encoded(reference, dtype)
@@ -141,17 +143,17 @@ def test_ordinary_numbers_are_judged_in_float64_for_every_floating_dtype(dtype: 
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
-def test_formats_that_saturate_may_have_references_beyond_them(dtype: str) -> None:
+def test_saturating_formats_accept_references_beyond_their_range(dtype: str) -> None:
     assert checked(dtype, [1e6, 0, 0, -1e6])[0] == 1e6
 
 
-def test_python_integers_keep_all_their_digits() -> None:
+def test_python_integers_keep_all_digits() -> None:
     made = np.array([(1 << 64) - 1, 0, 1, (1 << 60) + 1], dtype=object)
     assert checked("uint64", made).tolist() == made.tolist()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_inputs_of_every_dtype_are_taken_in_this_machines_byte_order(dtype: str) -> None:
+def test_inputs_are_converted_to_native_byte_order(dtype: str) -> None:
     wanted = operand(dtype, role="input")
     codes = np.ones(8, stored(dtype))[::2]
     taken = check_input(wanted, codes, case="nominal", maker="reference.py, inputs()")
@@ -175,12 +177,12 @@ def test_inputs_of_every_dtype_are_taken_in_this_machines_byte_order(dtype: str)
         ),
     ],
 )
-def test_inputs_must_be_as_declared(dtype: str, made: Any, reason: str) -> None:
+def test_inputs_must_match_their_declaration(dtype: str, made: Any, reason: str) -> None:
     with pytest.raises(FamilyError, match=reason):
         check_input(operand(dtype, role="input"), made, case="tail", maker="reference.py, inputs()")
 
 
-def test_arrays_that_are_missing_or_too_many_are_named_with_the_way_out() -> None:
+def test_missing_and_extra_arrays_are_named_with_a_remedy() -> None:
     declared = [operand("float32", role="input")]
     with pytest.raises(FamilyError, match=r"inputs\(\): makes no input `y` for case tail; it makes `z`"):
         check_names({"z": np.zeros(1)}, declared, "input", case="tail", maker="reference.py, inputs()")
@@ -193,14 +195,14 @@ def test_arrays_that_are_missing_or_too_many_are_named_with_the_way_out() -> Non
         check_names(extra, [operand("float32")], "output", case="tail", maker=MAKER)
 
 
-def test_bools_in_bytes_other_than_zero_and_one_reach_a_kernel_as_zero_and_one() -> None:
+def test_bool_bytes_reach_a_kernel_as_0_and_1() -> None:
     made = np.array([0, 2, 255, 1], np.uint8).view(bool)
     taken = check_input(operand("bool", role="input"), made, case="nominal", maker="reference.py, inputs()")
     assert taken.view(np.uint8).tolist() == [0, 1, 1, 1]
     assert checked("bool", made).view(np.uint8).tolist() == [0, 1, 1, 1]
 
 
-def test_inputs_in_fortran_order_keep_their_indices() -> None:
+def test_fortran_ordered_inputs_keep_their_indices() -> None:
     made = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
     taken = check_input(operand("float32", 2, 3, role="input"), made, case="nominal", maker="m")
     assert taken.ravel().tolist() == [0, 1, 2, 3, 4, 5]

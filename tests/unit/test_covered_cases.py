@@ -1,4 +1,4 @@
-"""Shapes that are never timed are met by nearly every config that is searched, and by every champion that is kept."""
+"""Coverage of untimed shapes: nearly all searched configs, and all stored champions, have kernels for them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_sampled_configs_have_kernels_for_nearly_all_cases(match: Match) -> None
 
 
 @pytest.mark.parametrize("path", sorted(CHAMPIONS.iterdir()), ids=lambda path: path.stem)
-def test_a_kept_champion_has_kernels_for_all_cases(path: Path) -> None:
+def test_stored_champions_have_kernels_for_all_cases(path: Path) -> None:
     match = next(each for each in MATCHES if each.name == path.stem)
     found, kept = champion(match, EFFORT, CHAMPIONS)
     family = find(found.family).family

@@ -1,4 +1,4 @@
-"""A CPU champion's loader, by a small kernel that leaves something aside."""
+"""Loader of an exported CPU champion, tested with a small kernel that keeps state."""
 
 import importlib.util
 import json
@@ -51,7 +51,7 @@ def loaded() -> ModuleType:
 
 
 @pytest.mark.parametrize(("demanded", "kept"), [(1, 64), (32, 64), (1024, 1024)])
-def test_arrays_are_aligned_as_the_family_demands(demanded: int, kept: int) -> None:
+def test_arrays_are_aligned_as_the_family_requires(demanded: int, kept: int) -> None:
     argument = {"name": "x", "stored": "float32", "shape": [5], "alignment": demanded}
     kernel = object.__new__(loaded().Kernel)
     kernel.arguments = [argument]
@@ -63,7 +63,7 @@ def test_arrays_are_aligned_as_the_family_demands(demanded: int, kept: int) -> N
     assert kernel._held(argument, astray).ctypes.data % kept == 0
 
 
-def test_calls_of_several_threads_do_not_mix(folder: Path) -> None:
+def test_calls_of_several_threads_are_independent(folder: Path) -> None:
     kernel = loaded().Kernel(folder)
     wrong: list[int] = []
 
@@ -90,8 +90,8 @@ void twice(const float *x, float *aside, float *out) {{
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
-def test_a_library_changes_no_modes_of_its_caller(folder: Path) -> None:
-    """Neither when it is loaded, as older compilers make of -Ofast, nor by a call."""
+def test_library_leaves_the_callers_floating_point_modes_unchanged(folder: Path) -> None:
+    """Neither loading (older compilers change them with -Ofast) nor a call changes them."""
     (folder / "kernel.c").write_text(LEAVES_MODES)
     assert COMPILER is not None
     subprocess.run([COMPILER, "-Ofast", "-shared", "-fPIC", "kernel.c", "-o", "kernel.so"], check=True, cwd=folder)

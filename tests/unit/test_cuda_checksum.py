@@ -1,4 +1,4 @@
-"""The known kernel of a GPU has a known answer: the host computes the checksum of support.cu as that does."""
+"""Checksum of the known-good CUDA kernel: host and support.cu agree."""
 
 import re
 from importlib.resources import files
@@ -10,8 +10,8 @@ from workers.backends.cuda.support import checksum
 WORD = 2**64
 
 
-def test_the_host_computes_what_the_kernel_says() -> None:
-    """By the letter of support.cu, one byte after the other, with its own constants."""
+def test_host_computes_the_checksum_of_the_kernel() -> None:
+    """Follows support.cu literally, byte by byte, with its constants."""
     source = files("workers.backends.cuda").joinpath("support.cu").read_text()
     steps = [(int(shift), int(factor, 16)) for shift, factor in re.findall(r">> (\d+)\)\) \* (0x\w+)ull", source)]
     (last,) = re.findall(r"return x \^ \(x >> (\d+)\);", source)

@@ -1,4 +1,4 @@
-"""A GPU's copy bandwidth is measured once, and not believed where something else was in the way."""
+"""Copy bandwidth of a GPU: measured once, and rejected if another process interfered."""
 
 import subprocess
 import time
@@ -23,7 +23,7 @@ TABLE = L4.ceilings.bytes_per_s
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
-    """What the measuring process says, one after the other."""
+    """Return the prepared answers of the measuring process in turn."""
     given: list[bytes | Exception] = []
 
     def run(*_: Any, **__: Any) -> Any:
@@ -36,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
     return given
 
 
-def test_it_is_measured_once_for_each_unit(answers: list[bytes | Exception], tmp_path: Path) -> None:
+def test_bandwidth_is_measured_once_per_unit(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers.append(b"2.4e11")
     for _ in range(2):
         ceilings = with_measured_copies([L4], tmp_path)[0].ceilings
@@ -48,7 +48,7 @@ def test_it_is_measured_once_for_each_unit(answers: list[bytes | Exception], tmp
 @pytest.mark.parametrize(
     "answer", [repr(TABLE / 3).encode(), b"", subprocess.CalledProcessError(1, "x", stderr=b"out of memory")]
 )
-def test_the_datasheet_counts_where_it_is_not_to_be_had(
+def test_datasheet_is_used_if_measuring_fails(
     answers: list[bytes | Exception], tmp_path: Path, answer: bytes | Exception
 ) -> None:
     answers += [answer, b"2.4e11"]
@@ -56,7 +56,7 @@ def test_the_datasheet_counts_where_it_is_not_to_be_had(
     assert with_measured_copies([L4], tmp_path)[0] != L4, "the next time it is asked again"
 
 
-def test_a_worker_does_not_wait_long_for_a_device_that_somebody_measures_on(
+def test_worker_does_not_wait_long_for_a_device_in_use(
     answers: list[bytes | Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_bandwidth, "PATIENCE_S", 0.5)
@@ -71,13 +71,13 @@ def test_a_worker_does_not_wait_long_for_a_device_that_somebody_measures_on(
     assert all(each not in busy for each in with_measured_copies(busy, tmp_path)), "the next time they are free"
 
 
-def test_a_copy_of_some_size_is_timed_anew(answers: list[bytes | Exception], tmp_path: Path) -> None:
+def test_copy_of_another_size_is_timed_again(answers: list[bytes | Exception], tmp_path: Path) -> None:
     answers += [b"1e12", b""]
     assert copy_us(L4, tmp_path, 10**6) == pytest.approx(2.0)
     assert copy_us(L4, tmp_path, 10**6) is None
 
 
-def test_the_rate_counts_what_is_read_and_what_is_written_the_fastest_way() -> None:
+def test_rate_counts_bytes_read_and_written_of_the_fastest_method() -> None:
     times = iter([1.0, 9.0, 2.0, 2.0, 2.0, 2.0, 1.5])
     ways = [SimpleNamespace(calls=1, sample=lambda: 3.0), SimpleNamespace(calls=1, sample=lambda: next(times))]
     assert copy_rate(ways, 1000) == pytest.approx(1e9)

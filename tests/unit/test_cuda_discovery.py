@@ -1,4 +1,4 @@
-"""What a user is told when GPUs are missing or cannot be used; CuPy is a stand-in, so no GPU takes part."""
+"""GPU discovery: messages about missing or unusable GPUs, with a fake CuPy and no GPU."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None = None) -> ModuleType:
-    """A GPU without a name does not answer."""
+    """Return a fake CuPy. A GPU without a name does not answer."""
 
     def count() -> int:
         if error:
@@ -65,7 +65,7 @@ def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None
         (fake_cupy(13000, error="cudaErrorNoDevice: no CUDA-capable device is detected"), "no CUDA-capable device"),
     ],
 )
-def test_an_obstacle_comes_with_its_reason(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
+def test_obstacle_has_a_reason(monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     report = survey((13, 4))
     assert report["gpus"] == []
@@ -82,7 +82,7 @@ def test_every_gpu_is_surveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["gpus"][1]["memory_bytes"] == 24 << 30
 
 
-def test_a_gpu_that_does_not_answer_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_gpu_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", None, "NVIDIA H200")))
     report = survey((13, 0))
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
@@ -92,7 +92,7 @@ def test_a_gpu_that_does_not_answer_hides_no_other(monkeypatch: pytest.MonkeyPat
         index_of("GPU-0")
 
 
-def test_every_gpu_that_does_not_answer_has_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_unresponsive_gpu_has_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, (None, None)))
     report = survey((13, 0))
     assert report["gpus"] == []
@@ -109,9 +109,7 @@ def test_every_gpu_that_does_not_answer_has_its_sentence(monkeypatch: pytest.Mon
         ("", "looking for GPUs failed: AttributeError: module 'cupy' has no attribute 'cuda'"),
     ],
 )
-def test_a_survey_that_fails_is_told_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str
-) -> None:
+def test_failed_survey_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str) -> None:
     (tmp_path / "cupy.py").write_text(cupy)
     root = str(Path(workers.__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), root)))
@@ -124,14 +122,14 @@ def test_a_survey_that_fails_is_told_in_one_sentence(
     assert "\n" not in str(obstacle)
 
 
-def test_a_machine_without_a_driver_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_driver_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "find_spec", lambda name: object())
     monkeypatch.setattr(device, "driver_installed", lambda: False)
     assert device.CudaDriver().look() == ([], NO_DRIVER)
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed here")
-def test_a_machine_without_cupy_is_told_how_to_get_it() -> None:
+def test_machine_without_cupy_gets_install_instructions() -> None:
     devices, obstacle = device.CudaDriver().look()
     assert devices == []
     assert "extra `cuda12` or `cuda13`" in str(obstacle)

@@ -1,4 +1,4 @@
-"""A CUDA champion as a folder: what is in it, and its loaders at the seams of CuPy and PyTorch, which stand in here."""
+"""Export of a CUDA champion: the folder, and its loaders with fake CuPy and PyTorch."""
 
 import ctypes
 import importlib.util
@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Array(np.ndarray[Any, Any]):
-    """A CuPy array as far as the loader looks: its address and its device."""
+    """A fake CuPy array: address and device."""
 
     device = SimpleNamespace(id=0)
 
@@ -81,7 +81,7 @@ def array(values: Any, dtype: str = "float32") -> Any:
 
 
 class Module:
-    """A loaded cubin whose kernel computes y = 3 x + 1 on the addresses it gets."""
+    """A fake cubin whose kernel computes y = 3 x + 1 at the addresses it gets."""
 
     launches: list[tuple[Any, ...]]
 
@@ -101,7 +101,7 @@ class Module:
 
 
 class Stream:
-    """What streams of CuPy are asked for: they log who waits for whom."""
+    """A fake CuPy stream that logs which stream waits for which."""
 
     waits: list[tuple[int, int]]
 
@@ -143,7 +143,7 @@ def loaded(folder: Path, name: str) -> ModuleType:
     return module
 
 
-def test_the_folder_holds_everything_and_describes_the_launch(folder: Path) -> None:
+def test_folder_is_complete_and_describes_the_launch(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
         *("kernel.cu", "kernel.cubin", "kernel.ptx", "kernel.py", "torch_op.py", "config.json", "report.md"),
         *("evidence.json", "evidence.schema.json", "samples.csv", "profile_summary.md"),
@@ -160,7 +160,7 @@ def test_the_folder_holds_everything_and_describes_the_launch(folder: Path) -> N
         jsonschema.validate({**evidence, "report": {**evidence["report"], "challenger": "fast"}}, schema)
 
 
-def test_every_sample_is_in_the_table(folder: Path) -> None:
+def test_table_has_every_sample(folder: Path) -> None:
     rows = [line.split(",") for line in (folder / "samples.csv").read_text().splitlines()[1:]]
     expected = [(name, process, len(timing.samples_us)) for name, process, timing in series(champion()[0])]
     assert len(expected) == 6
@@ -168,7 +168,7 @@ def test_every_sample_is_in_the_table(folder: Path) -> None:
     assert rows[-1] == ["incumbent", "2", "3", "10.0"]
 
 
-def test_the_profile_is_told_with_the_export_and_in_the_report(folder: Path) -> None:
+def test_export_and_report_contain_the_profile(folder: Path) -> None:
     summary = (folder / "profile_summary.md").read_text()
     assert "# faulty_cuda: profile of champion" in summary
     assert "| L2 hit rate | 50% | 25% | +25.0 points |" in summary
@@ -176,7 +176,7 @@ def test_the_profile_is_told_with_the_export_and_in_the_report(folder: Path) -> 
     assert profile_markdown(replace(champion()[0], report=None)) is None
 
 
-def test_the_loader_launches_what_the_folder_describes(folder: Path, cupy: SimpleNamespace) -> None:
+def test_loader_launches_what_the_folder_describes(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
     np.testing.assert_array_equal(kernel(x=x)["y"], 3 * x + 1)
@@ -185,7 +185,7 @@ def test_the_loader_launches_what_the_folder_describes(folder: Path, cupy: Simpl
     assert Module.launches == [((1, 1, 1), (256, 1, 1), 0)] * 2
 
 
-def test_launches_on_several_streams_take_turns(folder: Path, cupy: SimpleNamespace) -> None:
+def test_launches_on_several_streams_are_ordered(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     for stream in (Stream(1), Stream(1), Stream(2), Stream(9, capturing=True), Stream(2), Stream(1)):
         cupy.cuda.get_current_stream = lambda stream=stream: stream
@@ -194,7 +194,7 @@ def test_launches_on_several_streams_take_turns(folder: Path, cupy: SimpleNamesp
     assert Stream.waits == [(2, 1), (1, 2)]
 
 
-def test_the_loader_says_what_is_wrong_with_an_argument(folder: Path, cupy: SimpleNamespace) -> None:
+def test_loader_names_the_fault_of_an_argument(folder: Path, cupy: SimpleNamespace) -> None:
     kernel = loaded(folder, "kernel").Kernel()
     x = array(np.arange(N))
     elsewhere = x.copy()
@@ -215,7 +215,7 @@ def test_the_loader_says_what_is_wrong_with_an_argument(folder: Path, cupy: Simp
 
 
 @pytest.mark.parametrize(("built_for", "here", "runs"), [("sm_90a", "90", True), ("sm_90a", "100", False)])
-def test_a_kernel_for_another_gpu_is_refused_with_the_way_out(
+def test_kernel_for_another_gpu_is_refused_with_a_remedy(
     folder: Path, cupy: SimpleNamespace, built_for: str, here: str, runs: bool
 ) -> None:
     check = loaded(folder, "kernel")._check_architecture
@@ -229,9 +229,7 @@ def test_a_kernel_for_another_gpu_is_refused_with_the_way_out(
     return None
 
 
-def test_the_operator_checks_its_tensors_and_tells_their_shapes_to_the_compiler(
-    folder: Path, cupy: SimpleNamespace
-) -> None:
+def test_operator_checks_tensors_and_declares_shapes_to_the_compiler(folder: Path, cupy: SimpleNamespace) -> None:
     torch = pytest.importorskip("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -249,10 +247,10 @@ def test_the_operator_checks_its_tensors_and_tells_their_shapes_to_the_compiler(
     assert (tuple(out.shape), out.dtype, out.device.type) == ((N,), torch.float32, "cuda")
 
 
-def test_the_operator_launches_on_the_current_stream(
+def test_operator_launches_on_the_current_stream(
     folder: Path, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The launch itself, with host memory and the checks of the device left out."""
+    """Only the launch, with host memory and without checks of the device."""
     torch = pytest.importorskip("torch")
     streams: list[tuple[int, int | None]] = []
     device = nullcontext(SimpleNamespace(compute_capability="90", id=0))

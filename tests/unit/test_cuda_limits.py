@@ -1,4 +1,4 @@
-"""What a GPU's attributes mean, for GPUs whose datasheets are known."""
+"""Device limits from a GPU's attributes, for GPUs with known datasheets."""
 
 import pytest
 
@@ -12,7 +12,7 @@ L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 
 
 @pytest.mark.parametrize("model", ATTRIBUTES_BY_MODEL)
-def test_the_limits_are_those_expressions_may_name(model: str) -> None:
+def test_limits_are_the_names_available_in_expressions(model: str) -> None:
     attributes = ATTRIBUTES_BY_MODEL[model]
     assert set(attributes) == set(ATTRIBUTES)
     assert set(limits(attributes)) == LIMITS["cuda"]
@@ -34,13 +34,13 @@ def test_ceilings_follow_from_the_highest_clocks(model: str, half_tflops: float,
     assert rates.bytes_per_s / 1e9 == pytest.approx(gigabytes_per_s, rel=0.01)
 
 
-def test_an_unknown_architecture_counts_as_the_newest_known_before_it() -> None:
+def test_unknown_architecture_counts_as_the_newest_known_before_it() -> None:
     assert capability({**L4, "capability_minor": 7}) == 87
     assert ceilings({**L4, "capability_minor": 7}).flops_per_s == ceilings({**L4, "capability_minor": 6}).flops_per_s
     assert ceilings({**L4, "capability_major": 5}).flops_per_s == {}
 
 
-def test_a_target_is_a_model_or_an_architecture() -> None:
+def test_target_is_a_model_or_an_architecture() -> None:
     assert known("sm_89") == known("NVIDIA L4")
     assert known("sm_90").limits["sm_count"] == 132
     with pytest.raises(NotFound, match=r"there is no `x`\. Targets: NVIDIA A100-SXM4-40GB, .*, sm_80, sm_89, sm_90"):
@@ -58,7 +58,7 @@ def test_a_target_is_a_model_or_an_architecture() -> None:
         ("A100", "NVIDIA A100-SXM4-40GB"),
     ],
 )
-def test_a_mistyped_target_is_suggested(typed: str, meant: str) -> None:
+def test_mistyped_target_gets_a_suggestion(typed: str, meant: str) -> None:
     with pytest.raises(NotFound) as refusal:
         known(typed)
     assert f"there is no `{typed}`, did you mean `{meant}`? Targets: " in str(refusal.value)

@@ -1,7 +1,7 @@
-"""What CUDA kernels compute, without a GPU: their threads run on the host, one after the other.
+"""CUDA kernels executed on the host, thread by thread, without a GPU.
 
-No proof of what a GPU does; but it finds a wrong index, a missing barrier, a copy nobody waits for, an address out of
-bounds or misaligned, and whoever relies on what a WMMA fragment holds where.
+This does not prove their behaviour on a GPU, but it finds wrong indices, missing barriers, copies without a wait,
+addresses that are out of bounds or misaligned, and assumptions about the layout of WMMA fragments.
 """
 
 import importlib.util
@@ -101,8 +101,8 @@ BY_TURNS = (
     ),
     ("B=1,H=5,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
 )
-"""Attention by blocks that go through several items: rows of q ahead of them; whole items, then equal shares of what is
-left over; nothing but shares; a single item for more blocks than it has tiles; items that shares divide unevenly."""
+"""Attention by blocks that process several items: rows of q prefetched; whole items, then equal shares of the rest;
+only shares; one item because there are more blocks than tiles; items that shares divide unevenly."""
 
 QUANTISE = (
     ("B=1,H=2,S=37,D=24", {"THREADS": 64, "SPLIT": 3, "CODES": 4, "UNROLL": 2, "LOADS": "once"}),
@@ -113,7 +113,7 @@ ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
 EVENLY = {"WARPS": 1, "SPLITS": 1, "CTAS_PER_SM": 1}
-"""More tiles than blocks: some work on two, of two heads."""
+"""More tiles than blocks: some blocks process two tiles, of two heads."""
 MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=12,KV=12,S=211,D=64", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
     ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
@@ -124,8 +124,8 @@ MEMORY_BOUND = (
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
-"""Some blocks process a second group of rows, the last one has rows or columns outside the matrix, some threads have
-nothing to do. Most causal queries do not see the one key of their head's last block."""
+"""Some blocks process a second group of rows, the last one exceeds the matrix in rows or columns, some threads have
+no work. Most causal queries do not see the one key of their head's last block."""
 
 ODD_ROWS = (
     ("softmax", "rows=6,cols=1037", {**ROWS, "VECTOR": 8, "KEEP": "packed", "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
@@ -165,7 +165,7 @@ PRODUCTS = (
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}
 FEW = replace(DEVICE, limits={**DEVICE.limits, "sm_count": 12.0})
-"""So few multiprocessors that equal shares of the work end within tiles, and so many that three or four share one."""
+"""Few multiprocessors, so that equal shares end within tiles, and many, so that three or four share one tile."""
 
 
 @cache
@@ -179,14 +179,14 @@ def reference(package: Package) -> ModuleType:
 
 
 def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = "peaked") -> list[float]:
-    """Relative L2, of two orders of the threads."""
+    """Return the relative L2 errors of two thread orders."""
     inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, descending=descending, eager=eager), exact) for descending, eager in ORDERS]
 
 
 def declared(package: Package) -> Config:
-    """The tunables' own defaults, without building the space."""
+    """Return the default config, without building the space."""
     return {each.name: each.values[each.default_index] for each in package.family.implementation("cuda").tunables}
 
 
@@ -195,7 +195,7 @@ def ladder_config(name: str) -> Config:
 
 
 @pytest.mark.parametrize(("name", "text"), LADDER)
-def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> None:
+def test_ladder_step_is_correct(name: str, text: str, tmp_path: Path) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     kernel = build(package, ladder_config(name), problem, DEVICE, tmp_path)
@@ -203,9 +203,9 @@ def test_a_step_of_the_ladder_is_right(name: str, text: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("change", DIFFERENTLY, ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"])
-def test_attention_is_right(change: Config, tmp_path: Path) -> None:
+def test_attention_is_correct(change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
-    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # as many tiles for every block that shares them
+    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # the same number of tiles for each sharing block
     problem = package.family.problem(f"B=1,H=1,S={length},D=64,causal=true", "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
@@ -214,7 +214,7 @@ def test_attention_is_right(change: Config, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "change"), QUANTISE)
-def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -> None:
+def test_codes_are_the_nearest_values(text: str, change: Config, tmp_path: Path) -> None:
     package = find("quantize_e4m3")
     problem, device = package.family.problem(text, "cuda"), known("sm_89")
     config = {**package.family.space(problem, device, Objective()).default(), **change}
@@ -231,8 +231,8 @@ def test_codes_are_the_nearest_ones(text: str, change: Config, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("text", "change"), FP8)
-def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -> None:
-    """Within what the family allows: a wrong key, column or byte costs far more than rounding to E4M3 does."""
+def test_attention_on_e4m3_is_correct(text: str, change: Config, tmp_path: Path) -> None:
+    """Within the family's tolerance: a wrong key, column or byte costs far more than rounding to E4M3."""
     package = find("sdpa_fp8")
     device = known("sm_90" if change.get("PRODUCTS") == "wgmma" else "sm_89")
     problem = package.family.problem(text, "cuda")
@@ -251,7 +251,7 @@ def test_attention_on_e4m3_is_right(text: str, change: Config, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("text", "change"), WARPGROUPS, ids=["boxes", "alone", "turns", "shared"])
-def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_by_warpgroups_is_correct(text: str, change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change, "PRODUCTS": "wgmma"}
@@ -262,7 +262,7 @@ def test_attention_by_warpgroups_is_right(text: str, change: Config, tmp_path: P
 
 
 @pytest.mark.parametrize(("text", "change"), BY_TURNS, ids=["ahead", "shares", "shares alone", "few tiles", "uneven"])
-def test_attention_by_blocks_with_several_items_is_right(text: str, change: Config, tmp_path: Path) -> None:
+def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Config, tmp_path: Path) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
@@ -281,7 +281,7 @@ def test_attention_by_blocks_with_several_items_is_right(text: str, change: Conf
     MEMORY_BOUND,
     ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
 )
-def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, tmp_path: Path) -> None:
+def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config, tmp_path: Path) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
@@ -291,7 +291,7 @@ def test_a_memory_bound_kernel_is_right(family: str, text: str, change: Config, 
 
 
 @pytest.mark.parametrize(("family", "text", "change"), ODD_ROWS, ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS])
-def test_rows_of_odd_length_are_right(family: str, text: str, change: Config, tmp_path: Path) -> None:
+def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config, tmp_path: Path) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
@@ -307,7 +307,7 @@ def test_rows_of_odd_length_are_right(family: str, text: str, change: Config, tm
     PRODUCTS,
     ids=["split", "warpgroups", "boxes", "cluster", "stream", "bytes", "boxes of bytes"],
 )
-def test_a_product_is_right_and_the_same_whoever_is_last(
+def test_product_is_correct_and_independent_of_the_last_block(
     family: str, text: str, change: Config, tmp_path: Path
 ) -> None:
     package = find(family)
@@ -325,7 +325,7 @@ def test_a_product_is_right_and_the_same_whoever_is_last(
 
 @pytest.mark.parametrize("keep", ["registers", "packed", "shared", "reload"])
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
-def test_softmax_of_masked_and_buried_rows(keep: str, distribution: str, tmp_path: Path) -> None:
+def test_softmax_of_masked_and_dominated_rows_is_correct(keep: str, distribution: str, tmp_path: Path) -> None:
     package = find("softmax")
     problem = package.family.problem("rows=5,cols=200", "cuda")
     config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}
@@ -344,7 +344,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("file", "text", "instead", "symptom"), MISTAKES)
-def test_mistakes_are_found(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
+def test_planted_faults_are_found(file: str, text: str, instead: str, symptom: str, tmp_path: Path) -> None:
     package = find("sdpa_ladder")
     sound = package.files[file].decode()
     assert text in sound

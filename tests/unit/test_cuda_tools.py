@@ -1,4 +1,4 @@
-"""What compute-sanitizer and Nsight Compute print, as findings and figures; and why a tool did not run."""
+"""Parsers of compute-sanitizer and Nsight Compute output, and reasons why a tool did not run."""
 
 import sys
 from pathlib import Path
@@ -44,7 +44,7 @@ CLEAN = (RECORDED / "memcheck-none.log").read_text()
         ("synccheck-barrier", ("Barrier error detected. Divergent thread(s) in warp. at faulty+0x1f0",)),
     ],
 )
-def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple[str, ...]) -> None:
+def test_recorded_sanitizer_output_is_parsed(recording: str, findings: tuple[str, ...]) -> None:
     tool = recording.partition("-")[0]
     log = (RECORDED / f"{recording}.log").read_text()
     assert sanitizer.read(tool, log) == Sanitized(tool=tool, findings=findings)
@@ -65,17 +65,17 @@ def test_what_a_sanitizer_really_printed_is_read(recording: str, findings: tuple
         ),
     ],
 )
-def test_why_a_sanitizer_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
+def test_reason_why_a_sanitizer_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
     assert sanitizer.read(tool, log) == expected
 
 
-def test_a_raw_page_of_an_attention_kernel_is_read_in_our_units() -> None:
+def test_raw_page_of_an_attention_kernel_is_read_in_standard_units() -> None:
     hot, cold = (profiler.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
     assert hot.skipped is None
     assert hot.figures == pytest.approx(
         {
             "time_us": 8.32,
-            "l2_hit_rate": 1.0,  # 108 % on the page: its parts are counted in different replays
+            "l2_hit_rate": 1.0,  # 108 % on the page, because its parts are counted in different replays
             "dram_share": 0.0039,
             "dram_read_bytes": 13312,
             "dram_written_bytes": 141056,
@@ -102,15 +102,15 @@ def test_a_raw_page_of_an_attention_kernel_is_read_in_our_units() -> None:
     assert cold.figures["l2_hit_rate"] == 0.4997
 
 
-def test_of_loads_and_copies_the_one_that_wastes_more_counts() -> None:
+def test_more_wasteful_of_loads_and_copies_counts() -> None:
     names = FIGURES["sector_efficiency"].metric.names
     page = dict(zip(names, ("0.00", "87.5"), strict=True))
     assert value_of(FIGURES["sector_efficiency"].metric, page) == 0.875
     assert value_of(FIGURES["sector_efficiency"].metric, {**page, names[0]: "25"}) == 0.25
 
 
-def test_every_counter_that_is_asked_for_exists_on_a_gpu() -> None:
-    """Of the recorded list, which leaves out what is of no interest here; names of ``launch__`` are no counters."""
+def test_every_requested_counter_exists_on_a_gpu() -> None:
+    """From a recorded list that omits counters not used here; names of ``launch__`` are no counters."""
     listed = set((RECORDED / "metrics.txt").read_text().split())
     asked = {name.split(".")[0] for figure in FIGURES.values() for name in figure.metric.names}
     kinds = ("stalled", "fp8", "pipe_tensor", "sectors_per_request", "bytes_per_sector", "hit_rate", "eligible")
@@ -128,7 +128,7 @@ def test_every_counter_that_is_asked_for_exists_on_a_gpu() -> None:
         ("", "it said nothing"),
     ],
 )
-def test_why_there_is_no_profile(log: str, reason: str) -> None:
+def test_reason_why_there_is_no_profile(log: str, reason: str) -> None:
     assert reason in (profiler.read(log).skipped or "")
 
 
@@ -147,13 +147,13 @@ def subject(tmp_path: Path) -> Subject:
 
 
 def pretender(folder: Path, text: str) -> tuple[str, ...]:
-    """A tool that only writes what it was started with, and what another one would say."""
+    """Write a fake tool that records its arguments and prints another tool's output."""
     program = folder / "tool.py"
     program.write_text(f"import sys\nopen('{folder}/asked', 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{text}")
     return (sys.executable, str(program))
 
 
-def test_every_tool_is_asked_below_which_the_kernel_runs_alone(subject: Subject, tmp_path: Path) -> None:
+def test_every_tool_is_tested_with_the_kernel_program(subject: Subject, tmp_path: Path) -> None:
     found = CudaSanitizer(pretender(tmp_path, f"print({CLEAN!r})")).examine(subject, timeout_s=30)
     assert found == tuple(Sanitized(tool=tool) for tool in TOOLS)
     asked = sorted((tmp_path / "asked").read_text().splitlines(), key=lambda line: TOOLS.index(line.split()[1]))
@@ -176,7 +176,7 @@ def test_metrics_that_a_gpu_lacks_are_left_out(subject: Subject, tmp_path: Path)
     assert "--launch-skip 3" in second
 
 
-def test_a_tool_that_is_absent_or_late_is_told(subject: Subject, tmp_path: Path) -> None:
+def test_missing_or_slow_tool_is_reported(subject: Subject, tmp_path: Path) -> None:
     assert {each.skipped for each in CudaSanitizer(None).examine(subject, timeout_s=1)} == {
         "compute-sanitizer is not installed here"
     }
@@ -187,8 +187,8 @@ def test_a_tool_that_is_absent_or_late_is_told(subject: Subject, tmp_path: Path)
     assert slow.said("memcheck", subject, timeout_s=0.5)[0] is None
 
 
-def test_without_a_driver_the_program_says_so(subject: Subject) -> None:
-    """The very program that tools run, below none of them."""
+def test_program_reports_a_missing_driver(subject: Subject) -> None:
+    """Runs the program that tools start, without a tool."""
     status, log = CudaSanitizer((sys.executable, "-c", RUN)).said("memcheck", subject, timeout_s=60)
     if status == 0:
         pytest.skip("there is a driver here")
@@ -199,7 +199,7 @@ def test_without_a_driver_the_program_says_so(subject: Subject) -> None:
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
 
 
-def test_tools_are_found_where_toolkits_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_found_in_toolkit_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin" / "compute-sanitizer"
     tool.write_text("#!/bin/sh\n")

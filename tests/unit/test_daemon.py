@@ -1,4 +1,4 @@
-"""The worker as a whole: the order in which it starts, what it hears from the service, and how it ends."""
+"""Worker daemon: order of its start, messages from the service, and shutdown."""
 
 import threading
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ DEVICE = Device(kind="replay", model="recording", architecture="recording", uuid
 
 
 class Service:
-    """Notes what a worker says, in order; answers what the test prepared."""
+    """Records a worker's requests in order and returns prepared answers."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -83,7 +83,7 @@ def worker(folder: Path, service: Service, **changes: Any) -> tuple[Worker, thre
     return Worker(settings, client=service, worker_id="w", folder=folder, stopping=stopping), stopping
 
 
-def test_it_registers_once_the_service_is_there_and_then_says_that_it_lives(tmp_path: Path) -> None:
+def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_path: Path) -> None:
     service = Service()
     service.registering = [ServiceUnreachable("not yet"), ServiceUnreachable("not yet")]
     this, stopping = worker(tmp_path, service)
@@ -97,7 +97,7 @@ def test_it_registers_once_the_service_is_there_and_then_says_that_it_lives(tmp_
     assert service.said[-1] == "leave w"
 
 
-def test_a_service_that_is_not_there_for_the_goodbye_is_no_failure(tmp_path: Path) -> None:
+def test_unreachable_service_at_sign_off_is_no_failure(tmp_path: Path) -> None:
     service = Service()
     service.leaving = ServiceUnreachable("away")
     this, stopping = worker(tmp_path, service)
@@ -106,9 +106,7 @@ def test_a_service_that_is_not_there_for_the_goodbye_is_no_failure(tmp_path: Pat
     assert service.said[-1] == "leave w"
 
 
-def test_what_it_holds_is_given_back_while_a_slot_is_still_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_returned_while_a_slot_is_still_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, left = Service(), threading.Event()
     this, stopping = worker(tmp_path, service)
     monkeypatch.setattr(service, "leave", lambda *_, **__: left.set())
@@ -119,7 +117,7 @@ def test_what_it_holds_is_given_back_while_a_slot_is_still_ending(
     assert service.said == ["ended True"]
 
 
-def test_a_worker_whose_identity_another_process_took_ends_with_the_reason(tmp_path: Path) -> None:
+def test_worker_superseded_by_another_process_ends_with_the_reason(tmp_path: Path) -> None:
     service = Service()
     service.beating = Conflict("another process registered as worker 'w' after this one")
     this, _ = worker(tmp_path, service)
@@ -127,7 +125,7 @@ def test_a_worker_whose_identity_another_process_took_ends_with_the_reason(tmp_p
         this.run()
 
 
-def test_every_request_of_a_worker_names_its_process(tmp_path: Path) -> None:
+def test_every_request_names_the_workers_process(tmp_path: Path) -> None:
     service = Service()
     for _ in range(2):
         this, stopping = worker(tmp_path, service)
@@ -139,7 +137,7 @@ def test_every_request_of_a_worker_names_its_process(tmp_path: Path) -> None:
     assert len(service.incarnations) == 2
 
 
-def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
+def test_messages_of_the_service_reach_the_slots(tmp_path: Path) -> None:
     service = Service()
     service.reply = HeartbeatReply(cancel=(5, 99), drain=True)
     this, _ = worker(tmp_path, service)
@@ -151,14 +149,14 @@ def test_what_the_service_wants_reaches_the_slots(tmp_path: Path) -> None:
     assert [held.revoked(lease) for lease in held.leases] == [True, False]
 
 
-def test_a_device_that_is_set_aside_stands_aside_until_the_service_says_otherwise(tmp_path: Path) -> None:
+def test_quarantined_device_pauses_until_the_service_clears_it(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service)
     (slot,) = this._slots
     service.reply = HeartbeatReply(quarantined=(slot.device.uuid, "another"))
     this._beat()
     slot._fault = None
-    stopping.set()  # so that no pause lasts
+    stopping.set()  # so that pauses end at once
     slot._step()
     assert slot.report.activity == "quarantined"
     service.reply = HeartbeatReply(quarantined=("another",))
@@ -167,7 +165,7 @@ def test_a_device_that_is_set_aside_stands_aside_until_the_service_says_otherwis
     assert slot.report.activity == "idle"
 
 
-def test_leases_of_results_that_wait_are_renewed_too(tmp_path: Path) -> None:
+def test_leases_of_queued_results_are_renewed(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service)
     this._office.held.take([any_lease(5)])
@@ -176,7 +174,7 @@ def test_leases_of_results_that_wait_are_renewed_too(tmp_path: Path) -> None:
     assert service.said == ["heartbeat [5, 7]"]
 
 
-def test_without_work_it_ends_by_itself_where_that_was_asked_for(tmp_path: Path) -> None:
+def test_worker_without_work_ends_if_configured(tmp_path: Path) -> None:
     service = Service()
     this, stopping = worker(tmp_path, service, exit_when_idle_s=0.02)
     this.run()
@@ -184,7 +182,7 @@ def test_without_work_it_ends_by_itself_where_that_was_asked_for(tmp_path: Path)
     assert service.said[-1] == "leave w"
 
 
-def test_when_its_time_is_over_it_asks_for_no_more_and_ends(tmp_path: Path) -> None:
+def test_worker_stops_claiming_and_ends_when_its_time_is_over(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service, drain_after_s=0.0)
     this.run()
@@ -192,7 +190,7 @@ def test_when_its_time_is_over_it_asks_for_no_more_and_ends(tmp_path: Path) -> N
     assert service.said[-1] == "leave w"
 
 
-def test_leases_are_renewed_at_a_third_of_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_are_renewed_at_a_third_of_their_term(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "BEAT_S", 5.0)
     this, _ = worker(tmp_path, Service())
     assert this._beat_s() == 5.0
@@ -201,7 +199,7 @@ def test_leases_are_renewed_at_a_third_of_their_time(tmp_path: Path, monkeypatch
     assert this._beat_s() == 2.0
 
 
-def test_a_service_that_refuses_it_ends_it_with_the_reason(tmp_path: Path) -> None:
+def test_refusal_by_the_service_ends_the_worker_with_the_reason(tmp_path: Path) -> None:
     service = Service()
     service.leasing = AccessDenied("wrong token")
     this, stopping = worker(tmp_path, service)
@@ -210,7 +208,7 @@ def test_a_service_that_refuses_it_ends_it_with_the_reason(tmp_path: Path) -> No
     assert stopping.is_set()
 
 
-def test_a_failed_heartbeat_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_heartbeat_does_not_end_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     this, _ = worker(tmp_path, service)
 
@@ -221,7 +219,7 @@ def test_a_failed_heartbeat_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     this._beat()
 
 
-def test_without_any_device_it_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_without_devices_says_what_each_kind_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setattr("workers.backends.cpu.device.DRIVER", CpuDriver())
     with pytest.raises(NoDevice, match=r"cpu needs a C compiler .*`cpu-compiler`.*kernel-evo doctor"):

@@ -1,4 +1,4 @@
-"""Sets of buffers, in host memory and in a GPU's (whose runtime is played by the host's here): one contract."""
+"""Buffer sets in host and GPU memory share one contract; a host runtime plays the GPU's."""
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ Allocate = Callable[[Mapping[str, NDArray[Any]]], Buffers]
 
 
 class HostRuntime:
-    """What of CuPy's ``cuda.runtime`` buffers ask, on host memory."""
+    """The parts of CuPy's ``cuda.runtime`` that buffers use, on host memory."""
 
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names
 
@@ -73,7 +73,7 @@ def scribble(buffers: Buffers, name: str, value: float) -> None:
     ctypes.memmove(address(buffers, name), np.array([value], np.float32).tobytes(), 4)
 
 
-def test_other_inputs_come_to_the_same_addresses(allocate: Allocate) -> None:
+def test_new_inputs_keep_their_addresses(allocate: Allocate) -> None:
     buffers, other = allocate(FIRST), allocate(SECOND)
     before = address(buffers, "x")
     buffers.refill(other)
@@ -86,7 +86,7 @@ def test_other_inputs_come_to_the_same_addresses(allocate: Allocate) -> None:
     assert other.damage() is None
 
 
-def test_outputs_come_from_a_set_whose_inputs_stay_its_own(allocate: Allocate) -> None:
+def test_refill_copies_outputs_and_keeps_inputs(allocate: Allocate) -> None:
     held, moving = allocate(FIRST), allocate(SECOND)
     moving.refill(held)
     scribble(moving, "out", 7.0)

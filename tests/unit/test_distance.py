@@ -1,4 +1,4 @@
-"""How far an output is from what is right; the host's answer, which a GPU's is held against."""
+"""Distance of an output from the reference; the host's result is the standard for GPUs."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ RIGHT = np.arange(200_000, dtype=np.float64).reshape(2, -1) / 7
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_squares_and_the_largest_difference_of_all_pieces(dtype: str) -> None:
+def test_squares_and_largest_difference_cover_all_pieces(dtype: str) -> None:
     values = (RIGHT % 3).astype(dtype)
     found = distance(values, RIGHT)
     difference = values.astype(np.float64) - RIGHT
@@ -18,7 +18,7 @@ def test_squares_and_the_largest_difference_of_all_pieces(dtype: str) -> None:
     assert (found.elements, found.unwritten, found.not_finite) == (RIGHT.size, 0, 0)
 
 
-def test_what_is_not_finite_is_counted_apart() -> None:
+def test_non_finite_values_are_counted_separately() -> None:
     values = RIGHT.astype(np.float32)
     values[0, 70_000] = np.inf
     values[1, :3].view(np.uint8).fill(0xFF)
@@ -28,7 +28,7 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     assert found.max_abs == pytest.approx(1.0)
 
 
-def test_integers_may_hold_any_bits() -> None:
+def test_integers_may_have_any_bit_pattern() -> None:
     minus_one = np.full(4, -1, np.int32)
     assert distance(minus_one, np.full(4, -1.0)) == Distance(
         elements=4, unwritten=None, not_finite=0, squares=0.0, max_abs=0.0

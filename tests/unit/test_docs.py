@@ -1,4 +1,4 @@
-"""The documentation is right: commands parse, links lead somewhere, code excerpts are in the example families."""
+"""Documentation: commands parse, links lead to targets, excerpts come from example families."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*DOCUMENTS, *sorted((ROOT / "templates").rglob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
 FAMILIES = {"your-kernel.md": "saxpy", "existing-source.md": "my_transpose", "cuda-kernel.md": "saxpy_cuda"}
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
-"""The end of a command: what follows belongs to the shell."""
+"""End of a command; the shell interprets what follows."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")

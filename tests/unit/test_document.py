@@ -1,4 +1,4 @@
-"""JSON and TOML from other people: what is refused, and how much it costs."""
+"""JSON and TOML of untrusted senders: refusals and their cost."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ MEBIBYTE = 1 << 20
 
 
 def cost(read: Callable[[], object]) -> tuple[float, int]:
-    """Seconds and peak bytes of an attempt to read."""
+    """Return seconds and peak bytes of reading a document."""
     tracemalloc.start()
     begun = time.perf_counter()
     with contextlib.suppress(ValueError):
@@ -34,17 +34,17 @@ def cost(read: Callable[[], object]) -> tuple[float, int]:
         ('{"\\u0061": 1, "a": 2}', "a"),
     ],
 )
-def test_repeated_names_are_refused_with_their_name(text: str, field: str) -> None:
+def test_repeated_names_are_refused_by_name(text: str, field: str) -> None:
     with pytest.raises(InvalidInput, match="twice") as caught:
         read_json(text)
     assert caught.value.field == field
 
 
-def test_the_same_name_in_two_objects_is_accepted() -> None:
+def test_same_name_in_two_objects_is_accepted() -> None:
     assert read_json('{"a": {"b": 1}, "c": {"b": 2}}') == {"a": {"b": 1}, "c": {"b": 2}}
 
 
-def test_an_object_of_too_many_names_is_refused() -> None:
+def test_object_with_too_many_names_is_refused() -> None:
     most = {str(number): 1 for number in range(MOST_NAMES)}
     assert read_json(json.dumps([most, most])) == [most, most]
     with pytest.raises(InvalidInput, match="body: has an object of 2,001 names: 2,000 are allowed"):
@@ -59,13 +59,13 @@ def test_deeply_nested_json_is_refused(opening: str, levels: int) -> None:
         read_json(opening * levels + "1" + closing * levels)
 
 
-def test_the_deepest_json_is_read() -> None:
+def test_deepest_allowed_json_is_read() -> None:
     text = "[" * DEEPEST + "]" * DEEPEST
     assert json.dumps(read_json(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "1" * 5000, "{'a': 1}", "[1,]"])
-def test_text_that_is_no_json_is_refused(text: str | bytes) -> None:
+def test_invalid_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(InvalidInput, match="not valid JSON"):
         read_json(text)
 
@@ -95,10 +95,10 @@ def test_expensive_toml_is_refused_at_once(text: str) -> None:
 @pytest.mark.parametrize(
     "filler", ['"', "'", '"""', "'''", "\\", "#", "a", ".", "a.", '"a', "'''\"", '"\\', "[", "{", "=", "\n", "a-"]
 )
-def test_a_mebibyte_of_anything_is_cheap(filler: str) -> None:
+def test_one_mebibyte_of_any_content_is_cheap(filler: str) -> None:
     text = (filler * MEBIBYTE)[:MEBIBYTE]
     took, peak = cost(lambda: read_toml(text))
-    assert took < 30  # under tracemalloc, on a busy machine; by the square of the length it would be hours
+    assert took < 30  # under tracemalloc on a busy machine; with quadratic cost it would be hours
     assert peak < 40 * MEBIBYTE
 
 
@@ -114,6 +114,6 @@ def test_a_mebibyte_of_anything_is_cheap(filler: str) -> None:
         ("a = '\\' # " + "x." * 100, "\\"),
     ],
 )
-def test_dots_outside_keys_are_no_matter(text: str, value: object) -> None:
+def test_dots_outside_keys_do_not_count(text: str, value: object) -> None:
     document = read_toml(text)
     assert value is None or document == {"a": value}

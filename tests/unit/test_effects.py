@@ -1,4 +1,4 @@
-"""Tunables without effect are named with a way out; those that matter anywhere are not blamed."""
+"""Tunables without effect: named with a remedy, and none is blamed wrongly."""
 
 import re
 from collections.abc import Callable
@@ -56,12 +56,12 @@ def test_only_tunables_that_never_matter_are_blamed(kernel: Callable[[Config], o
     assert all(each.contexts for each in found)
 
 
-def test_tunables_of_one_value_and_tied_ones_are_left_alone() -> None:
+def test_single_valued_and_tied_tunables_are_ignored() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 
 
-def test_few_configs_are_compared_however_large_the_space() -> None:
+def test_few_configs_are_compared_in_large_spaces() -> None:
     asked = []
 
     def differ(one: Config, other: Config) -> bool:
@@ -73,7 +73,7 @@ def test_few_configs_are_compared_however_large_the_space() -> None:
     assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
 
 
-def test_a_check_that_runs_out_of_time_blames_what_it_compared_at_the_defaults() -> None:
+def test_timed_out_check_judges_by_the_configs_compared_so_far() -> None:
     left = iter([False] * 4)
 
     def differ(one: Config, other: Config) -> bool:
@@ -123,7 +123,7 @@ launch = { grid = ["ceil_div(N, THREADS)"], block = ["THREADS"] }
 
 
 class Preprocessor:
-    """A compiler whose binary is what a source says with its macros expanded, without comments and dead text."""
+    """A fake compiler whose binary is the preprocessed source without comments and dead text."""
 
     version, suffix = "pretended", ".so"
 
@@ -187,36 +187,36 @@ def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device =
         ),
     ],
 )
-def test_a_source_is_told_which_tunables_do_nothing(tmp_path: Path, source: str, log: str, says: str | None) -> None:
+def test_tunables_without_effect_in_a_source_are_named(tmp_path: Path, source: str, log: str, says: str | None) -> None:
     found = warnings(tmp_path, Preprocessor(log), source)
     assert [bool(re.search(says or "", each)) for each in found] == [True] * (says is not None), found
 
 
-def test_tunables_of_the_launch_have_an_effect_and_text_that_is_rendered_has_none_by_itself(tmp_path: Path) -> None:
+def test_launch_tunables_have_an_effect_and_rendered_text_alone_has_none(tmp_path: Path) -> None:
     template = "f({{ TILE }})\n// depth {{ DEPTH }}"
     (found,) = warnings(tmp_path, Preprocessor(), template, known("sm_89"))
     assert found.startswith("The tunable DEPTH has no effect")
     assert "[cuda.tunables]" in found
 
 
-def test_debug_flags_and_a_default_that_does_not_compile_say_nothing_of_tunables(tmp_path: Path) -> None:
+def test_debug_flags_and_a_failing_default_say_nothing_about_tunables(tmp_path: Path) -> None:
     compiler = Preprocessor()
     assert len(warnings(tmp_path / "a", compiler, "f(TILE, UNROLL)")) == 1
     assert {unit.flags for unit in compiler.units} == {("-Iinclude",)}
     assert warnings(tmp_path / "b", Preprocessor(fails="f"), "f(TILE)") == ()
 
 
-def test_a_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
+def test_value_that_does_not_compile_has_an_effect(tmp_path: Path) -> None:
     (found,) = warnings(tmp_path, Preprocessor(fails="f(1,2"), "f(TILE,UNROLL)\nunused SWITCH")
     assert "SWITCH" in found
     assert warnings(tmp_path / "b", Preprocessor(fails="g(1"), "f(TILE,UNROLL)\ng(SWITCH)") == ()
 
 
-def test_a_compilation_that_is_stopped_by_the_end_of_the_check_says_nothing_of_its_config(
+def test_compilation_stopped_at_the_time_limit_says_nothing_about_its_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):
-        """Each compilation takes a second, and is stopped where less is left."""
+        """A fake compiler that takes a second and stops if less is left."""
 
         now_s = 0.0
 
@@ -234,14 +234,14 @@ def test_a_compilation_that_is_stopped_by_the_end_of_the_check_says_nothing_of_i
     assert compiler.now_s == 6.5
 
 
-def test_headers_are_named_as_the_family_does(tmp_path: Path) -> None:
+def test_headers_are_named_as_in_the_family(tmp_path: Path) -> None:
     assignment = work(tmp_path, {"toy.c": "f(UNROLL, SWITCH)\nunused TILE"})
     log = f'{assignment.copy.folder}/include/a.h:3:9: warning: "TILE" redefined\n'
     (found,) = Effects(lambda: Preprocessor(log), Cache(tmp_path / "cache")).warnings(assignment)
     assert " include/a.h:3 redefines it" in found
 
 
-def test_the_check_is_made_once_and_reported_with_the_baselines(tmp_path: Path) -> None:
+def test_check_runs_once_and_is_reported_with_the_baselines(tmp_path: Path) -> None:
     compiler, assignment = Preprocessor(), work(tmp_path, {"toy.cu.j2": "f({{ TILE }})\n// {{ DEPTH }}"})
     stand_in = Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e")
     terms = SearchTerms(**{**vars(assignment.terms), "device": stand_in, "objective": Objective(target="NVIDIA L4")})

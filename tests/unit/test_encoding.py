@@ -1,4 +1,4 @@
-"""Codes stand for the numbers the formats' specifications say, and rounding is to the nearest, ties to even."""
+"""Encodings: codes decode as the formats specify, and rounding is to nearest, ties to even."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ EIGHT_BITS = ("float8_e4m3", "float8_e5m2")
 
 
 @pytest.mark.parametrize(("dtype", "codes", "numbers"), KNOWN)
-def test_codes_are_the_numbers_of_the_specification(dtype: str, codes: list[int], numbers: list[float]) -> None:
+def test_codes_decode_as_specified(dtype: str, codes: list[int], numbers: list[float]) -> None:
     assert decoded(np.array(codes, stored(dtype)), dtype).tolist() == numbers
 
 
@@ -37,7 +37,7 @@ def test_every_number_has_its_own_code(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
-def test_rounding_is_to_the_nearest_and_ties_to_even(dtype: str) -> None:
+def test_rounding_is_to_nearest_ties_to_even(dtype: str) -> None:
     numbers = decoded(np.arange(FORMATS[dtype].largest + 1, dtype=np.uint8), dtype).astype(np.float64)
     rng = np.random.default_rng(3)
     between = np.concatenate([rng.uniform(low, high, 5) for low, high in pairwise(numbers)])
@@ -48,20 +48,20 @@ def test_rounding_is_to_the_nearest_and_ties_to_even(dtype: str) -> None:
     assert not np.any(encoded(-ties, dtype) & 1)
 
 
-def test_eight_bits_saturate_and_bfloat16_overflows() -> None:
+def test_eight_bit_formats_saturate_and_bfloat16_overflows() -> None:
     large = np.array([1e30, -1e30, np.inf])
     assert decoded(encoded(large, "float8_e4m3"), "float8_e4m3").tolist() == [448, -448, 448]
     assert decoded(encoded(np.array([3.4e38]), "bfloat16"), "bfloat16").tolist() == [np.inf]
 
 
-def test_dtypes_that_numpy_has_stay_as_they_are() -> None:
+def test_numpy_dtypes_stay_unchanged() -> None:
     values = np.arange(3, dtype=np.float32)
     assert decoded(values, "float32") is values
     assert encoded(values, "float32") is values
     assert {dtype for dtype in DTYPES if is_floating(dtype)} == {each for each in DTYPES if "float" in each}
 
 
-def test_outputs_of_codes_are_judged_by_their_numbers() -> None:
+def test_coded_outputs_are_judged_by_their_values() -> None:
     y = Argument(name="y", role="output", dtype="float8_e4m3", shape=(2, 3))
     buffers = HostBuffers([y], {})
     assert buffers.bytes_held == 6
@@ -73,7 +73,7 @@ def test_outputs_of_codes_are_judged_by_their_numbers() -> None:
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
 @settings(max_examples=300)
 @given(bits=st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=50))
-def test_any_float_becomes_the_number_next_to_it(dtype: str, bits: list[int]) -> None:
+def test_float_becomes_the_nearest_representable_number(dtype: str, bits: list[int]) -> None:
     values = np.array(bits, np.uint32).view(np.float32)
     numbers = np.unique(decoded(np.arange(256, dtype=np.uint8), dtype))
     numbers = numbers[np.isfinite(numbers)].astype(np.float64)

@@ -1,4 +1,4 @@
-"""An entry that is no identifier is refused with the lines that give its function a C name."""
+"""Entry names: an invalid identifier is refused with lines that give the function a C name."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def refusal(kind: str, entry: object) -> str:
         ("cpu", ["scale"], "must be the name of the function to call"),
     ],
 )
-def test_names_that_are_no_identifier(kind: str, entry: object, says: str) -> None:
+def test_invalid_identifiers_are_refused(kind: str, entry: object, says: str) -> None:
     assert says in refusal(kind, entry)
 
 
@@ -57,7 +57,7 @@ def test_parameters_are_those_of_the_family() -> None:
         Family.from_document(content)
 
 
-def test_kernels_of_a_binary_are_listed_as_entry_takes_them(compiled: Callable[..., str]) -> None:
+def test_kernels_of_a_binary_are_listed_by_entry_name(compiled: Callable[..., str]) -> None:
     assert 'write `extern "C"` before its `__global__`, or, as it is compiled, entry = "_Z5scalePf"' in _absent(
         "scale", compiled("_Z5scalePf", "other")
     )

@@ -1,4 +1,4 @@
-"""The model behind estimates: how evenly blocks divide, how well a launch hides waiting, and what spills cost."""
+"""Estimate model: load balance of blocks, latency hiding of a launch, cost of spills."""
 
 from dataclasses import replace
 from typing import Literal
@@ -29,13 +29,13 @@ def test_blocks_divide_unevenly_among_58_multiprocessors(rows: int, balance: flo
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 
 
-def test_persistent_blocks_are_as_uneven_as_the_work_they_share_out() -> None:
+def test_persistent_blocks_are_as_uneven_as_their_shares() -> None:
     used = Footprint(blocks=58 * 2, items=128, threads=128, blocks_per_sm=2)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(128 / (58 * 3))
     assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
 
 
-def test_the_floor_is_the_roofline_of_the_target() -> None:
+def test_floor_is_the_roofline_of_the_target() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     assert estimate(WORK, L4, used, HOT).floor_us == pytest.approx(8.9, abs=0.1)
     assert estimate(WORK, L4, used, Objective(cache="cold")).floor_us == pytest.approx(14.0, abs=0.1)
@@ -47,8 +47,8 @@ FULL = Footprint(blocks=58 * 64, items=58 * 64, threads=256, blocks_per_sm=6)
 @pytest.mark.parametrize(
     ("megabytes", "cached"), [(4, 1.0), (24, 1.0), (36, 0.568), (50.4, 0.0), (67, 0.0), (512, 0.0)]
 )
-def test_streams_longer_than_the_cache_come_from_memory(megabytes: float, cached: float) -> None:
-    """The L4's L2 cache holds 50.3 MB and its memory gives 300 GB/s."""
+def test_streams_larger_than_the_cache_come_from_memory(megabytes: float, cached: float) -> None:
+    """The L4's L2 cache holds 50.3 MB and its memory delivers 300 GB/s."""
     stream = Work(flops=0, bytes=megabytes * 1e6, dtype="float16")
     found = estimate(stream, L4, FULL, HOT)
     assert found.cached_bytes == pytest.approx(cached * stream.bytes, rel=0.01)
@@ -66,7 +66,7 @@ def test_estimates_of_longer_streams_are_never_shorter() -> None:
     assert floors == sorted(floors)
 
 
-def test_what_takes_more_arithmetic_than_the_family_states_has_a_higher_floor() -> None:
+def test_more_arithmetic_than_the_family_states_raises_the_floor() -> None:
     used = Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1)
     twice = estimate(WORK, L4, replace(used, effort=2.0), HOT)
     assert twice.floor_us == 2 * estimate(WORK, L4, used, HOT).floor_us
@@ -87,9 +87,7 @@ def test_what_takes_more_arithmetic_than_the_family_states_has_a_higher_floor() 
         ("sdpa", "sm_90", {}, 1),
     ],
 )
-def test_emulated_and_mixed_products_take_more_effort(
-    family: str, architecture: str, change: Config, effort: float
-) -> None:
+def test_emulated_and_mixed_products_cost_more(family: str, architecture: str, change: Config, effort: float) -> None:
     subject = find(family).family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     candidate = subject.candidate(config | change, subject.problem("", "cuda"), known(architecture), HOT)
@@ -108,7 +106,7 @@ def test_longer_attention_never_takes_less(family: str) -> None:
     assert np.diff(efforts).max() > 0
 
 
-def test_warps_that_only_copy_hide_nothing() -> None:
+def test_copy_only_warps_hide_nothing() -> None:
     subject = find("sdpa").family
     config = {each.name: each.values[each.default_index] for each in subject.implementation("cuda").tunables}
     alone, beside = (
@@ -119,7 +117,7 @@ def test_warps_that_only_copy_hide_nothing() -> None:
     assert alone.computing == beside.computing == alone.launch.block[0]
 
 
-def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:
+def test_resident_warps_hide_latency_up_to_their_limit() -> None:
     def hiding(**used: int) -> float:
         return estimate(
             WORK, L4, Footprint(**{"blocks": 580, "items": 580, "threads": 128, "blocks_per_sm": 1, **used}), HOT
@@ -130,7 +128,7 @@ def test_more_resident_warps_hide_more_and_only_as_many_as_there_are() -> None:
     assert hiding(blocks=58, blocks_per_sm=3) == 0.5
 
 
-def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None:
+def test_perfect_launch_stays_above_the_floor_and_spills_are_added() -> None:
     used = Footprint(blocks=58 * 12, items=58 * 12, threads=128, blocks_per_sm=12)
     clean = estimate(WORK, L4, used, HOT)
     spilled = estimate(WORK, L4, replace(used, spill_bytes=64), HOT)
@@ -141,7 +139,7 @@ def test_a_perfect_launch_stays_above_the_floor_and_spills_come_on_top() -> None
 
 
 def test_no_launch_takes_less_than_an_empty_one() -> None:
-    """Softmax of a few rows: the roofline alone would say less than a nanosecond."""
+    """Softmax of a few rows: the roofline alone would be less than a nanosecond."""
     tiny = Work(flops=1024, bytes=256, dtype="float16")
     guess = estimate(tiny, L4, Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1), HOT)
     assert guess.floor_us < 1e-3
@@ -150,7 +148,7 @@ def test_no_launch_takes_less_than_an_empty_one() -> None:
     assert "the launch itself takes 0.7 µs at least" in said or "the launch itself takes 700 ns at least" in said
 
 
-def test_without_work_there_is_nothing_to_estimate() -> None:
+def test_without_work_there_is_no_estimate() -> None:
     with pytest.raises(InvalidInput, match=r"states no \[work\]"):
         estimate(None, L4, Footprint(blocks=1, items=1, threads=32, blocks_per_sm=1), HOT)
 
@@ -172,7 +170,7 @@ def test_long_streams_come_from_memory_on_every_target(target: Device) -> None:
         assert hot.cached_bytes == cold.cached_bytes == 0.0
 
 
-def test_a_longer_stream_never_takes_less() -> None:
+def test_longer_stream_never_takes_less() -> None:
     times = [stream(share * L4.limits["l2_bytes"]).floor_us for share in np.linspace(0.05, 3.0, 200)]
     assert np.diff(times).min() > 0
 
@@ -180,7 +178,7 @@ def test_a_longer_stream_never_takes_less() -> None:
 @pytest.mark.parametrize(
     ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
 )
-def test_the_model_is_near_what_an_h100_took_to_copy(share: float, measured_us: float) -> None:
-    """Medians of 9 × 40 launches in a row; bytes read and written, in shares of the 50 MiB cache. None has the peak."""
+def test_model_is_close_to_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
+    """Medians of 9 × 40 launches; bytes read and written in shares of the 50 MiB cache. None reaches the peak."""
     h100 = known("NVIDIA H100 80GB HBM3")
     assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

@@ -1,4 +1,4 @@
-"""Evidence that each kind of device must deliver before its challengers are promoted."""
+"""Evidence that each device kind must deliver before its challengers are promoted."""
 
 from dataclasses import replace
 from typing import Any, get_args
@@ -26,7 +26,7 @@ WHOLE = ConfirmReport(
     repeats=(Repeat(challenger=FAST, other=None),) * 2,
     environment={"separation": "another user, Landlock, seccomp"},
 )
-"""A first champion with everything that a CPU must deliver."""
+"""A first champion with all evidence that a CPU must deliver."""
 
 
 def decided(report: ConfirmReport, kind: DeviceKind = "cpu", policy: Policy = POLICY) -> Verdict:
@@ -59,16 +59,14 @@ def test_complete_evidence_promotes() -> None:
         ),
     ],
 )
-def test_a_report_that_leaves_out_evidence_promotes_nothing(
-    kind: DeviceKind, left_out: dict[str, Any], words: str
-) -> None:
+def test_report_with_missing_evidence_promotes_nothing(kind: DeviceKind, left_out: dict[str, Any], words: str) -> None:
     verdict = decided(replace(WHOLE, **left_out), kind)
     assert not verdict.promote
     assert words in verdict.rules[-1].text
     assert verdict.summary.startswith("Not promoted.")
 
 
-def test_a_cpu_must_say_what_separated_candidate_and_judge() -> None:
+def test_cpu_report_must_state_the_separation_of_candidate_and_judge() -> None:
     assert not decided(replace(WHOLE, environment={})).promote
     assert decided(replace(WHOLE, environment={}), "cuda").promote
 
@@ -86,7 +84,7 @@ def test_a_cpu_must_say_what_separated_candidate_and_judge() -> None:
         ("another user, Landlock, seccomp; none", "confined", False),
     ],
 )
-def test_a_policy_can_demand_a_level_of_separation(held: str, demanded: str, promoted: bool) -> None:
+def test_policy_can_require_a_separation_level(held: str, demanded: str, promoted: bool) -> None:
     policy = replace(POLICY, min_separation=demanded)
     verdict = decided(replace(WHOLE, environment={"separation": held}), policy=policy)
     assert verdict.promote is promoted
@@ -94,31 +92,31 @@ def test_a_policy_can_demand_a_level_of_separation(held: str, demanded: str, pro
         assert f"the policy demands {demanded}. Missing: " in verdict.summary
 
 
-def test_kinds_without_kernel_processes_are_asked_for_no_separation() -> None:
+def test_kinds_without_kernel_processes_need_no_separation() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
 
 
-def test_a_recording_needs_samples_only() -> None:
+def test_recording_needs_samples_only() -> None:
     samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
     assert decided(samples, "replay").promote
     assert not decided(samples, "estimate").promote
     assert not decided(replace(samples, challenger_again=None), "replay").promote
 
 
-def test_one_process_is_enough_where_the_policy_asks_for_one() -> None:
+def test_one_process_is_enough_if_the_policy_says_so() -> None:
     assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
 
 
-def test_a_challenger_that_loses_needs_no_further_processes() -> None:
+def test_losing_challenger_needs_no_further_processes() -> None:
     verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
     assert not verdict.promote
     assert verdict.rules[-1].passed
 
 
-def test_a_failure_is_reported_as_it_is() -> None:
+def test_failure_is_reported_unchanged() -> None:
     failed = ConfirmReport(failure=Crashed(stage="verify", reason="SIGSEGV"), failed="challenger")
     assert [rule.name for rule in decided(failed).rules] == ["measured"]
 
 
-def test_every_kind_of_device_declares_its_evidence() -> None:
+def test_every_device_kind_declares_its_evidence() -> None:
     assert set(REQUIRED) == set(get_args(DeviceKind))

@@ -1,4 +1,4 @@
-"""The headers of a source go where its export goes, and the export compiles there."""
+"""Headers of an exported source: they are exported with it, and the export compiles."""
 
 import io
 import shutil
@@ -68,7 +68,7 @@ void spread(const int32_t *x, int32_t *out) {
 
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    """A family with a header in every place where one may lie."""
+    """A family with a header in every possible place."""
     root, outside = tmp_path / "spread", tmp_path / "out side"
     texts = {
         root / "family.toml": FAMILY.format(outside=outside, number="vendor/linked.o"),
@@ -93,7 +93,7 @@ def package(tmp_path: Path) -> Package:
 
 
 def exported(package: Package, tmp_path: Path) -> Compiled:
-    """Twice, so that the second time it comes from the cache."""
+    """Export twice, so that the second export uses the cache."""
     copy, cache, compiler = (
         Families(tmp_path / "copies").add(package),
         Cache(tmp_path / "cache"),
@@ -110,7 +110,7 @@ def exported(package: Package, tmp_path: Path) -> Compiled:
     return Compiled(search=search, family=package.family, source=source.encode(), library=made.binary, headers=packed)
 
 
-def test_an_export_compiles_where_the_family_is_not(package: Package, tmp_path: Path) -> None:
+def test_export_compiles_without_the_family(package: Package, tmp_path: Path) -> None:
     export = exported(package, tmp_path)
     assert set(export.headers) == {
         "family/src/beside.h",
@@ -136,18 +136,18 @@ def test_an_export_compiles_where_the_family_is_not(package: Package, tmp_path: 
     assert (there / "libkernel.so").read_bytes()
 
 
-def test_a_source_finds_the_folder_above_its_own_though_nothing_lies_beside_it() -> None:
+def test_source_finds_its_parent_folder_even_if_the_folder_is_otherwise_empty() -> None:
     headers = {"family/common.h": b""}
     assert laid_out(headers, "src/kernel.c") == {"headers/family/common.h": b"", "headers/family/src/.keep": b""}
     assert laid_out(headers, "kernel.c") == {"headers/family/common.h": b""}
 
 
-def test_a_source_without_headers_has_no_folder_and_no_flag_of_them() -> None:
+def test_source_without_headers_exports_no_header_folder_or_flag() -> None:
     assert laid_out({}, "src/kernel.c") == {}
     assert flags_at({}, ("-Iown", "-O2"), "src/kernel.c") == ("-Iown", "-O2")
 
 
-def test_flags_lead_to_the_folders_of_the_export() -> None:
+def test_flags_point_to_the_folders_of_the_export() -> None:
     flags = ("-Iown", "-I", "/usr/include", "-isystem/opt/them", "-L", "lib", "-DX=1")
     headers = {"family/own/a.h": b"", "2/b.h": b""}
     assert flags_at(headers, flags, "kernel.c") == (
@@ -159,7 +159,7 @@ def test_flags_lead_to_the_folders_of_the_export() -> None:
     )
 
 
-def test_headers_that_vanish_or_are_too_many_are_not_kept(tmp_path: Path) -> None:
+def test_vanished_or_too_many_headers_are_not_stored(tmp_path: Path) -> None:
     assert contents({"family/a.h": str(tmp_path / "gone.h")}) == {}
     large = tmp_path / "large.h"
     with large.open("wb") as file:
@@ -180,12 +180,12 @@ def test_names_that_leave_the_folder_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", b"no ZIP at all" * 100])
-def test_content_that_is_no_archive_is_refused(content: bytes) -> None:
+def test_invalid_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="headers"):
         unpack_headers(content)
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused() -> None:
+def test_archive_that_unpacks_to_too_much_is_refused() -> None:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("family/a.h", b"\0" * (MOST_BYTES + 1))

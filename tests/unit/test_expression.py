@@ -1,4 +1,4 @@
-"""Expressions mean what Python means by them, element by element, and admit nothing else."""
+"""Expressions: Python's semantics element by element, and nothing beyond the whitelist."""
 
 import math
 import pickle
@@ -30,7 +30,7 @@ def refusal(text: str, **environment: Any) -> str:
     text=expressions(),
     rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 3, st.sampled_from("xyz")), min_size=1, max_size=6),
 )
-def test_means_what_python_means(text: str, rows: list[tuple[int, int, int, str]]) -> None:
+def test_expression_has_pythons_value(text: str, rows: list[tuple[int, int, int, str]]) -> None:
     expression = parse(text)
     scalars = [dict(zip((*NUMBERS, "t"), row, strict=True)) for row in rows]
     expected = [by_python(text, scalar) for scalar in scalars]
@@ -53,9 +53,7 @@ SCALAR_VALUES = st.sampled_from([-3, 0, 1, 2, 9, True, False, 0.5, -2.0, 2**53 +
 
 @settings(max_examples=400, deadline=None)
 @given(text=expressions(), values=st.tuples(*[SCALAR_VALUES] * 3), t=st.sampled_from("xyz"))
-def test_the_quick_way_over_scalars_gives_the_same_values_types_and_faults(
-    text: str, values: tuple[Any, ...], t: str
-) -> None:
+def test_scalar_fast_path_gives_the_same_values_types_and_faults(text: str, values: tuple[Any, ...], t: str) -> None:
     expression, environment = parse(text), dict(zip(NUMBERS, values, strict=True)) | {"t": t}
     try:
         expected = expression.evaluate_arrays(environment)
@@ -85,14 +83,14 @@ def test_bound_constants_change_no_value(text: str, rows: list[tuple[int, int]],
         assert np.array_equal(np.broadcast_to(value, np.shape(expected)), expected)
 
 
-def test_what_constants_decide_is_worked_out_once() -> None:
+def test_constant_parts_are_evaluated_once() -> None:
     bound = parse("ceil_div(S, 16) * a if causal else max(S - 1, 2) + b // a").bind({"S": 40, "causal": True})
     assert bound.names == {"a"}
     assert bound.size == parse("3 * a").size
     assert bound.evaluate({"a": np.array([1, 2])}).tolist() == [3, 6]
 
 
-def test_scalars_are_read_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scalars_use_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Expression, "evaluate_arrays", None)
     text = "min(a, 7) // 2 if t == 'x' and a % 4 in (0, 1) else ceil_div(a, b) ** 2"
     assert parse(text).evaluate({"a": 9, "b": 2.0, "t": "x"}) == 3
@@ -137,7 +135,7 @@ def test_scalars_are_read_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None
         "'" + "x" * 101 + "'",
     ],
 )
-def test_what_is_not_on_the_whitelist_is_refused_when_parsed(text: str) -> None:
+def test_syntax_outside_the_whitelist_is_refused_at_parsing(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse(text)
     assert raised.value.field == "here"
@@ -145,7 +143,7 @@ def test_what_is_not_on_the_whitelist_is_refused_when_parsed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a +", "a b", "if", "a = 1", "a; b", "(", "a\0b", "'a", "9" * 900])
-def test_what_is_no_expression_is_refused(text: str) -> None:
+def test_invalid_expression_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse(text)
 
@@ -158,11 +156,11 @@ def test_hostile_sizes_are_refused(text: str) -> None:
         parse(text)
 
 
-def test_the_deepest_admitted_expression_evaluates() -> None:
+def test_deepest_allowed_expression_evaluates() -> None:
     assert parse("-" * (MAX_DEPTH - 2) + "1").evaluate({}) == 1
 
 
-def test_protected_operands_are_not_evaluated_where_they_do_not_count() -> None:
+def test_short_circuited_operands_are_not_evaluated() -> None:
     n = np.array([0, 2, 3, 0])
     assert parse("n != 0 and 12 % n == 0").evaluate({"n": n}).tolist() == [False, True, True, False]
     assert parse("n == 0 or 7 // n > 2").evaluate({"n": n}).tolist() == [True, True, False, True]
@@ -171,7 +169,7 @@ def test_protected_operands_are_not_evaluated_where_they_do_not_count() -> None:
     assert parse("0 < n < 12 // n").evaluate({"n": n}).tolist() == [False, True, True, False]
 
 
-def test_division_by_zero_names_piece_and_values() -> None:
+def test_division_by_zero_names_the_part_and_its_values() -> None:
     reason = refusal("S % (n - 1) == 0", S=7, n=np.array([3, 1, 2]))
     assert "`S % (n - 1)` divides by zero for S = 7, n = 1" in reason
     assert "divides by zero" in refusal("1 / 0")
@@ -187,7 +185,7 @@ def test_results_beyond_62_bits_are_refused_not_wrapped(text: str) -> None:
 
 
 @pytest.mark.parametrize("power", [32, 33, 40])
-def test_a_product_that_would_wrap_to_a_small_number_is_refused(power: int) -> None:
+def test_product_that_would_wrap_to_a_small_number_is_refused(power: int) -> None:
     assert "too large" in refusal("a * a", a=np.array([1 << power]))
     assert "too large" in refusal("a ** 2", a=1 << power)
 
@@ -204,7 +202,7 @@ def test_exponents_are_bounded(exponent: int) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1 << 63, -(1 << 63), None, b"x", 1j])
-def test_values_that_are_no_finite_numbers_are_refused(value: object) -> None:
+def test_non_finite_values_are_refused(value: object) -> None:
     assert "`a`" in refusal("a", a=value)
 
 
@@ -214,7 +212,7 @@ def test_text_and_numbers_do_not_mix() -> None:
     assert "text in one case" in refusal("'a' if n else 1", n=np.array([0, 1]))
 
 
-def test_an_unknown_name_is_answered_with_its_near_miss() -> None:
+def test_unknown_name_gets_a_suggestion() -> None:
     expression = parse("BLOK_M * 2")
     with pytest.raises(InvalidInput, match="there is no `BLOK_M`, did you mean `BLOCK_M`"):
         expression.check_names({"BLOCK_M", "S"}, "tunables")
@@ -222,7 +220,7 @@ def test_an_unknown_name_is_answered_with_its_near_miss() -> None:
     assert parse("max(a, b) + a").names == {"a", "b"}
 
 
-def test_inlining_replaces_names_and_keeps_the_text_and_the_protection() -> None:
+def test_inlining_replaces_names_and_keeps_text_and_short_circuits() -> None:
     waste = parse("S % n")
     expression = parse("n > 0 and waste == 0").inline({"waste": waste})
     assert expression.text == "n > 0 and waste == 0"
@@ -242,7 +240,7 @@ def test_inlining_cannot_explode() -> None:
             chain[f"y{level}"] = parse(f"y{level - 1} + 1").inline(chain)
 
 
-def test_whole_and_number_say_what_they_need() -> None:
+def test_whole_and_number_name_their_requirement() -> None:
     assert parse("S / 2").whole({"S": 8}) == 4
     assert parse("S / 2").number({"S": 7}) == 3.5
     with pytest.raises(InvalidInput, match="must be whole"):
@@ -251,7 +249,7 @@ def test_whole_and_number_say_what_they_need() -> None:
         parse("S > 2").number({"S": 7})
 
 
-def test_results_have_the_length_of_the_arrays_even_when_they_do_not_depend_on_them() -> None:
+def test_results_have_the_length_of_the_arrays_even_if_independent_of_them() -> None:
     assert parse("1 or a").evaluate({"a": np.arange(3)}).tolist() == [1, 1, 1]
     assert parse("a in ()").truth({"a": np.arange(2)}).tolist() == [False, False]
     assert parse("'x'").evaluate({}) == "x"
@@ -296,7 +294,7 @@ def test_expressions_survive_pickling() -> None:
         ("pow(A, 2) < 9", "A ** 2 < 9"),
     ],
 )
-def test_expression_of_another_language_is_refused_with_the_one_to_write(written: str, meant: str) -> None:
+def test_expression_of_another_language_is_refused_with_the_correct_one(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert f'write `"{meant}"`' in raised.value.reason
@@ -304,13 +302,13 @@ def test_expression_of_another_language_is_refused_with_the_one_to_write(written
 
 
 @pytest.mark.parametrize("written", ["A &&", "f(A", "A ? B", "malloc(A)", "A @ B", "'", "[A for A in B]", "A := 1"])
-def test_expression_that_cannot_be_rewritten_is_refused_with_what_is_available(written: str) -> None:
+def test_expression_that_cannot_be_rewritten_is_refused_with_the_alternatives(written: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert "write `" not in raised.value.reason
 
 
-def test_power_of_two_suggestion_means_a_power_of_two() -> None:
+def test_power_of_two_suggestion_is_correct() -> None:
     expression = Expression.parse("2 ** 30 % A == 0", "here")
     assert [a for a in range(1, 100) if expression.truth({"A": a})] == [1, 2, 4, 8, 16, 32, 64]
 
@@ -327,7 +325,7 @@ CHOICES = {"ORDER": ("rows", "columns"), "FLAG": (True, False), "N": (1, 2, 4), 
         ("FLAG or false", "FLAG or False"),
     ],
 )
-def test_unquoted_words_are_refused_with_the_expression_to_write(written: str, meant: str) -> None:
+def test_unquoted_words_are_refused_with_the_quoted_expression(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert f'write `"{meant}"`' in raised.value.reason
@@ -345,12 +343,12 @@ def test_unquoted_words_are_refused_with_the_expression_to_write(written: str, m
         ('N == 1 and (FLAG or ORDER not in ("row",))', "'rows'"),
     ],
 )
-def test_text_that_a_name_cannot_have_is_refused_with_the_values_it_has(written: str, value: str) -> None:
+def test_text_that_a_name_cannot_have_is_refused_with_its_values(written: str, value: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert f"write `{value}`" in raised.value.reason or f"write {value}" in raised.value.reason
 
 
 @pytest.mark.parametrize("written", ['ORDER == "rows"', 'PINNED == "b"', 'ANY == "x"', "N == 3", 'ORDER < "s"'])
-def test_comparison_that_may_hold_one_day_is_accepted(written: str) -> None:
+def test_comparison_that_can_hold_is_accepted(written: str) -> None:
     Expression.parse(written, "here").check_names(CHOICES)

@@ -7,7 +7,7 @@ from api.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_a_failing_item_holds_up_no_other_and_is_given_up_in_the_end() -> None:
+def test_failing_item_delays_no_other_and_is_given_up() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []
@@ -18,7 +18,7 @@ def test_a_failing_item_holds_up_no_other_and_is_given_up_in_the_end() -> None:
     assert given_up == [(2, "ZeroDivisionError: integer division or modulo by zero")]
 
 
-def test_failures_count_in_a_row_only() -> None:
+def test_only_consecutive_failures_count() -> None:
     given_up: list[int] = []
     loop = Failures("number", lambda key, _: given_up.append(key))
     for turn in range(3 * failures.MOST):
@@ -26,7 +26,7 @@ def test_failures_count_in_a_row_only() -> None:
     assert given_up == []
 
 
-def test_an_item_that_cannot_be_given_up_holds_up_no_other() -> None:
+def test_item_that_cannot_be_given_up_delays_no_other() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -36,7 +36,7 @@ def test_an_item_that_cannot_be_given_up_holds_up_no_other() -> None:
     assert done == [2] * failures.MOST
 
 
-def test_a_database_that_is_away_ends_the_loop_and_gives_up_nothing() -> None:
+def test_unavailable_database_ends_the_loop_and_gives_up_nothing() -> None:
     asked: list[int] = []
 
     def away(item: int) -> None:
@@ -51,7 +51,7 @@ def test_a_database_that_is_away_ends_the_loop_and_gives_up_nothing() -> None:
         assert len(asked) == failures.MOST_AWAY
 
 
-def test_one_item_that_waits_for_the_database_holds_up_no_other() -> None:
+def test_item_that_waits_for_the_database_delays_no_other() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:

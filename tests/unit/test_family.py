@@ -1,4 +1,4 @@
-"""A family document is read strictly, and what it declares can be asked for any problem, device and config."""
+"""Family documents: strict parsing, and declarations evaluated for problem, device and config."""
 
 import json
 import re
@@ -25,19 +25,19 @@ def family() -> Family:
     return Family.from_document(document())
 
 
-def test_a_document_from_json_is_the_same_family(family: Family) -> None:
+def test_document_from_json_is_the_same_family(family: Family) -> None:
     again = Family.from_document(json.loads(json.dumps(family.document)))
     assert again.describe() == family.describe()
     json.dumps(family.describe(), allow_nan=False)
 
 
-def test_a_problem_takes_the_defaults_of_the_device_kind(family: Family) -> None:
+def test_problem_takes_the_defaults_of_the_device_kind(family: Family) -> None:
     assert family.problem("")["dtype"] == "float16"
     assert family.problem("ROWS=3", "cpu") == {"ROWS": 3, "COLS": 1024, "squared": False, "dtype": "float32"}
     assert family.problem("", "cuda")["dtype"] == "float16"
 
 
-def test_a_problem_the_device_kind_cannot_run_is_refused_with_the_reason(family: Family) -> None:
+def test_unsupported_problem_is_refused_with_the_reason(family: Family) -> None:
     with pytest.raises(InvalidInput, match=r"not for cpu: it needs .*\(the C kernel is float32 only\)") as raised:
         family.problem("dtype=float16", "cpu")
     assert raised.value.field == "problem"
@@ -45,7 +45,7 @@ def test_a_problem_the_device_kind_cannot_run_is_refused_with_the_reason(family:
         family.problem("", "replay")
 
 
-def test_the_space_depends_on_problem_and_device(family: Family) -> None:
+def test_space_depends_on_problem_and_device(family: Family) -> None:
     assert family.space(family.problem("", "cpu"), CPU, OBJECTIVE).valid_count == 4 * 3 * 2
     assert family.space(family.problem("COLS=4", "cpu"), CPU, OBJECTIVE).valid_count == 6 * 2
     assert family.space(family.problem("", "cuda"), CUDA, OBJECTIVE).valid_count == 9
@@ -55,7 +55,7 @@ def test_the_space_depends_on_problem_and_device(family: Family) -> None:
     assert raised.value.field == "family.toml: cpu.constraints[0].expression"
 
 
-def test_where_the_problem_leaves_no_config_the_error_names_its_fields() -> None:
+def test_error_of_an_empty_space_names_the_problems_fields() -> None:
     family = find("quantize_e4m3").family
     problem = family.problem("B=1,H=1,S=1,D=16", "cuda")
     with pytest.raises(EmptySpace) as raised:
@@ -68,7 +68,7 @@ def test_where_the_problem_leaves_no_config_the_error_names_its_fields() -> None
         family.space(family.problem("rows=1,cols=1073741789", "cuda"), known("sm_90"), OBJECTIVE)
 
 
-def test_a_problem_larger_than_the_memory_is_refused_with_what_it_takes() -> None:
+def test_problem_larger_than_the_memory_is_refused_with_its_size() -> None:
     family = find("gemm").family
     problem = family.problem("M=65536,N=65536,K=65536", "cuda")
     small = replace(known("sm_89"), memory_bytes=24 * 10**9)
@@ -78,13 +78,13 @@ def test_a_problem_larger_than_the_memory_is_refused_with_what_it_takes() -> Non
     family.check_device(problem, replace(small, memory_bytes=61 * 10**9))
 
 
-def test_a_device_that_lacks_a_needed_limit_is_refused_by_name(family: Family) -> None:
+def test_device_without_a_needed_limit_is_refused_by_name(family: Family) -> None:
     blind = Device(kind="cpu", model="blind", architecture="x86_64", uuid="u")
     with pytest.raises(InvalidInput, match="blind does not tell its `l1_bytes`"):
         family.space(family.problem("", "cpu"), blind, OBJECTIVE)
 
 
-def test_a_candidate_has_all_that_follows_from_its_config(family: Family) -> None:
+def test_candidate_has_all_values_derived_from_its_config(family: Family) -> None:
     problem = family.problem("ROWS=2,COLS=10,squared=true", "cpu")
     candidate = family.candidate({"TILE": 4, "UNROLL": 2, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
     assert candidate.derived == {"parts": 3, "step": 8}
@@ -103,14 +103,14 @@ def test_a_candidate_has_all_that_follows_from_its_config(family: Family) -> Non
     )
 
 
-def test_a_cuda_candidate_has_a_launch_and_its_own_argument_order(family: Family) -> None:
+def test_cuda_candidate_has_a_launch_and_its_own_argument_order(family: Family) -> None:
     problem = family.problem("ROWS=5,COLS=1000", "cuda")
     candidate = family.candidate({"BLOCK": 128, "ITEMS": 2}, problem, CUDA, OBJECTIVE)
     assert candidate.launch == Launch(grid=(4, 5, 1), block=(128, 1, 1), shared_memory_bytes=1024)
     assert [operand.name for operand in candidate.operands] == ["out", "x", "factor"]
 
 
-def test_inputs_outputs_and_work_need_the_problem_only(family: Family) -> None:
+def test_inputs_outputs_and_work_need_only_the_problem(family: Family) -> None:
     problem = family.problem("ROWS=5,COLS=7", "cuda")
     assert [(operand.name, operand.shape) for operand in family.operands(problem)] == [("x", (5, 7)), ("out", (5, 7))]
     assert family.work(problem) == Work(flops=35.0, bytes=140.0, dtype="float32")
@@ -124,7 +124,7 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
-def test_a_case_out_of_the_limits_is_reported_not_raised() -> None:
+def test_case_beyond_the_limits_is_reported_not_raised() -> None:
     family = Family.from_document(edited("cases.1.problem.ROWS", "ROWS - 65536"))
     case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
     assert case.problem is None
@@ -145,7 +145,7 @@ def test_threads_and_whole_limits_are_integers_in_expressions() -> None:
     assert repr(candidate.derived["share"]) == "4"
 
 
-def test_a_recording_is_a_family_of_the_replay_device() -> None:
+def test_recording_is_a_family_of_the_replay_device() -> None:
     tunables = {"min": {"values": [1, 2]}, "threads": {"values": [32, 64]}}
     family = Family.from_document(
         {"name": "rec-1", "recording": True, "replay": {"tunables": tunables, "valid_keys": ["1,32", "2,64"]}}
@@ -161,7 +161,7 @@ def test_a_recording_is_a_family_of_the_replay_device() -> None:
 START = {"expression": "True", "because": "x"}
 
 WRONG: list[tuple[str, Any, str, str]] = [
-    # path, value there, field of the error, part of the reason
+    # path, value at that path, field of the error, part of the reason
     ("name", None, "name", "is missing: give a name"),
     ("name", "a b", "name", "is not a name"),
     ("name", 7, "name", "must be a name"),
@@ -268,14 +268,14 @@ WRONG: list[tuple[str, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "field", "reason"), WRONG, ids=[f"{row[0]}={row[1]!r:.30}" for row in WRONG])
-def test_a_wrong_document_names_the_path_and_the_way_out(path: str, value: Any, field: str, reason: str) -> None:
+def test_invalid_document_names_the_path_and_a_remedy(path: str, value: Any, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, value))
     assert raised.value.field == f"family.toml: {field}"
     assert reason in raised.value.reason
 
 
-def test_a_document_without_an_implementation_is_refused() -> None:
+def test_document_without_an_implementation_is_refused() -> None:
     whole = document()
     del whole["cpu"], whole["cuda"]
     with pytest.raises(InvalidInput, match=r"cpu: is missing"):
@@ -283,13 +283,13 @@ def test_a_document_without_an_implementation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("whole", [None, [], "name = 1", {1: 2}, {"name": "x" * 20_000}])
-def test_what_is_no_document_is_refused(whole: Any) -> None:
+def test_non_document_is_refused(whole: Any) -> None:
     with pytest.raises(InvalidInput):
         Family.from_document(whole, "document")
 
 
 @pytest.mark.parametrize("values", [{"t" + str(n): [1] for n in range(300)}, {"T": list(range(20_000))}])
-def test_documents_beyond_all_measure_are_refused(values: dict[str, Any]) -> None:
+def test_excessively_large_documents_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Family.from_document(edited("cpu.tunables", values))
 
@@ -303,7 +303,7 @@ def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
         Family.from_document(whole)
 
 
-def test_expressions_without_a_value_name_themselves() -> None:
+def test_expressions_without_a_value_are_named() -> None:
     family = Family.from_document(edited("arguments.2.shape", ["ROWS", "parts - 256"]))
     problem = family.problem("", "cpu")
     with pytest.raises(
@@ -312,12 +312,12 @@ def test_expressions_without_a_value_name_themselves() -> None:
         family.candidate({"TILE": 4, "UNROLL": 1, "ORDER": "rows"}, problem, CPU, OBJECTIVE)
 
 
-def test_limits_of_each_kind_are_disjoint_from_what_expressions_already_mean() -> None:
+def test_device_limits_do_not_collide_with_other_names() -> None:
     assert "threads" not in LIMITS["cpu"] | LIMITS["cuda"]
 
 
 @pytest.mark.parametrize("role", ["inout", "in_out", "output_input", "restore_value", "inptu"])
-def test_a_role_that_does_not_exist_is_refused_with_how_a_kernel_in_place_is_declared(role: str) -> None:
+def test_unknown_role_is_refused_with_how_to_declare_an_in_place_kernel(role: str) -> None:
     made = document()
     made["arguments"][0]["role"] = role
     with pytest.raises(InvalidInput, match=r'works in place declare two, one with role = "input"') as refused:

@@ -1,4 +1,4 @@
-"""docs/reference/family.md says what the reader of a document does: the same keys, names and values."""
+"""docs/reference/family.md has the same keys, names and values as the reader of documents."""
 
 import ast
 import re
@@ -33,7 +33,7 @@ SECTIONS = {
 NAMED = re.compile(
     r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|KIND\.starts\[\]\.config|cases\[\]\.problem)$"
 )
-"""Tables whose keys are the author's names."""
+"""Tables whose keys the author chooses."""
 
 
 def documented() -> Iterator[tuple[str, str]]:
@@ -52,7 +52,7 @@ def section(path: str) -> str:
 
 @pytest.fixture
 def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
-    """Every key that reading the example asks for."""
+    """Return every key that reading the example requests."""
     asked: set[tuple[str, str]] = set()
     original = Table.__contains__
 
@@ -66,19 +66,19 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     return asked
 
 
-def test_the_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
+def test_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str]]) -> None:
     listed = list(documented())
     assert len(listed) == len(set(listed))
     assert set(listed) == read_keys
 
 
-def test_the_example_is_a_family_and_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
+def test_example_is_a_family_that_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
     keys = set(re.findall(r"\w+", EXAMPLE))
-    of_other_documents = {"recording", "macros"}  # of recordings, and of sources that are no templates
+    of_other_documents = {"recording", "macros"}  # only in recordings, and for sources without a template
     assert {key for _, key in read_keys} - keys == of_other_documents
 
 
-def test_the_page_names_every_function_limit_dtype_and_role() -> None:
+def test_page_names_every_function_limit_dtype_and_role() -> None:
     for name in (*FUNCTIONS, *TERMS, *LIMITS["cpu"], *LIMITS["cuda"], *DTYPES, *ROLES):
         assert f"`{name}`" in PAGE, name
 
@@ -87,15 +87,15 @@ EXPRESSIONS = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.split("\n## Expressio
 
 
 @pytest.mark.parametrize(("text", "value"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
-def test_expressions_have_the_values_the_page_gives(text: str, value: str) -> None:
+def test_expressions_have_the_values_on_the_page(text: str, value: str) -> None:
     assert Expression.parse(text, "page").evaluate({}) == ast.literal_eval(value)
 
 
-def test_there_are_expressions_on_the_page() -> None:
+def test_page_has_expressions() -> None:
     assert len(EXPRESSIONS) >= 5
 
 
-def test_a_key_that_is_not_on_the_page_is_refused() -> None:
+def test_key_missing_on_the_page_is_refused() -> None:
     document = tomllib.loads(EXAMPLE)
     document["cpu"]["constraints"][0]["why"] = "because"
     with pytest.raises(InvalidInput, match=r"cpu\.constraints\[0\]\.why"):

@@ -1,4 +1,4 @@
-"""Flags of a family: what decides the product's own business is refused, in every spelling; the rest passes."""
+"""Compiler flags of a family: reserved ones are refused in every spelling, others pass."""
 
 import pytest
 
@@ -48,7 +48,7 @@ HARMLESS: dict[DeviceKind, list[list[str]]] = {
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in TAKING_OVER for flags in TAKING_OVER[kind]])
-def test_flags_that_take_over_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
+def test_reserved_flags_are_refused_with_the_reason(kind: DeviceKind, flags: list[str]) -> None:
     with pytest.raises(InvalidInput, match=r"`.+` .*(cannot be a flag|is a file and not a flag)") as refused:
         check_flags(flags, kind, "family.toml: k.flags")
     assert refused.value.field.startswith("family.toml: k.flags[")
@@ -59,13 +59,13 @@ def test_other_flags_pass(kind: DeviceKind, flags: list[str]) -> None:
     check_flags(flags, kind, "family.toml: k.flags")
 
 
-def test_an_option_with_its_value_in_one_text_is_refused_with_the_two_flags() -> None:
+def test_option_and_value_in_one_text_are_refused_with_the_two_flags() -> None:
     with pytest.raises(InvalidInput, match='write two flags, "-I", "include"'):
         check_flags(["-I include"], "cpu", "flags")
     check_flags(['-DTEXT="a b"'], "cpu", "flags")
 
 
-def test_relative_folders_and_objects_lie_in_the_family() -> None:
+def test_relative_folders_and_objects_are_in_the_family() -> None:
     flags = ("-Iinclude", "-I", "more", "-I/abs", "--include-path=inc", "-Llib", "-lthing", "own.a", "-DX=include")
     assert anchored(flags, "/family") == (
         *("-I/family/include", "-I", "/family/more", "-I/abs", "--include-path=/family/inc"),
@@ -73,7 +73,7 @@ def test_relative_folders_and_objects_lie_in_the_family() -> None:
     )
 
 
-def test_folders_of_headers_and_files_for_the_linker_are_known() -> None:
+def test_header_folders_and_linker_files_are_known() -> None:
     assert header_folders(("-Ia", "-isystem", "b", "-iquote=c", "-Ld", "-idiraftere", "--include-path=f")) == (
         *("a", "b", "c", "e", "f"),
     )

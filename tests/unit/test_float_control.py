@@ -1,4 +1,4 @@
-"""Floating-point modes of a thread: named when they differ, and restored."""
+"""Floating-point modes of a thread: differences are named and restored."""
 
 import ctypes
 import platform
@@ -87,7 +87,7 @@ def test_exception_flags_of_ordinary_arithmetic_are_no_change(registers: Any) ->
 
 
 @on_x86
-def test_modes_that_calls_leave_changed_are_restored_after_each_sample(registers: Any) -> None:
+def test_modes_changed_by_calls_are_restored_after_each_sample(registers: Any) -> None:
     before = FloatControl()
     timer = CallTimer([lambda: registers.mxcsr(0xE040, 0)])
     assert FloatControl().changes(before) == ()
@@ -105,7 +105,7 @@ def test_modes_belong_to_a_thread(registers: Any) -> None:
     assert FloatControl().changes(before) == ()
 
 
-def test_an_error_restores_the_modes_too() -> None:
+def test_error_restores_the_modes() -> None:
     before = FloatControl()
     with pytest.raises(KeyError), preserved():
         ctypes.CDLL(None).fesetround(0x400 if platform.machine() == "x86_64" else 0x400000)
@@ -125,7 +125,7 @@ def test_an_error_restores_the_modes_too() -> None:
         ("-Ofast", "-fopenmp"),
     ],
 )
-def test_a_library_sets_no_modes_when_it_is_loaded(compiler: CCompiler, tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_library_sets_no_modes_when_loaded(compiler: CCompiler, tmp_path: Path, flags: tuple[str, ...]) -> None:
     path = library(compiler, tmp_path, "double f(double x) { return x / 3 + x; }", *flags)
     before = FloatControl()
     loaded = ctypes.CDLL(str(path))
@@ -137,7 +137,7 @@ def test_a_library_sets_no_modes_when_it_is_loaded(compiler: CCompiler, tmp_path
 
 @on_x86
 @pytest.mark.parametrize("flag", ["-mpc32", "-mpc64"])
-def test_a_library_sets_no_x87_precision_when_it_is_loaded(compiler: CCompiler, tmp_path: Path, flag: str) -> None:
+def test_library_sets_no_x87_precision_when_loaded(compiler: CCompiler, tmp_path: Path, flag: str) -> None:
     if "gcc" not in compiler.product:
         pytest.skip("a flag of gcc")
     path = library(compiler, tmp_path, "double f(double x) { return x; }", flag)

@@ -1,4 +1,4 @@
-"""What a search was worth, over the default config and over the median random one."""
+"""Gain of a search over the default config and over the median random config."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def both(best: Best | None, trials: list[Tried], **baselines: float) -> tuple[Ga
     return found[0], found[1]
 
 
-def test_quick_times_are_compared_with_intervals_and_the_basis_is_named() -> None:
+def test_quick_times_are_compared_with_intervals_and_a_named_basis() -> None:
     default, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 80.0, 120.0, 90.0, 110.0))
     assert default.ratio is not None and default.ratio.estimate == pytest.approx(3.0)
     assert default.ratio.low < 3.0 < default.ratio.high < 3.02
@@ -42,8 +42,8 @@ def test_quick_times_are_compared_with_intervals_and_the_basis_is_named() -> Non
     assert "median of 6 random configs" in random.words and "95% interval" in random.words
 
 
-def test_a_confirmed_best_is_brought_to_the_session_of_the_trials_by_the_baseline() -> None:
-    """The whole device was half as fast when the best was confirmed: that is no loss of the config."""
+def test_confirmed_best_is_scaled_to_the_trials_session_by_the_baseline() -> None:
+    """The device was half as fast during the confirmation. This must not count against the config."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
         speedup=Interval(low=2.4, estimate=2.5, high=2.6),
@@ -57,7 +57,7 @@ def test_a_confirmed_best_is_brought_to_the_session_of_the_trials_by_the_baselin
     assert alone.ratio is not None and alone.ratio.estimate == pytest.approx(1.5) and "confirmed time" in alone.words
 
 
-def test_what_is_missing_is_said_in_place_of_a_figure() -> None:
+def test_missing_figure_is_replaced_by_its_reason() -> None:
     best = Best(number=9, timing=steady(20.0))
     default, random = both(best, tried(100.0, None, 90.0, default_us=None))
     assert default.ratio is None and "could not be timed" in default.words
@@ -69,14 +69,14 @@ def test_what_is_missing_is_said_in_place_of_a_figure() -> None:
     assert gains(None, tried(), {}) == ()
 
 
-def test_few_blind_trials_state_the_confidence_that_their_range_has() -> None:
+def test_few_random_trials_state_the_confidence_of_their_range() -> None:
     assert coverage(3) == 0.75 and coverage(5) == pytest.approx(0.9375) and coverage(6) == coverage(60) == CONFIDENCE
     _, random = both(Best(number=9, timing=steady(20.0)), tried(100.0, 200.0, 150.0))
     assert random.confidence == 0.75 and "75% interval" in random.words
 
 
 @pytest.mark.parametrize("count", [3, 5, 8, 20])
-def test_the_interval_covers_the_median_random_config_as_often_as_it_says(count: int) -> None:
+def test_interval_covers_the_median_random_config_as_often_as_stated(count: int) -> None:
     rng, hits, draws = np.random.default_rng(7), 0, 2000
     for _ in range(draws):
         interval = order_interval(rng.lognormal(0.0, 0.5, count), CONFIDENCE)
@@ -84,7 +84,7 @@ def test_the_interval_covers_the_median_random_config_as_often_as_it_says(count:
     assert hits / draws >= coverage(count) - 0.02
 
 
-def test_trials_of_a_strategy_that_learned_are_no_random_sample() -> None:
+def test_trials_of_a_learning_strategy_are_no_random_sample() -> None:
     learned = [Tried(number=number, origin="tpe", timing=steady(21.0)) for number in range(1, 9)]
     _, random = both(Best(number=9, timing=steady(20.0)), [*tried(100.0, 100.0, 100.0), *learned])
     assert random.trials == 3 and random.ratio is not None and random.ratio.estimate == pytest.approx(5.0)

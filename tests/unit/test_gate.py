@@ -1,4 +1,4 @@
-"""The policy's resource gates."""
+"""Resource gates of the policy."""
 
 import pytest
 
@@ -22,9 +22,9 @@ NOTES = POLICIES["l4-notes"]
         (Resources(spill_bytes=8), Policy(max_spill_bytes=None), None),
     ],
 )
-def test_gates(resources: Resources, policy: Policy, refusal: OverResources | None) -> None:
+def test_gate_compares_resources(resources: Resources, policy: Policy, refusal: OverResources | None) -> None:
     assert gate(resources, policy) == refusal
 
 
-def test_figures_name_only_what_is_known() -> None:
+def test_figures_include_only_known_resources() -> None:
     assert Resources(registers=40, spill_bytes=0).figures() == {"registers": 40.0, "spill_bytes": 0.0}

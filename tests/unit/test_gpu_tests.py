@@ -1,4 +1,4 @@
-"""What only a Hopper can run is kept valid where there is none."""
+"""Configs of GPU tests that only a Hopper can run are checked for validity without one."""
 
 import pytest
 
@@ -12,11 +12,11 @@ HOPPER = known("sm_90")
 
 
 @pytest.mark.parametrize(("name", "text"), list(dict.fromkeys((name, text) for name, text, _ in WARPGROUPS)))
-def test_configs_of_the_tests_on_a_gpu_are_valid(name: str, text: str) -> None:
+def test_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> None:
     family = find(name).family
     problem = family.problem(text, "cuda")
     default: Config = {tunable.name: tunable.default for tunable in family.implementation("cuda").tunables}
-    if family.violations(default, problem, HOPPER, Objective()):  # a space takes seconds to make
+    if family.violations(default, problem, HOPPER, Objective()):  # building a space takes seconds
         default = family.space(problem, HOPPER, Objective()).default()
     changes = [
         change for family_name, problem_text, change in WARPGROUPS if (family_name, problem_text) == (name, text)

@@ -1,4 +1,4 @@
-"""Guard bands: every byte around a buffer counts, and inputs must stay as they are."""
+"""Guarded buffers: writes outside a buffer and changed inputs are detected."""
 
 import ctypes
 
@@ -21,7 +21,7 @@ def poke(address: int, value: int = 0) -> None:
     ctypes.c_uint8.from_address(address).value = value
 
 
-def test_a_fresh_set_is_poisoned_whole_and_undamaged() -> None:
+def test_new_set_is_fully_poisoned_and_undamaged() -> None:
     buffers = HostBuffers([X, Y, W, N], INPUTS)
     assert np.isnan(buffers.read("y")).all()
     assert np.isnan(buffers.read("w")).all()
@@ -40,7 +40,7 @@ def test_a_fresh_set_is_poisoned_whole_and_undamaged() -> None:
         (-GUARD_BYTES, f"before `y`, the nearest {GUARD_BYTES - 1} bytes"),
     ],
 )
-def test_a_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
+def test_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     poke(buffers.call_arguments[1].value + offset)
     assert words in (buffers.damage() or "")
@@ -48,13 +48,13 @@ def test_a_single_byte_out_of_bounds_is_found(offset: int, words: str) -> None:
     assert buffers.damage() is None
 
 
-def test_a_modified_input_is_found() -> None:
+def test_modified_input_is_found() -> None:
     buffers = HostBuffers([X, Y], INPUTS)
     poke(buffers.call_arguments[0].value + 9, 1)
     assert buffers.damage() == "modifies its input `x`"
 
 
-def test_siblings_share_inputs_and_nothing_else() -> None:
+def test_siblings_share_only_inputs() -> None:
     buffers = HostBuffers([X, Y, W], INPUTS)
     other = buffers.sibling()
     ctypes.memset(buffers.call_arguments[1].value, 1, 7 * 4)
@@ -74,7 +74,7 @@ def test_poison_spares_inputs() -> None:
     assert buffers.damage() is None
 
 
-def test_scalars_are_passed_as_their_type_and_odd_ones_refused() -> None:
+def test_scalars_are_passed_by_their_type_and_odd_ones_refused() -> None:
     assert HostBuffers([N], {}).call_arguments[0].value == 7
     odd = Argument(name="h", role="scalar", dtype="float16", value=1.0)
     with pytest.raises(LaunchError, match="scalar `h`: float16 cannot be passed; use int32"):
@@ -88,7 +88,7 @@ def test_data_is_aligned_for_any_vector() -> None:
 
 @pytest.mark.parametrize("alignment", [1, 32, 1024])
 @pytest.mark.parametrize("where", ["first", "last", "adrift"])
-def test_buffers_lie_on_what_the_family_demands_and_no_more(where: str, alignment: int) -> None:
+def test_buffers_have_exactly_the_required_alignment(where: str, alignment: int) -> None:
     held = GuardedArray(Argument(name="x", role="input", dtype="float16", shape=(7,), alignment=alignment))
     starts = set()
     for shift in range(1, 4096, 2):

@@ -1,4 +1,4 @@
-"""Queries, keys and values that a wrong softmax cannot take."""
+"""Attention inputs that expose a wrong softmax."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def scores(shapes: dict[str, tuple[int, ...]], seed: int) -> np.ndarray[tuple[in
 
 
 @pytest.mark.parametrize(("queries", "heads"), [(128, 2), (1, 32)])
-def test_some_rows_fall_for_a_late_key_by_far_and_all_keys_of_others_are_buried(queries: int, heads: int) -> None:
+def test_some_rows_have_a_dominant_late_key_and_others_only_small_keys(queries: int, heads: int) -> None:
     found = scores({"q": (1, heads, queries, 64), "k": (1, 2, 128, 64), "v": (1, 2, 128, 64)}, seed=1)
     first, second = np.moveaxis(np.sort(found, axis=-1)[..., -2:], -1, 0)[::-1]
     buried = np.all(np.abs(found + EXTREME) < 1e-3, axis=-1)
@@ -25,7 +25,7 @@ def test_some_rows_fall_for_a_late_key_by_far_and_all_keys_of_others_are_buried(
     assert np.all(found.argmax(axis=-1)[towers] >= 64)
 
 
-def test_each_head_has_a_late_key_of_its_own() -> None:
+def test_each_head_has_its_own_late_key() -> None:
     found = scores({"q": (2, 8, 64, 32), "k": (2, 8, 512, 32), "v": (2, 8, 512, 32)}, seed=2)
     late = [
         set(head.argmax(axis=-1)[head.max(axis=-1) > 0.8 * EXTREME].tolist()) for head in found.reshape(16, 64, 512)
@@ -34,7 +34,7 @@ def test_each_head_has_a_late_key_of_its_own() -> None:
     assert len(set().union(*late)) > 8
 
 
-def test_what_is_small_is_no_smaller_than_it_may_be() -> None:
+def test_small_values_stay_representable() -> None:
     shapes = dict.fromkeys("qkv", (1, 1, 64, 64))
     drawn = draw_heads(np.random.default_rng(0), shapes, "small", least_deviation=0.05)
     assert drawn["v"].std() == pytest.approx(0.05, rel=0.1)

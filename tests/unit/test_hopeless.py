@@ -1,4 +1,4 @@
-"""The same compile error of every config ends a search early; an error that a config may cause does not."""
+"""Hopeless searches: a compile error common to all configs ends a search early."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def failed(log: str) -> CompileFailed:
         "kernel.c:{0}:1: error: expected ';' before 'return'",
     ],
 )
-def test_the_same_error_of_the_first_configs_is_told(log: str) -> None:
+def test_same_error_of_the_first_configs_is_reported(log: str) -> None:
     ended = trials(*(failed(log.format(line)) for line in range(10, 10 + ALIKE)))
     error = same_error(ended)
     assert error is not None and error in log.format(10)
@@ -48,7 +48,7 @@ def test_the_same_error_of_the_first_configs_is_told(log: str) -> None:
         "no word of what is wrong",
     ],
 )
-def test_errors_that_a_config_may_cause_are_not(log: str) -> None:
+def test_errors_that_depend_on_the_config_are_not_reported(log: str) -> None:
     assert same_error(trials(*(failed(log) for _ in range(3 * ALIKE)))) is None
 
 
@@ -56,7 +56,7 @@ def test_errors_that_a_config_may_cause_are_not(log: str) -> None:
     "other", [MEASURED, TimedOut(stage="compile", limit_s=1.0), failed("k.c:1:1: error: another fault")]
 )
 @pytest.mark.parametrize("place", [0, 3, ALIKE])
-def test_one_that_ends_otherwise_keeps_the_search_going(other: Outcome, place: int) -> None:
+def test_one_different_outcome_keeps_the_search_running(other: Outcome, place: int) -> None:
     outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
     outcomes[place] = other
     assert same_error(trials(*outcomes)) is None

@@ -1,4 +1,4 @@
-"""A worker keeps its name from life to life, and no two living ones share it."""
+"""Worker identity: it survives restarts, and no two running workers share it."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from workers.daemon.identity import IdentityError, claim_identity
 
 
-def test_the_name_stays_and_living_workers_differ(tmp_path: Path) -> None:
+def test_name_survives_restarts_and_running_workers_differ(tmp_path: Path) -> None:
     first, second = claim_identity(tmp_path / "data"), claim_identity(tmp_path / "data")
     assert first.worker_id != second.worker_id
     os.close(first.descriptor)
@@ -18,7 +18,7 @@ def test_the_name_stays_and_living_workers_differ(tmp_path: Path) -> None:
     os.close(reborn.descriptor)
 
 
-def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
+def test_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(IdentityError, match=r"file/data cannot be used .*--data"):
         claim_identity(tmp_path / "file" / "data")

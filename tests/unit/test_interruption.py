@@ -1,4 +1,4 @@
-"""A job that is ended from another thread: its programs die, and it starts no further one."""
+"""Interrupting a job from another thread: its programs are killed and no further one starts."""
 
 import os
 import threading
@@ -11,12 +11,12 @@ from workers.system.interruption import Interruption
 from workers.system.program import run
 
 
-def test_a_program_that_runs_is_killed_and_the_next_is_not_started(tmp_path: Path) -> None:
+def test_running_program_is_killed_and_the_next_is_not_started(tmp_path: Path) -> None:
     started, interruption = tmp_path / "started", Interruption()
     os.mkfifo(started)
 
     def come() -> None:
-        started.read_text()  # waits until the program writes
+        started.read_text()  # blocks until the program writes
         interruption.come()
 
     thread = threading.Thread(target=come)

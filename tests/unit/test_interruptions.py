@@ -1,4 +1,4 @@
-"""What the wall clock and the process lose against each other."""
+"""Differences between the wall clock and the time a process ran."""
 
 import pytest
 
@@ -11,7 +11,7 @@ class Clocks:
         self.interruptions = Interruptions(lambda: self.wall_s, lambda: self.steady_s)
 
     def run(self, seconds: float) -> float:
-        """Run undisturbed, as the ticking thread sees it; return what is lost by then."""
+        """Run undisturbed, as the ticking thread sees it; return the lost seconds so far."""
         for _ in range(int(seconds / TICK_S)):
             self.wall_s += TICK_S
             self.steady_s += TICK_S
@@ -19,7 +19,7 @@ class Clocks:
         return self.interruptions.lost_s()
 
 
-def test_a_process_that_runs_loses_nothing() -> None:
+def test_running_process_loses_no_time() -> None:
     assert Clocks().run(1000) == 0.0
 
 
@@ -28,7 +28,7 @@ def test_a_process_that_runs_loses_nothing() -> None:
     [(3600, 3600), (3600, 0), (-3600, 0), (3600, 0.5), (-3600, 0.5), (86_400, 86_400)],
     ids=["stopped", "asleep", "set back", "set forward", "set back later", "stopped for a day"],
 )
-def test_an_interruption_is_counted_once(wall_s: float, steady_s: float) -> None:
+def test_interruption_is_counted_once(wall_s: float, steady_s: float) -> None:
     clocks = Clocks()
     clocks.run(10)
     clocks.wall_s += wall_s
@@ -38,7 +38,7 @@ def test_an_interruption_is_counted_once(wall_s: float, steady_s: float) -> None
     assert clocks.run(100) == lost_s
 
 
-def test_a_clock_that_is_corrected_slowly_interrupts_nothing() -> None:
+def test_slowly_corrected_clock_is_no_interruption() -> None:
     clocks = Clocks()
     for _ in range(1000):
         clocks.wall_s += 0.01

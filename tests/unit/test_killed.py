@@ -22,7 +22,7 @@ MEASURED = EvaluateReport(outcome=Measured(timing=FAIR), stages=Stages(measure_s
 
 @pytest.fixture(autouse=True)
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the system counts, one figure for each look; the last one stays."""
+    """Return the system's counts of kills in turn; the last one repeats."""
     counts = [0]
     monkeypatch.setattr(killed, "memory_kills", lambda: counts.pop(0) if len(counts) > 1 else counts[0])
     return counts
@@ -38,35 +38,35 @@ def crashed(outcome: Crashed) -> EvaluateReport:
 
 
 @pytest.mark.parametrize("outcome", [RUNNER, KERNEL])
-def test_a_killed_attempt_is_repeated_and_the_report_says_so(outcome: Crashed) -> None:
+def test_killed_attempt_is_repeated_and_reported(outcome: Crashed) -> None:
     report = undisturbed(attempts(crashed(outcome), MEASURED))
     assert report.outcome == MEASURED.outcome
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt: ")
     assert report.stages.measure_s == 3.0
 
 
-def test_undisturbed_reports_stay_as_they_are() -> None:
+def test_undisturbed_reports_are_unchanged() -> None:
     assert undisturbed(attempts(MEASURED)) is MEASURED
     wrong = EvaluateReport(outcome=WrongAnswer(reason="off"))
     assert undisturbed(attempts(wrong)) is wrong
 
 
-def test_a_crash_of_its_own_is_not_repeated() -> None:
+def test_crash_of_the_kernel_is_not_repeated() -> None:
     assert undisturbed(attempts(crashed(OWN_FAULT))).outcome == OWN_FAULT
 
 
-def test_a_kernel_that_is_killed_every_time_has_crashed() -> None:
+def test_kernel_killed_every_time_counts_as_crashed() -> None:
     report = undisturbed(attempts(*[crashed(KERNEL)] * MOST_ATTEMPTS))
     assert isinstance(report.outcome, Crashed)
     assert report.outcome.reason.startswith(f"killed by SIGKILL; so it ended in each of {MOST_ATTEMPTS} attempts: ")
 
 
-def test_a_runner_that_is_killed_every_time_blames_no_candidate() -> None:
+def test_runner_killed_every_time_blames_no_candidate() -> None:
     with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no lack of memory"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 
-def test_the_reason_names_a_lack_of_memory(kills: list[int]) -> None:
+def test_reason_names_a_lack_of_memory(kills: list[int]) -> None:
     kills[:] = [4, 5]
     with pytest.raises(KilledError, match="for lack of memory"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
@@ -88,7 +88,7 @@ def test_every_kind_of_job_is_repeated(report: Report, whole: Report) -> None:
     assert replace(done, environment={}) == whole  # type: ignore[type-var]
 
 
-def test_changes_that_are_killed_every_time_have_crashed() -> None:
+def test_changes_killed_every_time_count_as_crashed() -> None:
     report = AblateReport(changes=(Ablated(same_binary=True), Ablated(failure=KERNEL)))
     _, change = undisturbed(lambda: report).changes
     assert isinstance(change.failure, Crashed)
@@ -114,7 +114,7 @@ def test_kills_for_lack_of_memory_are_counted(
     assert memory_kills() == 7
 
 
-def test_without_a_count_no_kill_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_count_no_kill_is_assumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed, "_PROC", tmp_path)
     monkeypatch.setattr(killed, "_CGROUPS", tmp_path)
     assert memory_kills() == 0
@@ -123,5 +123,5 @@ def test_without_a_count_no_kill_is_known(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("status", "sent"), [(-9, True), (-15, True), (-11, False), (-6, False), (0, False), (9, False)]
 )
-def test_signals_that_operators_send_are_told_from_faults(status: int, sent: bool) -> None:
+def test_signals_of_operators_are_distinguished_from_faults(status: int, sent: bool) -> None:
     assert sent_from_outside(status) is sent

@@ -1,4 +1,4 @@
-"""The language of a source follows from its file's name."""
+"""Language of a source, from its file name."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_cpp_is_known_by_its_suffixes(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["k.c", "k.c.j2", "k.h", "k", "k.tmpl", "k.cpp.c"])
-def test_everything_else_is_c(file: str) -> None:
+def test_other_files_are_c(file: str) -> None:
     assert language_of("cpu", file, "cpu.source") == "c"
 
 

@@ -1,9 +1,9 @@
-"""What is remembered of the keys that were used last."""
+"""Cache of the most recently used keys."""
 
 from evo.latest import Latest
 
 
-def test_the_value_used_longest_ago_is_forgotten_first() -> None:
+def test_least_recently_used_value_is_dropped_first() -> None:
     dropped: list[str] = []
     latest: Latest[int, str] = Latest(2, dropped.append)
     assert [latest.get(key, lambda key=key: f"v{key}") for key in (1, 2, 1, 3)] == ["v1", "v2", "v1", "v3"]
@@ -13,7 +13,7 @@ def test_the_value_used_longest_ago_is_forgotten_first() -> None:
     assert dropped == ["v2", "v3"]
 
 
-def test_a_value_that_cannot_be_made_drops_nothing() -> None:
+def test_failed_value_drops_nothing() -> None:
     latest: Latest[int, int] = Latest(1, lambda _: 1 // 0)
     latest.get(1, lambda: 1)
     try:

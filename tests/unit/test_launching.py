@@ -1,4 +1,4 @@
-"""Launches that the driver refuses, or that pass other parameters than a kernel takes, are refused after the build."""
+"""Launch checks after the build: limits of the driver, and parameters that do not match the kernel."""
 
 from dataclasses import replace
 
@@ -54,13 +54,13 @@ def ptx(compiler: NvrtcCompiler, kernel: str, device: Device = H100) -> bytes:
     ],
 )
 def test_limits_of_each_axis(device: Device, launch: dict[str, tuple[int, int, int]], resource: str | None) -> None:
-    """An H100 took and refused the same blocks and grids."""
+    """An H100 accepted and refused the same blocks and grids."""
     found = launch_refusal(b"", "f", replace(LAUNCH, **launch), (X,), device)  # type: ignore[arg-type]
     assert (found and isinstance(found, OverResources) and found.resource) == resource
 
 
 @pytest.mark.parametrize(("capability", "most"), [(60, 4096), (70, 32764), (90, 32764)])
-def test_parameters_have_as_many_bytes_as_the_architecture_allows(capability: int, most: int) -> None:
+def test_parameter_size_is_limited_by_the_architecture(capability: int, most: int) -> None:
     device = replace(L4, limits={**L4.limits, "compute_capability": float(capability)})
     many = tuple(replace(X, name=f"x{place}") for place in range(most // 8))
     assert launch_refusal(b"", "f", LAUNCH, many, device) is None
@@ -72,7 +72,7 @@ def test_parameters_have_as_many_bytes_as_the_architecture_allows(capability: in
     assert isinstance(found, OverResources) and found.used == 16 * (most // 16 + 1), "gaps count"
 
 
-def test_what_a_kernel_declares_is_read(compiler: NvrtcCompiler) -> None:
+def test_declared_launch_bounds_are_read(compiler: NvrtcCompiler) -> None:
     kernel = (
         "void __launch_bounds__(128) f(const float *x, int n, double d, char c, float s) { if (n) *(float *)x = s; }"
     )
@@ -103,7 +103,7 @@ def test_what_a_kernel_declares_is_read(compiler: NvrtcCompiler) -> None:
         ("void __block_size__((32, 1, 1)) f(const float *x) {}", {"grid": (3, 1, 1)}, None),
     ],
 )
-def test_limits_that_the_kernel_sets_itself(
+def test_limits_set_by_the_kernel(
     compiler: NvrtcCompiler, kernel: str, launch: dict[str, tuple[int, int, int]], said: str | None
 ) -> None:
     found = launch_refusal(ptx(compiler, kernel), "f", replace(LAUNCH, **launch), (X,), H100)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_limits_that_the_kernel_sets_itself(
         ("int n, const float *x", (X, scalar("n", "int64")), "passes `x`, a pointer of 8 bytes"),
     ],
 )
-def test_parameters_other_than_those_passed(
+def test_mismatched_parameters_are_refused(
     compiler: NvrtcCompiler, parameters: str, arguments: tuple[Argument, ...], said: str | None
 ) -> None:
     found = launch_refusal(ptx(compiler, f"void f({parameters}) {{}}"), "f", LAUNCH, arguments, H100)

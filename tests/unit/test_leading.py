@@ -1,4 +1,4 @@
-"""Which figure of a candidate is shown first."""
+"""Leading figure of a candidate: confirmed, quick or estimated."""
 
 import pytest
 
@@ -23,19 +23,19 @@ def test_confirmed_figures_lead_with_their_interval() -> None:
     assert time.confirmed and time.words == "confirmed"
 
 
-def test_a_quick_figure_says_that_it_is_not_confirmed() -> None:
+def test_quick_figure_is_marked_unconfirmed() -> None:
     time, speedup = leading_time(10.0, None), leading_speedup(10.0, None, BASELINES)
     assert time == Figure(value=10.0, unit="us", source="quick")
     assert speedup == Figure(value=3.0, unit="x", source="quick", against="fast")
     assert time.words == "quick, not confirmed" and not time.confirmed
 
 
-def test_an_estimate_is_neither() -> None:
+def test_estimate_is_neither_confirmed_nor_quick() -> None:
     time = leading_time(10.0, None, estimated=True)
     assert time is not None and (time.source, time.words) == ("estimated", "estimate, not run")
 
 
-def test_a_confirmed_time_is_never_divided_by_a_baseline_of_another_session() -> None:
+def test_confirmed_time_is_never_divided_by_a_baseline_of_another_session() -> None:
     alone = Confirmation(time=FOUND.time)
     assert leading_speedup(10.0, alone, BASELINES) is None
 
@@ -47,7 +47,7 @@ def test_without_a_time_there_is_no_speedup(time_us: float | None) -> None:
     assert leading_speedup(10.0, None, {}) is None
 
 
-def test_a_verdict_gives_its_figures_and_why_a_kernel_is_refuted() -> None:
+def test_verdict_gives_its_figures_and_the_reason_of_a_refutation() -> None:
     wrong = Rule(name="answers", passed=False, figure=3.0, threshold=0.0, text="3 calls gave a wrong answer.")
     gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="Too little.")
     verdict = Verdict(promote=False, summary="", rules=(gain, wrong), challenger=FOUND.time)

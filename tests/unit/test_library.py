@@ -1,4 +1,4 @@
-"""Which library a reference computes with."""
+"""Library that a reference computes with."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -20,7 +20,7 @@ def cupy(devices: int | Exception) -> ModuleType:
     return module
 
 
-def test_large_work_goes_to_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_work_uses_the_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     there = cupy(1)
     monkeypatch.setitem(sys.modules, "cupy", there)
     assert array_library(LARGE_FLOPS) is there
@@ -29,6 +29,6 @@ def test_large_work_goes_to_the_gpu_where_there_is_one(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("obstacle", [None, cupy(RuntimeError("no driver"))])
-def test_the_cores_do_it_where_there_is_none(monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None) -> None:
+def test_cores_are_used_without_a_gpu(monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None) -> None:
     monkeypatch.setitem(sys.modules, "cupy", obstacle)
     assert array_library(LARGE_FLOPS) is np

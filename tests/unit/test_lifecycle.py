@@ -1,4 +1,4 @@
-"""The state machine of a search: every state with every command."""
+"""Search lifecycle: every state with every command."""
 
 from typing import get_args
 
@@ -28,7 +28,7 @@ LEGAL: dict[tuple[State, Command], State] = {
     ("ablating", "cancel"): "finished",
     ("ablating", "finish"): "finished",
     ("ablating", "fail"): "finished",
-    # Asking again for what already is: a repeated request is no error.
+    # A command for the present state is a repetition, not an error.
     ("running", "resume"): "running",
     ("paused", "pause"): "paused",
     ("stopping", "stop"): "stopping",
@@ -49,14 +49,14 @@ def test_every_command_in_every_state(state: State, command: Command) -> None:
             transition(state, command)
 
 
-def test_nothing_leaves_a_terminal_state_but_an_ablation_which_comes_back() -> None:
+def test_only_an_ablation_leaves_a_terminal_state_and_returns() -> None:
     assert {"finished", "cancelled", "failed"} == TERMINAL
     left = {(before, after) for (before, _), after in LEGAL.items() if before in TERMINAL and after != before}
     assert left == {("finished", "ablating")}
     assert {after for (before, _), after in LEGAL.items() if before == "ablating"} == {"finished", "ablating"}
 
 
-def test_a_conflict_says_what_is_possible() -> None:
+def test_conflict_names_the_possible_commands() -> None:
     with pytest.raises(Conflict, match=r"possible now: cancel$"):
         transition("stopping", "pause")
     with pytest.raises(Conflict, match="has ended; start a new one"):

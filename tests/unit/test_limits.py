@@ -1,4 +1,4 @@
-"""What is refused is told with what would be taken, whoever asks."""
+"""Limits: a refusal names the accepted range, in every interface."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,13 +25,13 @@ from evo.text.limits import accepted, refused
         (dict[str, int], 3, None),
     ],
 )
-def test_the_reason_names_what_is_accepted(shape: Any, given: object, said: str | None) -> None:
+def test_reason_names_the_accepted_range(shape: Any, given: object, said: str | None) -> None:
     with pytest.raises(ValidationError) as wrong:
         TypeAdapter(shape).validate_python(given)
     assert refused(wrong.value.errors()[0]) == said
 
 
-def test_limits_read_as_people_write_them() -> None:
+def test_limits_are_formatted_for_people() -> None:
     assert accepted(0.01, 10**9) == "0.01 … 1,000,000,000"
     assert accepted(1, None) == accepted(1, 2**63 - 1) == "1 and more"
     assert accepted(None, 5) == "5 and less"

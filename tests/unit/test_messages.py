@@ -1,4 +1,4 @@
-"""The messages of evo survive JSON unchanged, through the same adapters the edges use."""
+"""Messages round-trip through JSON with the adapters of the API."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -70,12 +70,12 @@ def test_reports_round_trip(report: Report) -> None:
     assert adapter.validate_json(adapter.dump_json(report)) == report
 
 
-def test_booleans_stay_booleans_and_integers_integers() -> None:
+def test_booleans_and_integers_keep_their_types() -> None:
     config = (
         TypeAdapter(Evaluate).validate_json('{"number": 0, "config": {"A": true, "B": 1, "C": 1.0, "D": "1"}}').config
     )
     assert [type(value) for value in config.values()] == [bool, int, float, str]
 
 
-def test_timing_summaries() -> None:
+def test_timing_summaries_are_consistent() -> None:
     assert (TIMING.median_us, TIMING.iqr_us) == (2.0, 1.0)

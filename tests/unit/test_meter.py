@@ -1,4 +1,4 @@
-"""Time in which nobody works, as it is counted: once, whoever else works, and not while there is no work."""
+"""Idle meter: seconds in which no one works although work was available."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from workers.daemon.pipeline import Prepared
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that moves only on request."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -24,7 +24,7 @@ class Clock:
         self.now_s += seconds
 
 
-def test_only_time_in_which_nobody_works_counts_and_each_second_once() -> None:
+def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
     clock = Clock()
     meter = Meter(clock)
     clock.pass_(1)
@@ -40,7 +40,7 @@ def test_only_time_in_which_nobody_works_counts_and_each_second_once() -> None:
     assert meter.take() == 4
 
 
-def test_time_without_work_to_be_had_is_excused_but_never_more_than_there_was() -> None:
+def test_time_without_available_work_is_excused_up_to_its_length() -> None:
     clock = Clock()
     meter = Meter(clock)
     clock.pass_(5)
@@ -50,8 +50,8 @@ def test_time_without_work_to_be_had_is_excused_but_never_more_than_there_was() 
     assert meter.take() == 0
 
 
-def test_what_a_claim_cost_is_shared_by_its_jobs_and_the_rest_is_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim of two took 0.5 s; of the job's 3 s between claim and end, 2.2 s were work or waiting for others."""
+def test_cost_of_a_claim_is_shared_by_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim of two jobs took 0.5 s; of a job's 3 s between claim and end, 2.2 s were work or waiting for others."""
     monkeypatch.setattr("workers.daemon.idle_clock.Meter.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)

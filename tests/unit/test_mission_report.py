@@ -1,4 +1,4 @@
-"""What the report of a mission claims, and above all what it does not."""
+"""Mission report: what it claims, and what it must not claim."""
 
 from dataclasses import replace
 
@@ -56,15 +56,15 @@ def test_goals_are_reached_open_or_impossible() -> None:
     assert "not on NVIDIA L4" not in text
 
 
-def test_what_was_reached_is_not_impossible_whatever_the_datasheet_says() -> None:
+def test_reached_goal_is_not_impossible_whatever_the_datasheet_says() -> None:
     assert "| 8 µs | FP8 hoped for, lower end | reached |" in report(result(7.9))
 
 
-def test_a_faster_baseline_is_what_to_keep() -> None:
+def test_faster_baseline_is_recommended() -> None:
     assert "Decision: fall back to torch FLASH, which is faster: the kernel is 0.82" in report(result(50.0))
 
 
-def test_another_gpu_reaches_no_goal_of_the_missions() -> None:
+def test_another_gpu_reaches_no_goal_of_the_mission() -> None:
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which says nothing about it" in text
@@ -73,20 +73,20 @@ def test_another_gpu_reaches_no_goal_of_the_missions() -> None:
     assert "reached |" not in text
 
 
-def test_a_rehearsal_compares_nothing() -> None:
+def test_rehearsal_compares_nothing() -> None:
     text = mission_report(REHEARSAL, [result(1.0)], [WORK], [])
     assert "**A rehearsal" in text
     assert text.count("not compared") == 6
     assert "reached |" not in text
 
 
-def test_a_search_that_measured_nothing_says_so() -> None:
+def test_search_without_measurement_is_reported() -> None:
     empty = Result(search=view(state="failed", reason="not one could be measured", best=None, device=L4), best=None)
     assert "Nothing was measured: search 3 is failed (not one could be measured)." in report(empty)
 
 
 @pytest.mark.parametrize("users", ["process 41 (python3)"])
-def test_a_shared_gpu_spoils_the_report(users: str) -> None:
+def test_shared_gpu_invalidates_the_report(users: str) -> None:
     shared = result(18.0)
     assert shared.best is not None
     spoilt = replace(shared, best=replace(shared.best, environment={"shared_with": users}))

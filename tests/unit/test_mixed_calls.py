@@ -1,4 +1,4 @@
-"""Calls that each meet another content than the call before: kernels that keep answers are wrong there."""
+"""Calls with changing inputs: kernels that cache answers are wrong."""
 
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
@@ -15,7 +15,7 @@ MIXED_CALLS = 64
 
 
 class Held(FakeBuffers):
-    """One number as input and its double as the right output."""
+    """One number as input and its double as the expected output."""
 
     def __init__(self, value: float = 0.0) -> None:
         super().__init__({"x": np.array([value])}, {"y": np.array([np.nan])})
@@ -43,7 +43,7 @@ class Turn:
 
 
 class Keeping:
-    """Answers the calls that `skips` names with the answer of the call before."""
+    """A kernel that repeats the previous answer on the calls that `skips` names."""
 
     def __init__(self, skips: Callable[[int], bool]) -> None:
         self._skips, self._calls, self._kept = skips, 0, 0.0
@@ -56,7 +56,7 @@ class Keeping:
 
 
 def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: float = 60.0) -> tuple[int, int]:
-    """How many calls were wrong, and how many were judged."""
+    """Return the number of wrong calls and of judged calls."""
     rng = np.random.default_rng(seed)
     contents = Contents([Held(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
     ring, faults = [Held(1.0) for _ in range(sets)], list[bool]()
@@ -70,7 +70,7 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
 
 @pytest.mark.parametrize("sets", [2, 3, 10, 128])
 @pytest.mark.parametrize("every", [2, 3, 5, 16])
-def test_a_kernel_that_skips_every_kth_call_is_wrong_wherever_its_count_begins(every: int, sets: int) -> None:
+def test_kernel_that_skips_every_kth_call_is_wrong_at_any_offset(every: int, sets: int) -> None:
     for offset in range(every):
         faults, judged = wrong(
             Keeping(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
@@ -79,19 +79,19 @@ def test_a_kernel_that_skips_every_kth_call_is_wrong_wherever_its_count_begins(e
         assert faults >= judged // every - 1 > 0
 
 
-def test_a_kernel_that_skips_one_call_in_five_at_random_escapes_less_than_once_in_a_million() -> None:
+def test_kernel_that_skips_a_fifth_of_calls_escapes_less_than_once_in_a_million() -> None:
     assert 0.8**MIXED_CALLS < 1e-6
 
 
-def test_a_kernel_that_computes_each_call_is_right() -> None:
+def test_kernel_that_computes_each_call_is_correct() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
 
 
-def test_calls_of_a_slow_kernel_are_as_many_as_fit_the_time() -> None:
+def test_number_of_slow_calls_fits_the_time_limit() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_one_content_alone_is_not_mixed() -> None:
+def test_single_input_is_not_mixed() -> None:
     contents = Contents([Held(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [Held(1.0), Held(1.0)]
     contents.mix(ring)

@@ -1,4 +1,4 @@
-"""Inputs mixed from several distributions: sparse exceptions, rows of all cases, and what is left alone."""
+"""Inputs mixed from several distributions: rare outliers, mixed rows, and inputs left unchanged."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def operand(name: str, array: NDArray[Any], dtype: str | None = None) -> Operand
 
 
 def made(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
-    """Mixtures of one input, by name."""
+    """Return the mixtures of one input by name."""
     rng = np.random.default_rng(3)
     found = mixtures({"x": nominal}, [{"x": each} for each in others], [operand("x", nominal, dtype)], rng)
     return {each.name: each.inputs["x"] for each in found}
@@ -35,7 +35,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_one_element_is_the_largest_and_one_the_smallest_of_all_distributions() -> None:
+def test_one_element_is_the_maximum_and_one_the_minimum_of_all_distributions() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = made(nominal, peaked(3), large)
     for name, extreme in (
@@ -55,7 +55,7 @@ def test_rows_come_from_all_distributions() -> None:
     assert min(origins) > 0
 
 
-def test_inputs_with_as_many_rows_come_from_the_same_distribution() -> None:
+def test_inputs_with_equal_row_counts_share_distributions() -> None:
     nominal, other = ({"x": normal(seed), "y": normal(seed + 1)} for seed in (1, 5))
     operands = [operand(name, array) for name, array in nominal.items()]
     *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0))
@@ -63,7 +63,7 @@ def test_inputs_with_as_many_rows_come_from_the_same_distribution() -> None:
     assert of_other["x"] == of_other["y"]
 
 
-def test_codes_of_small_numbers_are_compared_by_what_they_stand_for() -> None:
+def test_codes_of_small_formats_are_compared_by_value() -> None:
     nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
     found = made(nominal, other, dtype="bfloat16")["a lone smallest element"]
     assert (found != nominal).sum() == 1
@@ -80,15 +80,15 @@ def test_codes_of_small_numbers_are_compared_by_what_they_stand_for() -> None:
     ],
     ids=["integers", "ascending elements", "ascending rows", "symmetric"],
 )
-def test_inputs_whose_elements_stand_in_relations_are_not_mixed(nominal: NDArray[Any]) -> None:
+def test_inputs_with_related_elements_are_not_mixed(nominal: NDArray[Any]) -> None:
     assert made(nominal, nominal[::-1].copy()) == {}
 
 
-def test_one_distribution_alone_is_not_mixed() -> None:
+def test_single_distribution_is_not_mixed() -> None:
     assert made(normal(1)) == {}
 
 
-def test_an_input_that_a_second_draw_repeats_keeps_its_elements() -> None:
+def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
     mask = np.where(np.arange(COLUMNS) % 3, 0.0, -np.inf).astype(np.float32) * np.ones((ROWS, 1), np.float32)
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]

@@ -1,4 +1,4 @@
-"""Neighbours of a config: single changes, and relinked configs where a single change is invalid."""
+"""Neighbours of a config: single changes, and relinked configs if a single change is invalid."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def tied() -> Space:
     )
 
 
-def test_relinked_neighbours_change_what_a_single_change_demands() -> None:
+def test_relinked_neighbours_change_what_a_single_change_requires() -> None:
     space = tied()
     row = space.encode({"a": 1, "b": 1, "c": 0})
     near = Neighbourhood(space)
@@ -40,7 +40,7 @@ def test_relinked_neighbours_change_what_a_single_change_demands() -> None:
 
 
 def engine() -> Space:
-    """The copy engine demands a producer warp and a ring, a ring of many stages small tiles; the rest is free."""
+    """The copy engine needs a producer warp and a ring; a long ring needs small tiles; the rest is free."""
     values: dict[str, list[Value]] = {
         "COPY": ["async", "tma"],
         "PRODUCERS": [0, 1, 4],
@@ -60,7 +60,7 @@ def engine() -> Space:
     )
 
 
-def test_relinking_changes_as_many_tied_tunables_as_a_value_needs_and_keeps_the_others() -> None:
+def test_relinking_changes_only_as_many_tied_tunables_as_needed() -> None:
     space = engine()
     start = {"COPY": "async", "PRODUCERS": 0, "TOGETHER": 1, "STAGES": 1, "BLOCK": 256, "UNROLL": 4}
     relinked = [space.decode(each) for each in Neighbourhood(space).relinked(space.encode(start))]
@@ -74,13 +74,13 @@ def test_relinking_changes_as_many_tied_tunables_as_a_value_needs_and_keeps_the_
         assert config["UNROLL"] == 4
 
 
-def test_relinked_neighbours_are_the_same_in_every_search_of_a_space() -> None:
+def test_relinked_neighbours_are_deterministic() -> None:
     space = engine()
     row = space.encode(space.default())
     assert np.array_equal(Neighbourhood(space).relinked(row), Neighbourhood(space).relinked(row))
 
 
-def test_a_value_that_no_random_config_has_is_left_out() -> None:
+def test_value_of_no_random_config_is_left_out() -> None:
     values = list(range(3000))
     space = Space(
         [Tunable(name="a", values=values), Tunable(name="b", values=values)],
@@ -92,12 +92,12 @@ def test_a_value_that_no_random_config_has_is_left_out() -> None:
     assert space.valid(relinked).all()
 
 
-def test_a_space_without_ties_is_not_relinked() -> None:
+def test_space_without_ties_is_not_relinked() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
     assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 
 
-def test_the_surroundings_of_several_elites_are_looked_at() -> None:
+def test_neighbours_of_several_elites_are_considered() -> None:
     space, history = mixed(), History()
     for config in space.sample(np.random.default_rng(0), 12):
         trial = history.ask(Proposal(config=config, origin="random"))

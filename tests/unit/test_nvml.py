@@ -1,4 +1,4 @@
-"""Who else uses a GPU, as NVML tells it; NVML and the processes are stand-ins, so no GPU takes part."""
+"""Other users of a GPU as reported by NVML, with a fake NVML and fake processes."""
 
 import os
 import re
@@ -56,7 +56,7 @@ class Process:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A GPU with three strangers, one of our runners, and this process."""
+    """A GPU used by three foreign processes, one runner, and this process."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml([os.getpid(), 41, 42, 43, 44]))
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     nvml._library.cache_clear()
@@ -67,19 +67,19 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 WHO = "process 41 (python3), process 42 (train), process 43"
 
 
-def test_strangers_are_named_and_our_own_runners_are_none(shared: None) -> None:
+def test_foreign_processes_are_named_and_own_runners_are_not(shared: None) -> None:
     assert ", ".join(nvml.strangers("GPU-1")) == WHO
 
 
 def started() -> Iterator[str]:
-    """The modules that this project starts processes as."""
+    """Return the modules that this project starts as processes."""
     root = Path(workers.__file__).parent
     for path in sorted(root.rglob("*.py")):
         module = ".".join(["workers", *path.relative_to(root).with_suffix("").parts])
         yield from (named or module for named, _ in STARTS.findall(path.read_text()))
 
 
-def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_started_module_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
@@ -103,28 +103,26 @@ def test_whatever_is_started_here_is_ours(monkeypatch: pytest.MonkeyPatch) -> No
         [],
     ],
 )
-def test_a_name_like_ours_makes_no_process_ours(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+def test_similar_name_does_not_make_a_process_ours(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     monkeypatch.setitem(COMMANDS, 45, command)
     assert not nvml._is_ours(45)
 
 
-def test_without_nvml_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_no_process_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     nvml._library.cache_clear()
     assert nvml.strangers("GPU-1") == ()
     nvml._library.cache_clear()
 
 
-def test_doctor_says_who_shares_a_gpu(shared: None) -> None:
+def test_doctor_names_processes_that_share_a_gpu(shared: None) -> None:
     (finding,) = doctor._sharing([known("NVIDIA L4")])
     assert (finding.found, finding.detail) == (False, f"in use by {WHO}")
     assert finding.way_out.endswith(f"end {WHO}")
 
 
-def test_a_gpu_that_does_not_open_says_who_holds_it(
-    shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_gpu_that_does_not_open_names_its_holder(shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(uuid: str) -> int:
         raise LaunchError("all CUDA-capable devices are busy or unavailable")
 
