@@ -1,6 +1,7 @@
 """What is right, and whose fault it is when that cannot be said."""
 
 import importlib
+import math
 import pickle
 import platform
 import sys
@@ -57,6 +58,13 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
     return Reference(path, digest, Cache(folder / "cache"))
 
 
+@pytest.fixture
+def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """References are not repeated, so that calls can be counted."""
+    monkeypatch.setattr("workers.reference._REPEATED_S", 0.0)
+
+
+@pytest.mark.usefixtures("computed_once")
 def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path) -> None:
     first = reference(tmp_path).golden(plan(), (1, 2))
     again = reference(tmp_path).golden(plan(), (1, 2))
@@ -67,6 +75,7 @@ def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path)
     assert not np.array_equal(first.inputs["x"], other.inputs["x"])
 
 
+@pytest.mark.usefixtures("computed_once")
 def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.measure.reference._KEPT_ANYWAY_BYTES", 0)
     for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
@@ -147,6 +156,7 @@ def test_of_few_elements_the_tolerance_of_the_norm_says_what_may_go_beyond(
     assert limit == pytest.approx(max(allowed * 1e-3, ratio * float(np.finfo(np.float32).eps)) * largest)
 
 
+@pytest.mark.usefixtures("computed_once")
 def test_references_are_computed_anew_with_what_they_import_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +243,49 @@ def test_inputs_that_are_kept_and_changed_later_are_those_of_their_seed(tmp_path
     second = goldens.golden(plan(), (1, 3))
     assert not np.array_equal(first.inputs["x"], second.inputs["x"])
     assert np.array_equal(first.reference["y"], 2.0 * first.inputs["x"].astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    "reference_text",
+    [
+        'return {"y": 2.0 * inputs["x"] + np.random.standard_normal(5)}',
+        'CALLS.append(1); return {"y": (2.0 + len(CALLS) % 2) * inputs["x"]}',
+        'return {"y": 2.0 * inputs["x"] + CALLS.pop()}',
+        'CALLS[0] *= 3.0; return {"y": CALLS[0] * inputs["x"]}',
+    ],
+)
+def test_a_reference_that_differs_from_call_to_call_is_at_fault(
+    tmp_path: Path, reference_text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.reference._REPEATED_S", math.inf)
+    text = f"import numpy as np\nCALLS = [1.0, 2.0]\n{WHOLE.split('def reference', maxsplit=1)[0]}"
+    text += f"def reference(problem, inputs):\n    {reference_text}\n"
+    with pytest.raises(FamilyError, match=r"reference\(\): `y` of case nominal differs from call to call.*np\.random"):
+        reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
+
+
+def test_a_reference_may_differ_by_less_than_a_kernel_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.reference._REPEATED_S", math.inf)
+    text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
+    text += '    CALLS.append(1); return {"y": (2.0 + 1e-9 * len(CALLS)) * inputs["x"]}\n'
+    golden = reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
+    assert np.allclose(golden.reference["y"], 2 * golden.inputs["x"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'np.random.standard_normal(problem["N"]).astype(np.float32)',
+        "np.roll(np.arange(5), np.random.randint(1, 5)).astype(np.float32)",
+        "np.array([0, 0, 0, 0, np.random.rand()], np.float32)",
+    ],
+    ids=["all of them", "their order", "one of them"],
+)
+def test_inputs_that_do_not_follow_the_seed_never_meet_the_answer_for_others(tmp_path: Path, change: str) -> None:
+    text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)
+    for _ in range(4):
+        golden = reference(tmp_path, text).golden(plan(), (1, 2))
+        assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
 def test_a_yardstick_of_nothing_but_nan_measures_nothing(tmp_path: Path) -> None:
