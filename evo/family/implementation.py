@@ -12,7 +12,7 @@ from evo.family.argument import Argument, Operand
 from evo.family.entry import read_entry
 from evo.family.flags import check_flags
 from evo.family.geometry import Geometry, Launch, read_geometry
-from evo.family.language import Language, language_of
+from evo.family.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.note import Note, read_notes
 from evo.family.problem import Field, Problem, problem_key
 from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
@@ -187,7 +187,7 @@ def read_implementation(
     )
     table.done()
     if mode == "source":
-        _check_macros(tunables, fields, table)
+        _check_macros(implementation, fields, table)
     return implementation
 
 
@@ -302,10 +302,15 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
     return table.expression("architecture_specific").check_names(scope).inline(derived)
 
 
-def _check_macros(tunables: Sequence[Tunable], fields: Sequence[Field], table: Table) -> None:
-    named = [*((t.name, t.values) for t in tunables), *((each.name, each.choices) for each in fields)]
+def _check_macros(implementation: Implementation, fields: Sequence[Field], table: Table) -> None:
+    where = table.field("source")
+    named = [*((t.name, t.values) for t in implementation.tunables), *((each.name, each.choices) for each in fields)]
     for name, values in named:
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
-                where = table.field("source")
                 raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: use identifiers, or a template")
+    language = implementation.language
+    for name in (*(name for name, _ in named), *implementation.derived):
+        if implementation.becomes_macro(name) and is_keyword(name, language):
+            reason = f"`{name}` becomes a macro in front of the source, and it is a keyword of {LANGUAGES[language]}"
+            raise InvalidInput(where, f"{reason}: give it another name, or list the other names alone in `macros`")

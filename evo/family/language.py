@@ -1,5 +1,6 @@
 """The language of a kernel's source, by the suffix of its file."""
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -7,6 +8,7 @@ from evo.device import DeviceKind
 from evo.errors import InvalidInput
 
 Language = Literal["c", "c++", "cuda"]
+LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA"}
 
 _CPP = frozenset({".cpp", ".cc", ".cxx", ".c++", ".cp", ".C", ".CPP", ".hpp", ".hh", ".hxx"})
 _OTHERS = {
@@ -28,6 +30,30 @@ _OTHERS = {
     ".rs": "Rust",
     ".zig": "Zig",
 }
+
+
+_C = frozenset(
+    [
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+        "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
+        "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
+        "volatile", "while",
+    ]
+)  # fmt: skip
+_CPP_ALONE = frozenset(
+    [
+        "alignas", "alignof", "asm", "bool", "catch", "char16_t", "char32_t", "class", "concept", "constexpr",
+        "const_cast", "decltype", "delete", "dynamic_cast", "explicit", "export", "false", "friend", "mutable",
+        "namespace", "new", "noexcept", "nullptr", "operator", "private", "protected", "public",
+        "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local",
+        "throw", "true", "try", "typeid", "typename", "using", "virtual", "wchar_t",
+    ]
+)  # fmt: skip
+
+
+def is_keyword(name: str, language: Language) -> bool:
+    """Return True for a word that the language keeps for itself, which no macro may replace."""
+    return name in _C or (language != "c" and name in _CPP_ALONE)
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:

@@ -53,6 +53,9 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("x", "float f(const float *restrict x) { return x[0]; }"),
         ("i", "int f(void) { int s = 0; for (int i = 0; i < 4; ++i) s += i; return s; }"),
         ("step", "struct S { int step; };\nint f(struct S *s) { return s->step; }"),
+        ("SIZE", "enum { SIZE = 8 };\nint f(void) { return SIZE; }"),
+        ("SIZE", "enum sizes { SMALL, SIZE, LARGE };\nint f(void) { return LARGE; }"),
+        ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
 def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
@@ -64,6 +67,14 @@ def test_macro_that_collides_with_a_name_is_named_with_the_key_that_removes_it(
     assert first.startswith(f"The problem field {name} is a macro in front of the source (`#define {name} 128`)")
     assert 'write `macros = ["TILE"]` under [cpu]' in first
     assert isinstance(cc.compile(with_macros(text, {"TILE": "4"}, C), timeout_s=60), Artefact)
+
+
+@pytest.mark.parametrize(
+    "text", ["int f(void) { return SIZE * ; }", "int f(void { return SIZE; }", "int f(void) { int a[SIZE] = {1 2}; }"]
+)
+def test_a_macro_beside_another_error_is_not_blamed(cc: CCompiler, text: str) -> None:
+    said = failure(cc, with_macros(text, {"SIZE": "4"}, C), macros(text, SIZE="tunable"))
+    assert "is a macro in front" not in said
 
 
 def test_all_colliding_names_are_removed_together(cc: CCompiler) -> None:

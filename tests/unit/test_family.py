@@ -303,6 +303,33 @@ def test_texts_that_cannot_be_macros_are_refused_with_a_source() -> None:
         Family.from_document(whole)
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "language"),
+    [
+        ("int", "kernel.c", "C"),
+        ("restrict", "kernel.c", "C"),
+        ("typename", "kernel.cpp", "C++"),
+        ("int", "k.cc", "C++"),
+    ],
+)
+def test_keywords_cannot_be_macros(name: str, file: str, language: str) -> None:
+    whole = edited("cpu.template", None)
+    whole["cpu"]["source"] = file
+    whole["cpu"]["tunables"][name] = [1, 2]
+    with pytest.raises(InvalidInput, match=rf"`{name}` becomes a macro .* keyword of {re.escape(language)}: give"):
+        Family.from_document(whole)
+    declared = [*whole["problem"], *whole["cpu"]["tunables"]]
+    whole["cpu"]["macros"] = [each for each in declared if each != name]
+    Family.from_document(whole)
+
+
+def test_words_that_only_cpp_keeps_are_macros_in_c() -> None:
+    whole = edited("cpu.template", None)
+    whole["cpu"]["source"] = "kernel.c"
+    whole["cpu"]["tunables"]["typename"] = [1, 2]
+    Family.from_document(whole)
+
+
 def test_expressions_without_a_value_are_named() -> None:
     family = Family.from_document(edited("arguments.2.shape", ["ROWS", "parts - 256"]))
     problem = family.problem("", "cpu")

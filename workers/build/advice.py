@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from workers.build import Unit
@@ -18,6 +19,8 @@ _PLACE = re.compile(
     re.MULTILINE,
 )
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
+_NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
+"""What a compiler says where it finds the value of a macro in place of a name."""
 _NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
 _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
@@ -77,29 +80,39 @@ def _collisions(log: str, places: Iterable[_Place], unit: Unit, macros: Macros |
     if macros is None or not macros.kinds:
         return
     found: dict[str, tuple[str, bool]] = {}
-    for place in places:
+    for before, place in pairwise([_Place(file="", line=0, text=""), *places]):
         own = place.file in (macros.file, Path(macros.file).name)
-        for name in _names_at(place, own, macros):
+        misread = any(_NOT_A_NAME.search(each.text) for each in (before, place))
+        for name in _names_at(place, own, macros, misread=misread):
             found.setdefault(name, (f"{place.file}:{place.line}", own))
     needless = [*found, *_declared_in(macros)]
     for name, (where, own) in list(found.items())[:MOST]:
         yield _collision(name, where, unit, macros, needless=needless if own else ())
 
 
-def _names_at(place: _Place, own: bool, macros: Macros) -> Iterator[str]:
-    """The macros that a line of the source or of a header takes for names of its own."""
-    for match in _EXPANDED.finditer(place.text):
-        if (name := match[1] or match[2]) in macros.kinds and (not own or _declares(_line(place, macros), name)):
-            yield name
+def _names_at(place: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
+    """The macros that a line of the source or of a header takes for names of its own.
+
+    Args:
+        misread: the compiler wanted a name there.
+    """
     line = _line(place, macros)
+    for match in _EXPANDED.finditer(place.text):
+        name = match[1] or match[2]
+        if name in macros.kinds and (not own or misread or _declares(line, name)):
+            yield name
     for name in macros.kinds:
-        if re.search(rf"\b{name}\b", line) and (not own or _declares(line, name)):
+        here = re.search(rf"\b{name}\b", line) and not _directive(line)
+        if here and (not own or misread or _declares(line, name)):
             yield name
 
 
 def _declares(line: str, name: str) -> bool:
-    directive = line.lstrip().startswith(("#", "%:", "//"))
-    return not directive and re.search(_DECLARED % re.escape(name), line) is not None
+    return not _directive(line) and re.search(_DECLARED % re.escape(name), line) is not None
+
+
+def _directive(line: str) -> bool:
+    return line.lstrip().startswith(("#", "%:", "//"))
 
 
 def _line(place: _Place, macros: Macros) -> str:
