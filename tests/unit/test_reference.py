@@ -61,7 +61,7 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
 @pytest.fixture
 def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """References are not repeated, so that calls can be counted."""
-    monkeypatch.setattr("workers.reference._REPEATED_S", 0.0)
+    monkeypatch.setattr("workers.measure.reference._REPEATED_S", 0.0)
 
 
 @pytest.mark.usefixtures("computed_once")
@@ -257,7 +257,7 @@ def test_inputs_that_are_kept_and_changed_later_are_those_of_their_seed(tmp_path
 def test_a_reference_that_differs_from_call_to_call_is_at_fault(
     tmp_path: Path, reference_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.reference._REPEATED_S", math.inf)
+    monkeypatch.setattr("workers.measure.reference._REPEATED_S", math.inf)
     text = f"import numpy as np\nCALLS = [1.0, 2.0]\n{WHOLE.split('def reference', maxsplit=1)[0]}"
     text += f"def reference(problem, inputs):\n    {reference_text}\n"
     with pytest.raises(FamilyError, match=r"reference\(\): `y` of case nominal differs from call to call.*np\.random"):
@@ -265,7 +265,7 @@ def test_a_reference_that_differs_from_call_to_call_is_at_fault(
 
 
 def test_a_reference_may_differ_by_less_than_a_kernel_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.reference._REPEATED_S", math.inf)
+    monkeypatch.setattr("workers.measure.reference._REPEATED_S", math.inf)
     text = f"CALLS = []\n{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
     text += '    CALLS.append(1); return {"y": (2.0 + 1e-9 * len(CALLS)) * inputs["x"]}\n'
     golden = reference(tmp_path, text).golden(plan(max_abs=0.0), (1, 2))
