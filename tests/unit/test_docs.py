@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 EXAMPLES = GUIDES / "examples"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PRESENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 PAGES = [*DOCUMENTS, *sorted((ROOT / "templates").rglob("*.md")), *sorted((ROOT / "tests").rglob("*.md"))]
 FAMILIES = {"your-kernel.md": "saxpy", "existing-source.md": "my_transpose", "cuda-kernel.md": "saxpy_cuda"}
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
@@ -27,6 +28,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+SOURCE = re.compile(r"\b(?:evo|api|workers|db|templates|tests|docs)/[\w./-]+\.(?:py|c|cu|cuh|js|json|md|sh|toml)\b")
+WRITTEN_BY_THE_READER = {"evo/strategy/hill_climb.py", "api/rest/outcomes.py", "api/v1/openapi.json"}
+"""Paths that a guide tells the reader to create, and an address of the service that looks like one."""
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
@@ -86,6 +90,12 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
         assert target.exists(), f"{target.relative_to(ROOT)} does not exist"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{target.relative_to(ROOT)} has no heading #{anchor}"
+
+
+@pytest.mark.parametrize("path", PRESENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_named_in_the_documentation_exist(path: Path) -> None:
+    named = set(SOURCE.findall(path.read_text(encoding="utf-8"))) - WRITTEN_BY_THE_READER
+    assert [file for file in sorted(named) if not (ROOT / file).exists()] == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:
