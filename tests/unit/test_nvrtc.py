@@ -1,4 +1,4 @@
-"""Every CUDA template compiles for every architecture it is meant for. NVRTC needs no GPU and no driver."""
+"""Every CUDA template compiles for each of its architectures. NVRTC needs neither a GPU nor a driver."""
 
 import json
 import os
@@ -51,7 +51,7 @@ PROBLEMS = (
     ("gemm_fp8", "M=64,N=4096,K=4096,scaling=row,epilogue=bias", ("sm_89", "sm_90")),
 )
 SAMPLE = 3
-"""Other configs for each architecture, besides the default."""
+"""Configs compiled for each architecture besides the default."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def samples(family: str, text: str, device: Device, count: int) -> Iterator[tupl
 @pytest.mark.parametrize(
     ("family", "text", "architecture"), [(name, text, each) for name, text, targets in PROBLEMS for each in targets]
 )
-def test_a_sample_of_the_space_compiles_and_could_launch(
+def test_sampled_configs_compile_and_could_launch(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
@@ -96,7 +96,7 @@ def test_a_sample_of_the_space_compiles_and_could_launch(
         assert 16 <= (resources.registers or 0) <= 255
 
 
-def test_the_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13", "cu9/lib/libnvrtc.so.9"):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).touch()
@@ -106,7 +106,7 @@ def test_the_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: 
     assert found == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.9"]
 
 
-def test_every_family_for_gpus_is_sampled_wherever_it_runs() -> None:
+def test_every_gpu_family_is_sampled_on_all_its_architectures() -> None:
     mine = [package.family for package in builtin() if "cuda" in package.family.implementations]
     for architecture in ("sm_80", "sm_89", "sm_90"):
         meant = {family.name for family in mine if runs(family, known(architecture))}
@@ -118,7 +118,7 @@ def older(device: Device) -> Device:
 
 
 @pytest.mark.parametrize("family", [each.family.name for each in builtin() if "cuda" in each.family.implementations])
-def test_what_does_not_compile_for_an_older_gpu_is_refused_there(compiler: NvrtcCompiler, family: str) -> None:
+def test_code_for_newer_gpus_is_refused_on_older_ones(compiler: NvrtcCompiler, family: str) -> None:
     device, package = older(known("sm_80")), find(family)
     if not runs(package.family, device):
         return
@@ -136,13 +136,13 @@ def runs(family: Family, device: Device) -> bool:
     return True
 
 
-def test_e4m3_is_refused_where_there_is_none() -> None:
+def test_e4m3_is_refused_on_gpus_without_it() -> None:
     family = find("sdpa_fp8").family
     with pytest.raises(InvalidInput, match="E4M3 exists from sm_89 on"):
         family.check_device(family.problem("", "cuda"), known("sm_80"))
 
 
-def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_path: Path) -> None:
+def test_warning_is_kept_with_the_binary(compiler: NvrtcCompiler, tmp_path: Path) -> None:
     source = 'extern "C" __global__ void f(int* x) {\n    int unused = 3;\n    *x = 1;\n}'
     unit, cache = Unit(source=source, architecture="sm_80", entry="f"), Cache(tmp_path)
     for _ in ("fresh", "from the cache"):
@@ -152,7 +152,7 @@ def test_a_warning_stays_with_what_was_compiled(compiler: NvrtcCompiler, tmp_pat
 
 
 @pytest.mark.parametrize("header", ["cooperative_groups.h", "cuda/barrier", "cuda/std/array", "cuda_fp16.h"])
-def test_headers_of_the_toolkit_are_found(compiler: NvrtcCompiler, header: str) -> None:
+def test_toolkit_headers_are_found(compiler: NvrtcCompiler, header: str) -> None:
     source = f'#include <{header}>\nextern "C" __global__ void f(float* x) {{ *x = 1; }}'
     made = compiler.compile(Unit(source=source, architecture="sm_89", entry="f"), timeout_s=60)
     assert isinstance(made, Artefact), made
@@ -163,26 +163,26 @@ def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
     assert compiler.compile(unit, timeout_s=60) == compiler.compile(unit, timeout_s=60)
 
 
-def test_an_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler) -> None:
+def test_compile_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler) -> None:
     unit = Unit(source='extern "C" __global__ void f() {\n    nonsense();\n}', architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
     assert "kernel.cu(2): error" in failed.log
 
 
-def test_a_kernel_that_ptxas_says_nothing_of_passes_no_gate(compiler: NvrtcCompiler) -> None:
+def test_kernel_without_ptxas_figures_passes_no_gate(compiler: NvrtcCompiler) -> None:
     unit = Unit(source="__global__ void f(int* x) { *x = 1; }", architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
     assert "the kernel `f`" in failed.log and "is not found in the binary" in failed.log and 'extern "C"' in failed.log
 
 
-def test_the_drivers_cache_which_swallows_resources_is_passed_by_wherever_there_is_one() -> None:
+def test_driver_cache_that_hides_resources_is_disabled() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
     assert "--no-cache" not in default_flags((12, 2)), "which it would refuse"
 
 
-def test_a_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:
+def test_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:
     rows = "\n".join(f"if (x[{i}] > {i}) x[{i}] += sinf(x[{i}]) * cosf(x[{i + 1}]);" for i in range(4000))
     slow = Unit(source=f'extern "C" __global__ void f(float* x) {{ {rows} }}', architecture="sm_80", entry="f")
     failed = compiler.compile(slow, timeout_s=0.05)
@@ -194,7 +194,7 @@ def test_a_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcC
 QUICK = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
 
 
-def test_a_compiler_that_was_killed_while_it_was_idle_says_nothing_of_a_source(compiler: NvrtcCompiler) -> None:
+def test_compiler_killed_while_idle_does_not_blame_a_source(compiler: NvrtcCompiler) -> None:
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
     for process in compiler._idle.queue:
         os.kill(process._popen.pid, signal.SIGKILL)
@@ -212,7 +212,7 @@ def test_a_compiler_that_was_killed_while_it_was_idle_says_nothing_of_a_source(c
         ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
     ],
 )
-def test_how_a_compiler_ended_is_told(
+def test_end_of_a_compiler_is_explained(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -225,9 +225,7 @@ def test_how_a_compiler_ended_is_told(
     assert isinstance(broken.compile(QUICK, timeout_s=60), Artefact)
 
 
-def test_an_answer_just_in_time_of_a_compiler_that_is_killed_counts(
-    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_answer_of_a_killed_compiler_counts(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
     monkeypatch.setattr(nvrtc, "_COMMAND", (sys.executable, "-c", f"input(); print({answer!r}, flush=True)"))
     monkeypatch.setattr(nvrtc.threading, "Timer", Belated)
@@ -237,7 +235,7 @@ def test_an_answer_just_in_time_of_a_compiler_that_is_killed_counts(
 
 
 class Belated(threading.Timer):
-    """Its time is up while it is called off."""
+    """A deadline that expires during cancellation."""
 
     def cancel(self) -> None:
         self.function(*self.args)
@@ -250,7 +248,7 @@ def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
     assert isinstance(made, Artefact), made
 
 
-def test_an_unknown_architecture_is_refused_with_those_that_work(compiler: NvrtcCompiler) -> None:
+def test_unknown_architecture_is_refused_with_the_known_ones(compiler: NvrtcCompiler) -> None:
     with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not sm_12"):
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
@@ -275,7 +273,7 @@ STARTS = (
 )
 
 
-def test_every_start_of_a_family_is_compiled() -> None:
+def test_every_start_of_a_family_compiles() -> None:
     begun = [
         start for package in builtin() for each in package.family.implementations.values() for start in each.starts
     ]
@@ -288,7 +286,7 @@ def begin(family: Family, text: str) -> list[Config]:
 
 
 @pytest.mark.parametrize(("family", "text", "change"), STARTS)
-def test_starts_neither_spill_nor_serialise_the_products_of_warpgroups(
+def test_starts_neither_spill_nor_serialise_warpgroup_products(
     compiler: NvrtcCompiler, family: str, text: str, change: Config
 ) -> None:
     package, device = find(family), known("sm_90")
@@ -322,7 +320,7 @@ ptxas info    : Used 8 registers
 """
 
 
-def test_what_is_stored_and_what_is_loaded_again_both_count_as_spilled(compiler: NvrtcCompiler) -> None:
+def test_spill_stores_and_loads_both_count(compiler: NvrtcCompiler) -> None:
     made = Artefact(binary=b"", log=LOG, figures=figures(LOG, "f"))
     assert compiler.resources(made, None, known("sm_89")).spill_bytes == 44
 
@@ -339,7 +337,7 @@ def test_figures_are_those_of_the_entry() -> None:
     assert figures(LOG, "g") == {"registers": 8}
 
 
-def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
+def test_kernel_that_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
     device = known("sm_89")
     for registers, launch, resource in (
         (128, Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),
@@ -357,12 +355,23 @@ def test_what_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
     ("registers", "shared", "threads", "blocks"),
     [
         *((32, 0, 256, 8), (128, 0, 128, 4), (255, 0, 256, 1), (32, 100 << 10, 128, 2), (16, 0, 32, 32), (32, 0, 0, 0)),
-        *((144, 0, 64, 6), (40, 0, 160, 9), (88, 0, 224, 2), (168, 0, 384, 1)),  # warps go into four parts
-        *((168, 0, 288, 1), (176, 0, 288, 0), (96, 0, 672, 0), (80, 0, 672, 1), (65, 0, 1024, 0)),  # a block at all
+        *(
+            (144, 0, 64, 6),
+            (40, 0, 160, 9),
+            (88, 0, 224, 2),
+            (168, 0, 384, 1),
+        ),  # warps are distributed over four partitions
+        *(
+            (168, 0, 288, 1),
+            (176, 0, 288, 0),
+            (96, 0, 672, 0),
+            (80, 0, 672, 1),
+            (65, 0, 1024, 0),
+        ),  # whether one block fits
     ],
 )
-def test_blocks_on_a_multiprocessor(registers: int, shared: int, threads: int, blocks: int) -> None:
-    """As NVIDIA's cuda_occupancy.h has them."""
+def test_blocks_per_multiprocessor(registers: int, shared: int, threads: int, blocks: int) -> None:
+    """Expected values from NVIDIA's cuda_occupancy.h."""
     assert blocks_per_sm(registers, shared, threads, known("sm_90").limits) == blocks
 
 
@@ -370,8 +379,8 @@ def test_occupancy_counts_warps() -> None:
     assert occupancy(128, 0, 128, known("sm_90").limits) == 4 * 4 / 64
 
 
-def test_a_config_that_needs_few_registers_is_valid_wherever_it_runs() -> None:
-    """No space of these is empty; to build them all would take minutes."""
+def test_low_register_config_is_valid_on_every_architecture() -> None:
+    """Shows that no space of these is empty, without building them, which would take minutes."""
     few = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
     short = (32, 64, 96, 128)
     sizes = [*(("sdpa", D, "") for D in (*short, 192, 256)), *(("sdpa_fp8", D, "") for D in short)]
@@ -388,8 +397,8 @@ def test_a_config_that_needs_few_registers_is_valid_wherever_it_runs() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
-def test_workers_take_no_more_registers_than_copying_warps_give(changes: Config) -> None:
-    """Or they wait for them for ever."""
+def test_consumer_warps_take_no_more_registers_than_producer_warps_release(changes: Config) -> None:
+    """Otherwise they would wait for registers for ever."""
     family, device = find("sdpa").family, known("sm_90")
     problem = family.problem("B=4,H=16,S=2048,D=64", "cuda")
     start = next(each for each in begin(family, "B=4,H=16,S=2048,D=64") if "PRODUCER_REGISTERS" in each)
@@ -403,7 +412,7 @@ def test_workers_take_no_more_registers_than_copying_warps_give(changes: Config)
 
 
 class Installed:
-    """Libraries of a machine, in place of `ctypes.CDLL`: those that are there, and which version an NVRTC has."""
+    """Libraries of a machine in place of `ctypes.CDLL`: the installed ones, and the version of each NVRTC."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, versions: dict[str, tuple[int, int]], builtins: set[str]
@@ -424,15 +433,15 @@ class Installed:
         return 0
 
 
-def test_the_built_in_functions_beside_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_in_functions_next_to_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     beside = "/site/nvidia/cu13/lib/libnvrtc-builtins.so.13.0"
     machine = Installed(monkeypatch, {"/site/nvidia/cu13/lib/libnvrtc.so.13": (13, 0)}, {beside})
     assert nvrtc_library._load().path == "/site/nvidia/cu13/lib/libnvrtc.so.13"
     assert machine.loaded[-1] == beside
 
 
-def test_an_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its package was upgraded in part: libnvrtc-builtins of 13.5 beside an NVRTC of 13.0."""
+def test_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package was upgraded in part: libnvrtc-builtins of 13.5 next to an NVRTC of 13.0."""
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "/b/lib/libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"/a/lib/libnvrtc-builtins.so.13.5", "/b/lib/libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "/b/lib/libnvrtc.so.12"
@@ -443,15 +452,13 @@ def test_an_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pyte
         nvrtc_library._load()
 
 
-def test_built_in_functions_that_the_system_finds_do_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_in_functions_of_the_system_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "libnvrtc.so.12"
 
 
-def test_what_does_not_compile_is_found_for_each_architecture(
-    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compile_failures_are_found_per_architecture(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(compiler, ["sm_89", "sm_90"]) == {}
     found = failures(compiler, ["sm_89", "sm_12"])
     assert list(found) == ["sm_12"]

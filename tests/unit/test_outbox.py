@@ -1,4 +1,4 @@
-"""Results reach the service once it is there, even in the worker's next life, and never pile up for nothing."""
+"""Outbox: results reach the service once it is up, even after a restart of the worker, and do not pile up."""
 
 import errno
 import threading
@@ -18,15 +18,15 @@ from workers.delivery.spool import Parcel
 
 AWAY = ServiceUnreachable("away")
 REPORT_BYTES = 100
-"""What each report counts against the limit of a proxy."""
+"""Size of each report, counted against a proxy's limit."""
 
 
 class Service:
-    """Takes what a client delivers, or raises what it is told to.
+    """Takes deliveries, or raises prepared errors.
 
     Attributes:
-        error: raised by every request; `poison`: by those that carry this attempt.
-        answers: what becomes of an attempt, where it is not accepted.
+        error: raised by every request; `poison`: raised for requests with this attempt.
+        answers: answers by attempt, if it is not accepted.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Service:
         return answers
 
     def _measure(self, parts: Sequence[bytes]) -> None:
-        """Refuse what a proxy's limit of a body's size would refuse."""
+        """Refuse a body that exceeds the proxy's limit."""
         if self.most_bytes is not None and sum(map(len, parts)) > self.most_bytes:
             raise TooLarge("413")
 
@@ -82,7 +82,7 @@ def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
     return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
 
 
-def test_reports_travel_together_and_each_artefact_once_with_them(tmp_path: Path) -> None:
+def test_reports_are_batched_with_each_artefact_once(tmp_path: Path) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     for number in range(MOST_AT_ONCE + 1):
@@ -95,9 +95,7 @@ def test_reports_travel_together_and_each_artefact_once_with_them(tmp_path: Path
     assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
 
 
-def test_artefacts_that_do_not_fit_into_one_request_come_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_artefacts_beyond_one_request_are_sent_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "MOST_ENCLOSED_BYTES", 10)
     service, contents = Service(), (b"small", b"very, very large", b"tiny", b"small too")
     outbox = Outbox(service, tmp_path)
@@ -109,7 +107,7 @@ def test_artefacts_that_do_not_fit_into_one_request_come_before_it(
     assert service.stored_apart == [digest_of(b"very, very large"), digest_of(b"small too")]
 
 
-def test_a_refusal_of_the_worker_is_told_and_costs_no_result(tmp_path: Path) -> None:
+def test_refusal_of_the_worker_is_reported_and_loses_no_result(tmp_path: Path) -> None:
     service = Service()
     service.error = AccessDenied("wrong token")
     outbox = Outbox(service, tmp_path)
@@ -123,7 +121,7 @@ def test_a_refusal_of_the_worker_is_told_and_costs_no_result(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceError("500")])
-def test_while_the_service_takes_nothing_results_wait_on_disk_in_order(tmp_path: Path, error: EvoError) -> None:
+def test_results_wait_on_disk_in_order_during_an_outage(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     service.error = error
@@ -136,7 +134,7 @@ def test_while_the_service_takes_nothing_results_wait_on_disk_in_order(tmp_path:
     assert (outbox.stuck, service.reports, list(tmp_path.iterdir())) == (False, [1, 2], [])
 
 
-def test_a_killed_worker_delivers_in_its_next_life_what_nobody_had_answered_for(tmp_path: Path) -> None:
+def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> None:
     Outbox(Service(), tmp_path).post(parcel(11))
     Outbox(Service(), tmp_path).post(parcel(7))
     (tmp_path / "8.json").write_text('{"attempt_id": 8, "tok')
@@ -149,7 +147,7 @@ def test_a_killed_worker_delivers_in_its_next_life_what_nobody_had_answered_for(
 
 
 @pytest.mark.parametrize("status", ["stale", "unknown", "repeated"])
-def test_whatever_the_service_answers_the_result_is_off_our_hands(tmp_path: Path, status: str) -> None:
+def test_answered_result_is_removed_whatever_the_answer(tmp_path: Path, status: str) -> None:
     service = Service()
     service.answers = {1: status}
     outbox = Outbox(service, tmp_path)
@@ -159,7 +157,7 @@ def test_whatever_the_service_answers_the_result_is_off_our_hands(tmp_path: Path
     assert (service.reports, outbox.waiting, list(tmp_path.iterdir())) == ([2], [], [])
 
 
-def test_refused_result_is_kept_apart_and_not_sent_again(tmp_path: Path) -> None:
+def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
     service = Service()
     service.answers = {1: "refused"}
     outbox = Outbox(service, tmp_path)
@@ -169,7 +167,7 @@ def test_refused_result_is_kept_apart_and_not_sent_again(tmp_path: Path) -> None
     assert Outbox(service, tmp_path).waiting == []
 
 
-def test_a_result_that_the_service_chokes_on_holds_up_no_other_and_is_kept_apart_in_the_end(tmp_path: Path) -> None:
+def test_result_that_fails_the_service_delays_no_other_and_is_set_aside(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = Outbox(service, tmp_path)
@@ -183,7 +181,7 @@ def test_a_result_that_the_service_chokes_on_holds_up_no_other_and_is_kept_apart
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceAway("502"), ForeignService("a page of a proxy")])
-def test_what_a_proxy_answers_never_counts_against_a_result(tmp_path: Path, error: EvoError) -> None:
+def test_proxy_errors_never_count_against_a_result(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     outbox.post(parcel(1))
@@ -194,7 +192,7 @@ def test_what_a_proxy_answers_never_counts_against_a_result(tmp_path: Path, erro
     assert service.reports == [1]
 
 
-def test_bodies_shrink_until_the_proxy_takes_them(tmp_path: Path) -> None:
+def test_bodies_shrink_until_the_proxy_accepts_them(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
     outbox = Outbox(service, tmp_path)
@@ -205,7 +203,7 @@ def test_bodies_shrink_until_the_proxy_takes_them(tmp_path: Path) -> None:
     assert len({*service.artefacts, *service.stored_apart}) == 12
 
 
-def test_an_artefact_that_no_proxy_lets_through_does_not_cost_the_report(tmp_path: Path) -> None:
+def test_artefact_beyond_the_proxys_limit_does_not_cost_the_report(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
     outbox = Outbox(service, tmp_path)
@@ -218,7 +216,7 @@ def test_an_artefact_that_no_proxy_lets_through_does_not_cost_the_report(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_artefact_that_the_store_refuses_does_not_cost_the_result(tmp_path: Path) -> None:
+def test_artefact_refused_by_the_store_does_not_cost_the_result(tmp_path: Path) -> None:
     service = Service()
     service.refused_artefacts = True
     outbox = Outbox(service, tmp_path)
@@ -229,7 +227,7 @@ def test_an_artefact_that_the_store_refuses_does_not_cost_the_result(tmp_path: P
     assert taken.report.artefacts == {}
 
 
-def test_a_full_disk_is_said_and_memory_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_and_memory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
 
@@ -248,7 +246,7 @@ def test_a_full_disk_is_said_and_memory_serves(tmp_path: Path, monkeypatch: pyte
     assert service.reports == [1, 2]
 
 
-def test_without_a_writable_folder_memory_serves(tmp_path: Path) -> None:
+def test_memory_is_used_without_a_writable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     service = Service()
     outbox = Outbox(service, tmp_path / "file" / "outbox")
@@ -257,14 +255,12 @@ def test_without_a_writable_folder_memory_serves(tmp_path: Path) -> None:
     assert service.reports == [1]
 
 
-def test_in_the_background_results_are_delivered_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_background_delivery_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "FIRST_PAUSE_S", 0.001)
     service, tried, taken = Service(), threading.Event(), threading.Event()
 
     class Client:
-        """A service that is away at first."""
+        """A service that is unavailable at first."""
 
         def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
             if not tried.is_set():

@@ -1,4 +1,4 @@
-"""Requests that a proxy on this machine forwards from other machines."""
+"""Requests that a local proxy forwards from other machines."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -26,7 +26,7 @@ def sign(*headers: tuple[str, str]) -> str | None:
         ("X-Forwarded-Proto", "https"),
     ],
 )
-def test_requests_of_this_machine_show_no_sign(name: str, value: str) -> None:
+def test_local_requests_show_no_sign(name: str, value: str) -> None:
     assert sign((name, value)) is None
 
 
@@ -60,7 +60,7 @@ def test_every_repetition_of_a_header_is_read() -> None:
     assert sign(("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-For", "203.0.113.9")) == "x-forwarded-for: 203.0.113.9"
 
 
-def test_host_names_are_read_from_authorities() -> None:
+def test_host_names_are_parsed_from_authorities() -> None:
     assert [host_name(each) for each in ("A.b:1", "[::1]:2", "[::1", "", ":3")] == ["a.b", "::1", None, None, None]
     assert [is_loopback(each) for each in ("127.1.2.3", "::1", "LocalHost", "10.0.0.1", "")] == [
         *(True, True, True, False, False)

@@ -1,4 +1,4 @@
-"""When jobs are asked for, and in which order they reach the device."""
+"""Pipeline: when jobs are claimed, and in which order they reach the device."""
 
 import threading
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from workers.jobs.evaluation import Preparation
 
 
 class Builds:
-    """A performer whose builds last until they are let go."""
+    """A performer whose builds last until they are released."""
 
     def __init__(self) -> None:
         self.gates: dict[int, threading.Event] = {}
@@ -77,7 +77,7 @@ def number_of(line: Pipeline) -> int:
     return pending.lease.attempt_id
 
 
-def test_with_few_cores_a_batch_is_built_whole_before_the_first_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_cores_build_a_whole_batch_before_the_first_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         assert line.room == 4
         add(line, builds, 1, 2)
@@ -94,7 +94,7 @@ def test_with_few_cores_a_batch_is_built_whole_before_the_first_is_measured(monk
         assert line.room == 4
 
 
-def test_with_enough_cores_whatever_is_built_first_is_measured_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enough_cores_measure_in_order_of_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 4, monkeypatch) as (line, builds):
         add(line, builds, 1, 2, 3)
         builds.gates[2].set()
@@ -104,7 +104,7 @@ def test_with_enough_cores_whatever_is_built_first_is_measured_first(monkeypatch
         assert {number_of(line), number_of(line)} == {1, 3}
 
 
-def test_ahead_of_the_device_an_eighth_of_the_room_is_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eighth_of_the_room_is_claimed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(14))
         assert line.room == 2
@@ -112,13 +112,13 @@ def test_ahead_of_the_device_an_eighth_of_the_room_is_asked_for_at_once(monkeypa
         assert line.room == 0
 
 
-def test_no_more_is_held_than_keeps_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_jobs_are_held_than_keep_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(16))
         for gate in builds.gates.values():
             gate.set()
         wait([pending.building for pending in line._queue])
-        for _ in range(10):  # each finds more than six built
+        for _ in range(10):  # each time more than six are built
             line.next()
         assert line.room == (16 - 10) - 6
         adding = threading.Timer(0.1, lambda: [gate.set() for gate in builds.gates.values()])
@@ -126,23 +126,23 @@ def test_no_more_is_held_than_keeps_the_device_busy(monkeypatch: pytest.MonkeyPa
             line.next()
         add(line, builds, 16)
         adding.start()
-        line.next()  # not built when it was asked for: the device waited
+        line.next()  # not yet built when requested, so the device waited
         assert line.room == (16 - 10) + 2
 
 
-def test_a_large_machine_asks_for_no_more_than_a_request_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_machine_claims_at_most_the_request_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 128, monkeypatch) as (line, _):
         assert line.room == 64
 
 
-def test_a_recorded_space_is_searched_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_space_is_searched_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("replay", 16, monkeypatch) as (line, builds):
         assert line.room == 1
         add(line, builds, 1)
         assert line.room == 0
 
 
-def test_what_is_left_can_be_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_jobs_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
         assert [pending.lease.attempt_id for pending in line.empty()] == [1, 2]

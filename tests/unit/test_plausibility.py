@@ -1,4 +1,4 @@
-"""What no report may say: figures that no device can give, whichever field they stand in."""
+"""Validation of reports: figures that no device can produce are refused, in every field."""
 
 from dataclasses import replace
 from typing import Any
@@ -83,18 +83,18 @@ def measured(**timing: Any) -> Report:
         (replace(FIRST, repeats=(BOTH,)), "repeats.0.other"),
     ],
 )
-def test_a_figure_that_cannot_be_is_named(report: Report, field: str) -> None:
+def test_impossible_figure_is_named(report: Report, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check(report)
     assert refused.value.field == f"report.{field}"
 
 
-def test_what_can_be_is_taken() -> None:
+def test_possible_figures_are_accepted() -> None:
     check(SAID)
     check(replace(SAID, outcome=WrongAnswer(reason="garbage", cases=(FAR_OFF,))))
 
 
-def test_further_processes_against_the_same_kernel_are_taken() -> None:
+def test_further_processes_against_the_same_kernel_are_accepted() -> None:
     check(replace(SIDES, repeats=(BOTH,), repeated_against="incumbent"))
     check(replace(FIRST, repeats=(BOTH,), repeated_against="library"))
     check(replace(FIRST, repeats=(ALONE,)))
@@ -119,13 +119,13 @@ def test_further_processes_against_the_same_kernel_are_taken() -> None:
         ),
     ],
 )
-def test_a_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job, field: str) -> None:
+def test_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_answer(report, job, TERMS)
     assert refused.value.field == field
 
 
-def test_answers_to_a_job_are_taken() -> None:
+def test_matching_reports_are_accepted() -> None:
     check_answer(SAID, EVALUATE, TERMS)
     check_answer(SIDES, WITH_INCUMBENT, TERMS)
     check_answer(FIRST, replace(WITH_INCUMBENT, incumbent=None), TERMS)
@@ -133,12 +133,12 @@ def test_answers_to_a_job_are_taken() -> None:
     check_answer(failed, WITH_INCUMBENT, TERMS)
 
 
-def test_a_recording_keeps_the_protocol_it_was_taken_under() -> None:
+def test_recording_keeps_its_protocol() -> None:
     replay = replace(TERMS, device=replace(TERMS.device, kind="replay"))
     check_answer(measured(protocol=1), EVALUATE, replay)
 
 
-def test_so_are_devices_looked_at() -> None:
+def test_device_figures_are_checked() -> None:
     device = Device(kind="cpu", model="m", architecture="a", uuid="u", limits={"cores": 2.0})
     check_figures("devices", [device])
     none = Ceilings(flops_per_s={"float32": 0.0}, bytes_per_s=1e9, source="table")

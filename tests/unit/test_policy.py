@@ -7,18 +7,18 @@ from evo.promotion.policy import POLICIES, Policy, policy_from
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_named_policy_is_found_by_its_name(name: str) -> None:
+def test_named_policy_is_found_by_its_name(name: str) -> None:
     assert policy_from(name) is POLICIES[name]
     assert policy_from({"base": name}) == POLICIES[name]
 
 
-def test_a_document_overrides_some_fields_of_its_base() -> None:
+def test_document_overrides_some_fields_of_its_base() -> None:
     policy = policy_from({"base": "l4-notes", "minimum_gain": 0.03, "max_registers": None})
     assert (policy.name, policy.minimum_gain, policy.max_registers) == ("custom", 0.03, None)
     assert policy.max_shared_memory_bytes == POLICIES["l4-notes"].max_shared_memory_bytes
 
 
-def test_a_whole_policy_survives_the_round_trip() -> None:
+def test_whole_policy_round_trips() -> None:
     assert policy_from(vars(Policy(name="mine", seeds=5))) == Policy(name="mine", seeds=5)
 
 
@@ -42,7 +42,7 @@ def test_a_whole_policy_survives_the_round_trip() -> None:
         ({"max_registers": 10**400}, "policy.max_registers: must be at least 0 and at most 1,000,000,000,000,000,000;"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_way_out(document: Any, message: str) -> None:
+def test_invalid_policy_is_refused_with_a_remedy(document: Any, message: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         policy_from(document)
     assert message in str(refusal.value)

@@ -26,11 +26,11 @@ from workers.build.kernel import Argument
 from workers.measure.overwrite_check import most_disagreement
 
 OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
-"""What decides when work is handed out, and nothing about a champion."""
+"""Modules that decide when work is handed out, and nothing about a champion."""
 
 
 def deciding() -> Iterator[ModuleType]:
-    """All modules between a report and a champion."""
+    """Return all modules between a report and a champion."""
     for each in pkgutil.iter_modules(promotion.__path__):
         yield import_module(f"{promotion.__name__}.{each.name}")
     for deciding in (queued, challenge, settle, bar, Challengers):
@@ -40,22 +40,22 @@ def deciding() -> Iterator[ModuleType]:
 
 
 def numbers(module: ModuleType) -> Iterator[str]:
-    """Names of a module's constants that are numbers."""
+    """Return the names of a module's numeric constants."""
     for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(value, ast.Constant) and type(value.value) in (int, float):
             yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
 
 
-def test_no_module_that_decides_a_promotion_has_numbers_of_its_own() -> None:
+def test_promotion_modules_have_no_numeric_constants() -> None:
     assert {name for module in deciding() for name in numbers(module)} <= OTHER_CONSTANTS
 
 
-def test_numbers_of_a_module_are_found() -> None:
+def test_numeric_constants_of_a_module_are_found() -> None:
     assert "FIRST_RESULTS_S" in {name for module in deciding() for name in numbers(module)}
 
 
-def test_effect_size_leaves_out_the_share_that_the_policy_names() -> None:
+def test_effect_size_trims_the_share_in_the_policy() -> None:
     ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
     found = [effect_rule(ours, theirs, Policy(effect_trim=trim)) for trim in (0.0, 0.4)]
     assert [rule.passed for rule in found] == [False, True]
@@ -69,7 +69,7 @@ def test_comparison_of_two_trials_follows_the_policy() -> None:
 
 
 @pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (64, 6.0)])
-def test_calls_on_outputs_of_their_own_may_take_as_long_as_the_policy_says(sets: int, allowed: float) -> None:
+def test_skipped_work_limit_follows_the_policy(sets: int, allowed: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
     policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
     assert most_disagreement(arguments, sets, {"l1_bytes": 48 << 10}, policy) == allowed

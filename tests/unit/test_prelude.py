@@ -1,4 +1,4 @@
-"""What a service does before it serves."""
+"""Warm-up of a service before it serves."""
 
 import subprocess
 import sys
@@ -25,6 +25,6 @@ print(judge(report, Policy(), 3, np.random.default_rng(1)).promote, *set(sys.mod
 """
 
 
-def test_a_verdict_loads_nothing_that_was_not_there_before_the_first_request() -> None:
+def test_first_verdict_loads_no_further_modules() -> None:
     done = subprocess.run([sys.executable, "-c", VERDICT], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["True"]

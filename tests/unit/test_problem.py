@@ -1,4 +1,4 @@
-"""Problems are read from texts and mappings, complete and typed, or refused with the field named."""
+"""Problems: parsed from texts and mappings, completed and typed, or refused with the field named."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ FIELDS = (
 )
 
 
-def test_a_text_and_a_mapping_mean_the_same_and_are_completed_in_field_order() -> None:
+def test_text_and_mapping_are_equivalent_and_completed_in_field_order() -> None:
     expected = {"B": 1, "S": 256, "offset": -3, "causal": True, "dtype": "float32"}
     assert parse_problem(FIELDS, " causal=true, offset = -3 ,S=256,") == expected
     assert parse_problem(FIELDS, {"causal": True, "S": 256, "offset": "-3"}) == expected
@@ -26,14 +26,14 @@ def test_a_text_and_a_mapping_mean_the_same_and_are_completed_in_field_order() -
 
 
 @pytest.mark.parametrize("text", ["S=256,,B=1", ",S=256", "S=256,,"])
-def test_nothing_between_two_commas_is_a_slip(text: str) -> None:
+def test_empty_item_between_commas_is_ignored(text: str) -> None:
     with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
         parse_problem(FIELDS, text)
     with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
         split_shapes(text)
 
 
-def test_given_defaults_come_before_the_fields_own() -> None:
+def test_given_defaults_precede_the_fields_own() -> None:
     assert parse_problem(FIELDS, "", {"S": 8, "dtype": "float16"})["dtype"] == "float16"
     assert parse_problem(FIELDS, "dtype=float32", {"S": 8, "dtype": "float16"})["dtype"] == "float32"
 
@@ -70,7 +70,7 @@ def test_given_defaults_come_before_the_fields_own() -> None:
         ({"S": 1, 7: 1}, "problem.7", "there is no `7`"),
     ],
 )
-def test_a_wrong_problem_names_the_field_and_what_it_accepts(given: Any, field: str, reason: str) -> None:
+def test_invalid_problem_names_the_field_and_its_valid_values(given: Any, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_problem(FIELDS, given)
     assert raised.value.field == field
@@ -88,11 +88,11 @@ def test_a_wrong_problem_names_the_field_and_what_it_accepts(given: Any, field: 
         }
     )
 )
-def test_the_key_of_a_problem_reads_back(problem: dict[str, Any]) -> None:
+def test_key_of_a_problem_reads_back(problem: dict[str, Any]) -> None:
     assert parse_problem(FIELDS, problem_key(problem)) == problem
 
 
-def test_the_key_is_canonical() -> None:
+def test_key_is_canonical() -> None:
     key = problem_key(parse_problem(FIELDS, "causal=YES,S=007"))
     assert key == "B=1,S=7,offset=0,causal=true,dtype=float32"
     assert problem_key({}) == ""
@@ -109,7 +109,7 @@ def test_the_key_is_canonical() -> None:
         (Field(name="n", type="choice", choices=("a", "b")), "a, b"),
     ],
 )
-def test_a_field_says_what_it_accepts(field: Field, accepts: str) -> None:
+def test_field_describes_its_valid_values(field: Field, accepts: str) -> None:
     assert field.accepts == accepts
 
 
@@ -128,7 +128,7 @@ def test_several_values_are_several_problems() -> None:
             split_shapes(wrong)
 
 
-def test_a_text_of_too_many_fields_is_refused() -> None:
+def test_text_with_too_many_fields_is_refused() -> None:
     text = ",".join(f"a{number}=1" for number in range(MAX_FIELDS))
     assert len(split_assignments(text, "problem")) == MAX_FIELDS
     with pytest.raises(InvalidInput, match="problem: names 101 fields, of at most 100"):

@@ -10,7 +10,7 @@ KILLED_CHILD = "echo 'gcc: fatal error: Killed signal terminated program cc1' >&
 
 
 def script(disturbance: str, times: int) -> list[str]:
-    """A program that counts its runs in a file, and meets the disturbance in the first ones."""
+    """Write a program that counts its runs in a file and is disturbed in the first ones."""
     return ["sh", "-c", f"echo run >> runs; if [ $(wc -l < runs) -le {times} ]; then {disturbance}; fi; echo done"]
 
 
@@ -19,18 +19,18 @@ def runs(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("disturbance", ["kill -KILL $$", "kill -TERM $$", KILLED_CHILD])
-def test_a_program_killed_from_outside_is_run_again(tmp_path: Path, disturbance: str) -> None:
+def test_program_killed_from_outside_is_run_again(tmp_path: Path, disturbance: str) -> None:
     assert run(script(disturbance, 1), tmp_path, 60.0) == (0, "done\n")
     assert runs(tmp_path) == 2
 
 
-def test_a_program_that_is_killed_every_time_ends_so(tmp_path: Path) -> None:
+def test_program_killed_every_time_is_reported_as_killed(tmp_path: Path) -> None:
     status, _ = run(script("kill -KILL $$", 99), tmp_path, 60.0)
     assert (status, runs(tmp_path)) == (-9, MOST_RUNS)
 
 
 @pytest.mark.parametrize("disturbance", ["kill -SEGV $$", "exit 1"])
-def test_a_program_that_fails_of_itself_is_not_run_again(tmp_path: Path, disturbance: str) -> None:
+def test_program_that_fails_on_its_own_is_not_run_again(tmp_path: Path, disturbance: str) -> None:
     status, _ = run(script(disturbance, 99), tmp_path, 60.0)
     assert status != 0
     assert runs(tmp_path) == 1

@@ -1,4 +1,4 @@
-"""What a policy asks of a profile, and how a profile is told."""
+"""Profiles: the policy's requirements, and the profile in reports."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ def profiled(**sides: Mapping[str, float]) -> dict[str, Profiled]:
     return {side: Profiled(tool="ncu", figures=figures) for side, figures in sides.items()}
 
 
-def test_the_notes_gates_are_met_or_named() -> None:
+def test_profile_gates_are_met_or_named() -> None:
     final = POLICIES["l4-final"]
     assert rules(profiled(challenger=GOOD, incumbent=BEFORE), final)["profile"].passed
     unmet = rules(profiled(challenger={**GOOD, "tensor_active": 0.05}, incumbent=GOOD), final)["profile"]
@@ -42,18 +42,18 @@ def test_the_notes_gates_are_met_or_named() -> None:
     assert "DRAM throughput, of its peak lower by at least 10%" in unmet.text
 
 
-def test_without_an_incumbent_nothing_is_asked_of_a_change() -> None:
+def test_changes_are_not_judged_without_an_incumbent() -> None:
     assert rules(profiled(challenger=GOOD), POLICIES["l4-final"])["profile"].passed
 
 
-def test_a_figure_that_was_not_counted_is_not_met() -> None:
+def test_missing_counter_does_not_meet_its_gate() -> None:
     policy = policy_from({"min_fp8_operations": 1})
     text = rules(profiled(challenger=GOOD), policy)["profile"].text
     assert text == "The profile misses FP8 tensor operations at least 1 (not counted)."
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_whether_a_missing_profile_forbids_is_the_policys(required: bool) -> None:
+def test_policy_decides_if_a_missing_profile_forbids_promotion(required: bool) -> None:
     policy = policy_from({"base": "l4-notes", "require_profile": required})
     skipped = {"challenger": Profiled(tool="ncu", skipped="not installed")}
     for profiles, reason in ((skipped, "ncu: not installed"), ({}, "this device has no profiler")):
@@ -62,11 +62,11 @@ def test_whether_a_missing_profile_forbids_is_the_policys(required: bool) -> Non
         assert reason in rule.text
 
 
-def test_a_policy_without_gates_says_nothing_of_profiles() -> None:
+def test_policy_without_gates_ignores_profiles() -> None:
     assert "profile" not in rules(profiled(challenger=GOOD), Policy())
 
 
-def test_a_table_of_both_sides() -> None:
+def test_table_has_both_sides() -> None:
     rows = {title: cells for title, *cells in profile_rows(profiled(challenger=GOOD, incumbent=BEFORE))}
     assert rows["L2 hit rate"] == ["70%", "60%", "+10.0 points"]
     assert "registers per thread" not in rows

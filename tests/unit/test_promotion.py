@@ -1,4 +1,4 @@
-"""The verdict's rules one by one, and its error rates on simulated noise (fixed seeds, so these counts are exact)."""
+"""Rules of the verdict one by one, and its error rates on simulated noise. Seeds are fixed, so counts are exact."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread
 
 
 def noisy_round(rng: np.random.Generator, *times_us: float, rounds: int = 100) -> list[Timing]:
-    """Interleaved series as a shared CPU gives them: jitter, drift all suffer together, and rare interruptions."""
+    """Return interleaved series of a shared CPU: jitter, drift common to all series, and rare interruptions."""
     drift = np.exp(np.cumsum(rng.normal(0, 0.002, rounds)))
     interrupted = 1.0 + rng.exponential(0.3, (len(times_us), rounds)) * (rng.random((len(times_us), rounds)) < 0.03)
     jitter = rng.lognormal(0, 0.015, (len(times_us), rounds))
@@ -48,13 +48,13 @@ def rule(of: Verdict, name: str) -> Rule:
 
 
 def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
-    """A noiseless session: only the figures decide."""
+    """Return a noiseless session, so that only the figures decide."""
     alike = Timing(samples_us=(challenger,) * 20)
     report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
     return verdict(report, policy=Policy(**policy))  # type: ignore[arg-type]
 
 
-def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_time() -> None:
+def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_time() -> None:
     rng = np.random.default_rng(1)
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     series = noisy_round(rng, 100.0, 100.0, 100.0, 100.0)
@@ -86,7 +86,7 @@ def test_without_anything_to_compare_with_the_verdict_says_why_and_predicts_the_
     ],
     ids=["honest", "within the allowance", "skips two thirds", "skips an eighth", "honest in noise", "lazy in noise"],
 )
-def test_calls_take_equally_long_whatever_their_outputs_hold(
+def test_calls_must_take_equally_long_whatever_their_outputs_hold(
     poisoned_us: float, spread: float, passed: bool, words: str
 ) -> None:
     rng = np.random.default_rng(1)
@@ -101,7 +101,7 @@ def test_calls_take_equally_long_whatever_their_outputs_hold(
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
-def test_a_wrong_answer_now_and_then_forbids_promotion_and_is_counted() -> None:
+def test_occasional_wrong_answer_forbids_promotion_and_is_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(replace(report, answers=Answers(judged=500, wrong=2, first="call 97 of those judged: NaN")))
     said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first call 97 of those judged: NaN"
@@ -109,7 +109,7 @@ def test_a_wrong_answer_now_and_then_forbids_promotion_and_is_counted() -> None:
     assert verdict(replace(report, answers=Answers(judged=500))).promote
 
 
-def test_right_answers_state_how_seldom_calls_and_inputs_may_be_wrong() -> None:
+def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     found = rule(verdict(replace(report, answers=Answers(judged=4136, inputs=312))), "answers")
     assert found.text == (
@@ -121,14 +121,14 @@ def test_right_answers_state_how_seldom_calls_and_inputs_may_be_wrong() -> None:
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
-def test_policy_demands_that_wrong_calls_are_rare(judged: int, told: bool) -> None:
+def test_policy_requires_that_wrong_calls_are_rare(judged: int, told: bool) -> None:
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=Answers(judged=judged))
     result = verdict(report, policy=Policy(min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
     assert promising(report, Policy(min_calls_per_error=100)), "further processes judge further calls"
 
 
-def test_incumbent_that_is_slowed_in_one_process_is_not_replaced() -> None:
+def test_incumbent_slowed_in_one_process_is_not_replaced() -> None:
     rng = np.random.default_rng(1)
     report = confirmation(rng, challenger_us=80)
     pairs = [noisy_round(rng, 80.0, slow * 100.0, rounds=50) for slow in (1.0, 1.0, 1.0, 2.0)]
@@ -142,7 +142,7 @@ def test_incumbent_that_is_slowed_in_one_process_is_not_replaced() -> None:
     assert rule(judge(report, POLICY, 1, rng, before=Timing(samples_us=(150.0,) * 9)), "incumbent").passed
 
 
-def test_a_confirmation_that_did_not_look_for_skipped_work_promotes_nothing() -> None:
+def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> None:
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), cases=(right,))
     assert verdict(report).summary.startswith("Not promoted. Whether timed calls gave right answers")
@@ -150,7 +150,7 @@ def test_a_confirmation_that_did_not_look_for_skipped_work_promotes_nothing() ->
     assert result.summary.startswith("Not promoted. Whether calls do less work")
 
 
-def test_a_clear_gain_meets_every_rule() -> None:
+def test_clear_gain_meets_every_rule() -> None:
     result = verdict(confirmation(np.random.default_rng(1), challenger_us=80))
     assert result.promote
     assert [rule.name for rule in result.rules] == [
@@ -167,7 +167,7 @@ def test_a_clear_gain_meets_every_rule() -> None:
     assert result.summary.startswith("Promoted: 19.9% less time")
 
 
-def test_a_slower_challenger_fails_every_rule_of_time_and_the_texts_say_so() -> None:
+def test_slower_challenger_fails_every_rule_of_time() -> None:
     result = verdict(confirmation(np.random.default_rng(2), challenger_us=110))
     assert not result.promote
     assert [rule.name for rule in result.rules if rule.passed] == ["sanitizers"]
@@ -179,14 +179,14 @@ def test_a_slower_challenger_fails_every_rule_of_time_and_the_texts_say_so() -> 
     )
 
 
-def test_the_minimum_gain_is_the_policys() -> None:
+def test_minimum_gain_comes_from_the_policy() -> None:
     assert rule(exactly(97, 100), "gain").passed
     assert rule(exactly(98, 100), "gain").passed
     assert not rule(exactly(97, 100, minimum_gain=0.05), "gain").passed
     assert not exactly(97, 100, minimum_gain=0.05).promote
 
 
-def test_intervals_must_lie_apart() -> None:
+def test_intervals_must_not_overlap() -> None:
     assert rule(exactly(97, 100), "intervals").passed
     overlapping = verdict(confirmation(np.random.default_rng(4), challenger_us=100))
     assert not rule(overlapping, "intervals").passed
@@ -194,14 +194,14 @@ def test_intervals_must_lie_apart() -> None:
     assert rule(overlapping, "intervals").figure >= rule(overlapping, "intervals").threshold
 
 
-def test_the_effect_must_be_large_enough() -> None:
+def test_effect_must_be_large_enough() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=95)
     assert rule(verdict(report), "effect").passed
     assert not rule(verdict(report, policy=Policy(minimum_effect=50.0)), "effect").passed
 
 
-def test_where_means_and_medians_point_apart_the_verdict_says_so() -> None:
-    """Of ten rounds, six are a little slower and four much faster: the gain is that of the median."""
+def test_disagreement_of_means_and_medians_is_reported() -> None:
+    """Of ten rounds, six are a little slower and four much faster; the gain is that of the median."""
     incumbent = Timing(samples_us=(100.0,) * 100)
     challenger = Timing(samples_us=(*(101.0,) * 6, *(80.0,) * 4) * 10)
     result = verdict(ConfirmReport(challenger=challenger, challenger_again=challenger, incumbent=incumbent))
@@ -214,7 +214,7 @@ def test_where_means_and_medians_point_apart_the_verdict_says_so() -> None:
     assert "lopsided" not in rule(verdict(confirmation(np.random.default_rng(4), challenger_us=95)), "effect").text
 
 
-def test_p_is_corrected_for_the_number_of_challengers() -> None:
+def test_p_value_is_corrected_for_the_number_of_challengers() -> None:
     report = confirmation(np.random.default_rng(5), challenger_us=99.5)
     alone, tenth = rule(verdict(report), "significance"), rule(verdict(report, challengers=10), "significance")
     assert tenth.figure == pytest.approx(min(1.0, 10 * alone.figure))
@@ -224,7 +224,7 @@ def test_p_is_corrected_for_the_number_of_challengers() -> None:
     assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
 
 
-def test_a_gain_within_the_sessions_own_noise_is_none() -> None:
+def test_gain_within_the_sessions_own_noise_does_not_count() -> None:
     rng = np.random.default_rng(6)
     challenger, incumbent = noisy_round(rng, 95, 100)
     apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
@@ -243,7 +243,7 @@ def test_without_a_second_series_the_noise_is_unknown_and_nothing_is_promoted() 
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
 
 
-def test_without_incumbent_the_first_confirmed_becomes_champion() -> None:
+def test_first_confirmed_trial_becomes_champion() -> None:
     result = verdict(confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=300, naive=120))
     assert result.promote
     assert result.summary == "Promoted: the first champion."
@@ -259,19 +259,19 @@ def test_without_incumbent_the_first_confirmed_becomes_champion() -> None:
     }
 
 
-def test_a_first_champion_behind_every_baseline_is_labelled() -> None:
+def test_first_champion_slower_than_every_baseline_is_labelled() -> None:
     result = verdict(confirmation(np.random.default_rng(9), challenger_us=90, incumbent_us=None, numpy=30, torch=20))
     assert result.promote
     assert result.behind_every_baseline
     assert not rule(result, "baseline").passed
 
 
-def test_a_first_champion_that_may_be_level_with_a_baseline_is_not_behind_it() -> None:
+def test_first_champion_level_with_a_baseline_is_not_labelled_slower() -> None:
     result = verdict(confirmation(np.random.default_rng(9), challenger_us=90, incumbent_us=None, numpy=30, torch=90))
     assert not result.behind_every_baseline
 
 
-def test_a_noisy_session_is_reported_for_a_first_champion() -> None:
+def test_noisy_session_is_reported_for_a_first_champion() -> None:
     rng = np.random.default_rng(10)
     challenger, again = (Timing(samples_us=tuple(rng.lognormal(4.6, 0.3, 100))) for _ in range(2))
     result = verdict(ConfirmReport(challenger=challenger, challenger_again=again))
@@ -280,7 +280,7 @@ def test_a_noisy_session_is_reported_for_a_first_champion() -> None:
 
 
 @pytest.mark.parametrize("failed", ["challenger", "incumbent"])
-def test_what_cannot_be_measured_again_is_not_promoted(failed: str) -> None:
+def test_trial_that_cannot_be_measured_again_is_not_promoted(failed: str) -> None:
     failure = WrongAnswer(reason="tolerance")
     result = verdict(ConfirmReport(failure=failure, failed=failed))  # type: ignore[arg-type]
     assert not result.promote
@@ -288,7 +288,7 @@ def test_what_cannot_be_measured_again_is_not_promoted(failed: str) -> None:
     assert not rule(result, "measured").passed
 
 
-def test_a_failed_case_forbids_promotion_whatever_the_speed() -> None:
+def test_failed_case_forbids_promotion_at_any_speed() -> None:
     report = confirmation(np.random.default_rng(11), challenger_us=10)
     wrong = CaseError(case="peaked", output="out", rel_l2=0.1, max_abs=1.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
     result = verdict(ConfirmReport(**{**vars(report), "cases": (wrong,)}))
@@ -296,7 +296,7 @@ def test_a_failed_case_forbids_promotion_whatever_the_speed() -> None:
     assert result.summary == "Not promoted. 1 of 1 correctness checks failed on fresh inputs, first peaked."
 
 
-def test_the_verdict_names_cases_the_challenger_has_no_kernel_for() -> None:
+def test_verdict_names_cases_the_challenger_does_not_cover() -> None:
     right = CaseError(case="nominal", output="out", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
     report = ConfirmReport(**{**vars(confirmation(np.random.default_rng(11), challenger_us=10)), "cases": (right,)})
     assert rule(verdict(report), "correct").text == "All 1 correctness checks passed on fresh inputs."
@@ -315,17 +315,17 @@ def test_every_text_is_one_sentence() -> None:
     assert all(text[0].isupper() and text.endswith(".") and ". " not in text for text in texts)
 
 
-def test_a_kernel_against_itself_is_hardly_ever_promoted() -> None:
+def test_kernel_is_rarely_promoted_over_itself() -> None:
     rng = np.random.default_rng(12)
     assert sum(verdict(confirmation(rng, challenger_us=100)).promote for _ in range(60)) == 0
 
 
-def test_a_gain_of_five_percent_is_nearly_always_promoted() -> None:
+def test_gain_of_five_percent_is_nearly_always_promoted() -> None:
     rng = np.random.default_rng(13)
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_what_a_sanitizer_finds_forbids_promotion_and_one_that_did_not_run_only_where_the_policy_says_so() -> None:
+def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_runs() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
@@ -340,7 +340,7 @@ def test_what_a_sanitizer_finds_forbids_promotion_and_one_that_did_not_run_only_
 
 
 def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent") -> ConfirmReport:
-    """With further processes in which the challenger is so many times as fast."""
+    """Add further processes in which the challenger is `factor` times as fast."""
     one = Timing(samples_us=(100.0,) * 20)
     repeats = tuple(Repeat(challenger=one, other=Timing(samples_us=(100.0 * speedup,) * 20)) for speedup in speedups)
     return replace(report, repeats=repeats, repeated_against=against)
@@ -360,8 +360,8 @@ def test_further_processes_predict_the_next_one() -> None:
     )
 
 
-def test_processes_that_differ_leave_open_whether_the_challenger_is_faster() -> None:
-    """Five processes in which a slow one hides a gain, and so many as are needed to see it all the same."""
+def test_processes_that_differ_leave_the_comparison_open() -> None:
+    """Five processes in which a slow one hides a gain, and the number needed to see it anyway."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))
     assert undecided(few, POLICY)
@@ -377,7 +377,7 @@ def test_processes_that_differ_leave_open_whether_the_challenger_is_faster() -> 
     assert "expected of further" not in promoted.summary, "so large a gain is not flattered by its selection"
 
 
-def test_a_promoted_gain_is_stated_with_what_its_selection_added_taken_off() -> None:
+def test_promoted_gain_is_corrected_for_selection() -> None:
     report = repeated(
         confirmation(np.random.default_rng(1), challenger_us=96), *(1.01, 1.03, 1.05, 1.0) * 3, 1.03, 1.01
     )
@@ -389,15 +389,15 @@ def test_a_promoted_gain_is_stated_with_what_its_selection_added_taken_off() -> 
     assert f"({1 - 1 / result.expected:.1%} less is expected of further measurements)" in result.summary
 
 
-def test_a_promotion_is_decided_at_the_looks_alone() -> None:
-    """A worker that stops where it looks good gets no promotion for it."""
+def test_promotion_is_decided_only_at_planned_looks() -> None:
+    """A worker that stops at a favourable moment gets no promotion for it."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(repeated(first, *(1.25,) * 5))
     assert not result.promote
     assert "a promotion is decided after 5, 8, 11 or 15 processes, not after 6" in rule(result, "processes").text
 
 
-def test_a_challenger_that_gains_too_little_gets_no_further_processes() -> None:
+def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.0, 1.002)
     even = repeated(confirmation(np.random.default_rng(1), challenger_us=100), 1.0, 1.001)
     assert undecided(report, POLICY), "its first process was far better"
@@ -409,7 +409,7 @@ def test_a_challenger_that_gains_too_little_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_processes_that_compared_with_something_else_promote_nothing_over_an_incumbent(against: str) -> None:
+def test_processes_against_another_kernel_promote_nothing_over_an_incumbent(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -417,7 +417,7 @@ def test_processes_that_compared_with_something_else_promote_nothing_over_an_inc
 
 
 @pytest.mark.parametrize(("rework", "refused"), [(1.0, False), (1.015, False), (1.03, True), (1.08, True)])
-def test_a_kernel_that_surely_skips_some_of_its_work_is_no_first_champion_either(rework: float, refused: bool) -> None:
+def test_kernel_that_skips_work_is_no_first_champion(rework: float, refused: bool) -> None:
     rng = np.random.default_rng(3)
     report = confirmation(rng, challenger_us=90, incumbent_us=None)
     answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
@@ -430,7 +430,7 @@ def test_a_kernel_that_surely_skips_some_of_its_work_is_no_first_champion_either
 
 
 @pytest.mark.parametrize(("before_us", "told"), [(120.0, True), (70.0, True), (50.0, False)])
-def test_an_incumbent_that_something_slows_is_not_replaced(before_us: float, told: bool) -> None:
+def test_slowed_incumbent_is_not_replaced(before_us: float, told: bool) -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = judge(report, POLICY, 1, np.random.default_rng(0), before=Timing(samples_us=(before_us,) * 9))
     assert (result.promote, rule(result, "incumbent").passed, result.cannot_tell) == (told, told, not told)
@@ -440,7 +440,7 @@ def test_an_incumbent_that_something_slows_is_not_replaced(before_us: float, tol
     assert told or result.summary.endswith("or roll it back if it stays that slow.")
 
 
-def test_without_an_incumbent_processes_are_as_many_as_the_policy_says() -> None:
+def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
     assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)
@@ -448,8 +448,8 @@ def test_without_an_incumbent_processes_are_as_many_as_the_policy_says() -> None
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
-def test_what_calls_save_by_skipping_work_is_no_gain(rework: float, promoted: bool) -> None:
-    """A challenger that takes 7.4 % less time, or 8 % more where its outputs do not hold the answer."""
+def test_time_saved_by_skipping_work_is_no_gain(rework: float, promoted: bool) -> None:
+    """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     witness = Witness(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
     result = verdict(replace(report, witness=witness), policy=Policy(max_skipped=0.1))
@@ -458,7 +458,7 @@ def test_what_calls_save_by_skipping_work_is_no_gain(rework: float, promoted: bo
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
 
 
-def test_what_does_not_hold_up_in_further_processes_is_not_promoted() -> None:
+def test_gain_that_further_processes_refute_is_not_promoted() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
     result = verdict(report)
     assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]
@@ -467,8 +467,8 @@ def test_what_does_not_hold_up_in_further_processes_is_not_promoted() -> None:
     assert result.summary.startswith("Not promoted: 8.9% more time than the incumbent")
 
 
-def test_one_estimate_everywhere_the_median_ratio_of_equally_many_rounds_in_the_middle_over_processes() -> None:
-    """On a machine that slows both kernels for a while, a ratio of medians tells something else."""
+def test_estimate_is_the_median_ratio_of_the_middle_rounds_over_processes() -> None:
+    """On a machine that slows both kernels for a while, a ratio of medians would be biased."""
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     slow = np.where(np.arange(100) < 20, 3.0, 1.0)
     first = [
@@ -490,7 +490,7 @@ def test_one_estimate_everywhere_the_median_ratio_of_equally_many_rounds_in_the_
     assert rule(result, "agreement").passed
 
 
-def test_a_first_process_unlike_the_others_is_a_warning_and_not_the_headline() -> None:
+def test_unusual_first_process_gives_a_warning_and_not_the_headline() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=50), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     warned = rule(result, "agreement")
@@ -503,15 +503,15 @@ def test_a_first_process_unlike_the_others_is_a_warning_and_not_the_headline() -
     assert result.speedup.estimate < 1.4
 
 
-def test_a_single_process_may_be_slower_and_the_rule_says_by_how_much() -> None:
+def test_single_process_may_be_slower_within_a_stated_limit() -> None:
     shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
     assert "a single process may take up to " in rule(shaky, "processes").text
     steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))
     assert "a single process" not in rule(steady, "processes").text
 
 
-def test_the_noise_is_told_both_ways_where_they_differ() -> None:
-    """Half of the rounds are slow; which half meets a series decides its median, and hardly any round's ratio."""
+def test_noise_is_reported_both_ways_if_they_differ() -> None:
+    """Half of the rounds are slow. Which half a series gets decides its median, but hardly any round's ratio."""
     slow = np.where(np.arange(101) % 2, 2.0, 1.0)
     one, again = 100.0 * slow, 100.0 * slow
     again[0] = 200.0
@@ -521,7 +521,7 @@ def test_the_noise_is_told_both_ways_where_they_differ() -> None:
     assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
-def test_against_a_baseline_further_processes_are_reported_only() -> None:
+def test_further_processes_against_a_baseline_are_only_reported() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
     assert result.promote
@@ -533,13 +533,13 @@ def test_against_a_baseline_further_processes_are_reported_only() -> None:
     assert rule(result, "baseline").text.endswith("the fastest baseline, numpy over 3 processes.")
 
 
-def test_tools_are_worth_their_time_only_for_a_winner() -> None:
+def test_tools_run_only_for_a_winner() -> None:
     strict = Policy(require_sanitizers=True, require_profile=True)
     assert promising(replace(confirmation(np.random.default_rng(1), challenger_us=80), sanitizers=()), strict)
     assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)
 
 
-def test_what_both_suffered_together_hides_no_gain() -> None:
+def test_slowdown_common_to_both_hides_no_gain() -> None:
     rng = np.random.default_rng(14)
     neighbour = np.where(rng.random(100) < 0.4, 1.4, 1.0)
     series = [Timing(samples_us=tuple(us * neighbour * rng.lognormal(0, 0.02, 100))) for us in (95, 95, 100)]

@@ -79,7 +79,7 @@ def test_other_texts_are_no_proxies(text: str, reason: str) -> None:
         ("KERNEL_EVO_LOG_LEVEL", "loud"),
     ],
 )
-def test_wrong_variables_are_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_invalid_variables_are_named_with_a_remedy(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidInput) as error:
         Settings.read()
@@ -88,7 +88,7 @@ def test_wrong_variables_are_named_with_a_way_out(monkeypatch: pytest.MonkeyPatc
     assert "tiny-secret" not in str(error.value)
 
 
-def test_wrong_options_are_named_as_options() -> None:
+def test_invalid_options_are_named_as_options() -> None:
     with pytest.raises(InvalidInput, match=r"^--public-url: 'evo' has no scheme: write https://evo"):
         Settings.read(public_url="evo")
 
@@ -102,7 +102,7 @@ def seen(
     proxies: str = "127.0.0.1",
     location: str | None = None,
 ) -> tuple[dict[str, Any], str | None]:
-    """The scope that the application gets, and the location that the client gets."""
+    """Return the scope that the application gets, and the location that the client gets."""
     sent: list[dict[str, Any]] = []
     inside: dict[str, Any] = {}
 
@@ -172,7 +172,7 @@ def test_trusted_proxies_are_believed() -> None:
     ],
 )
 @pytest.mark.parametrize("header", ["X-Forwarded-Host", "Host"])
-def test_the_forwarded_port_completes_a_host_without_one(host: str, port: str, expected: str, header: str) -> None:
+def test_forwarded_port_completes_a_host_without_one(host: str, port: str, expected: str, header: str) -> None:
     scope, _ = seen({header: host, "X-Forwarded-Proto": "https", "X-Forwarded-Port": port})
     assert (host_of(scope), address(scope).public.origin) == (expected, f"https://{expected}")
     scope, _ = seen({header: host, "X-Forwarded-Port": port}, proxies="")
@@ -187,7 +187,7 @@ def test_other_peers_are_not_believed() -> None:
     assert address(scope).outside is not None, "even so, the headers show a caller from elsewhere"
 
 
-def test_forwarded_is_read_where_the_older_headers_are_missing() -> None:
+def test_forwarded_is_read_if_the_older_headers_are_missing() -> None:
     scope, _ = seen({"Forwarded": 'for="[2001:db8::17]:4711";proto=https;host=evo.example.org, for=127.0.0.1'})
     assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("2001:db8::17", "https", "evo.example.org")
 
@@ -204,7 +204,7 @@ def test_forwarded_is_read_where_the_older_headers_are_missing() -> None:
         ("", "127.0.0.1"),
     ],
 )
-def test_the_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, client: str) -> None:
+def test_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, client: str) -> None:
     scope, _ = seen({"X-Forwarded-For": chain}, proxies="127.0.0.1,10.0.0.0/8")
     assert scope["client"][0] == client
 
@@ -212,7 +212,7 @@ def test_the_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, cl
 @pytest.mark.parametrize(
     ("path", "served"), [("/evo", "/"), ("/evo/", "/"), ("/evo/a", "/a"), ("/a", "/a"), ("/evox", "/evox")]
 )
-def test_the_prefix_is_removed_where_the_proxy_did_not(path: str, served: str) -> None:
+def test_prefix_is_removed_if_the_proxy_did_not(path: str, served: str) -> None:
     for scope, _ in (
         seen({"X-Forwarded-Prefix": "/evo/"}, path=path, proxies=""),
         seen({}, path=path, public="https://x.example/evo"),
@@ -221,14 +221,14 @@ def test_the_prefix_is_removed_where_the_proxy_did_not(path: str, served: str) -
         assert address(scope).public.prefix == "/evo"
 
 
-def test_the_older_header_of_a_prefix_is_read_too() -> None:
+def test_older_prefix_header_is_read() -> None:
     scope, _ = seen({"X-Script-Name": "/evo"})
     assert address(scope).public.prefix == "/evo"
     scope, _ = seen({"X-Forwarded-Prefix": "/evo", "X-Script-Name": "/other"})
     assert address(scope).public.prefix == "/evo"
 
 
-def test_a_prefix_named_like_a_page_is_not_removed_twice() -> None:
+def test_prefix_named_like_a_page_is_not_removed_twice() -> None:
     scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
     assert scope["path"] == "/workers/live"
 
@@ -253,7 +253,7 @@ def test_redirects_stay_below_the_prefix(location: str, sent: str) -> None:
     assert seen({"X-Forwarded-Prefix": "/evo"}, location=location)[1] == sent
 
 
-def test_the_public_url_decides_where_proxies_say_nothing_or_otherwise() -> None:
+def test_public_url_has_precedence_over_proxies() -> None:
     for headers in ({}, {"X-Forwarded-Proto": "http", "X-Forwarded-Prefix": "/other"}):
         scope, _ = seen(headers, public="https://tools.example.org/evo", proxies="")
         assert str(address(scope).public) == "https://tools.example.org/evo"
@@ -262,7 +262,7 @@ def test_the_public_url_decides_where_proxies_say_nothing_or_otherwise() -> None
     assert str(address(scope).public) == "https://tools.example.org/evo"
 
 
-def test_every_address_of_a_page_lies_below_the_prefix() -> None:
+def test_every_address_of_a_page_has_the_prefix() -> None:
     html = (
         '<a href="/x"><img src="/y"><form action="/z"><button formaction="/b"><p data-live-from="/l" data-label="/no">'
     )

@@ -1,4 +1,4 @@
-"""The rule that reports a confirmed time unlike the quick one."""
+"""Rule that reports a confirmed time unlike the quick one."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def rule_of(quick: Quick | None, confirmed: Timing, policy: Policy | None = None
     return next((rule for rule in verdict.rules if rule.name == "quick figure"), None)
 
 
-def test_a_kernel_that_takes_many_times_as_long_is_reported_with_causes_and_advice() -> None:
+def test_much_slower_confirmation_is_reported_with_causes_and_advice() -> None:
     found = rule_of(Quick(timing=steady(282.6), baselines={"numpy": steady(1573.0)}), steady(10480.0), numpy=2065.0)
     assert found is not None and not found.passed and not found.required
     assert found.figure == pytest.approx(37.08, rel=1e-3) and found.threshold == 1.25
@@ -35,24 +35,24 @@ def test_a_kernel_that_takes_many_times_as_long_is_reported_with_causes_and_advi
         assert part in found.text
 
 
-def test_a_device_that_became_slower_as_a_whole_is_named_as_the_cause() -> None:
+def test_slowdown_of_the_whole_device_is_named_as_the_cause() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0), numpy=98.0)
     assert found is not None and not found.passed
     assert "the whole device changed" in found.text and "idle device" in found.text
 
 
-def test_a_kernel_that_became_faster_puts_the_ranking_in_doubt() -> None:
+def test_faster_confirmation_questions_the_ranking() -> None:
     found = rule_of(Quick(timing=steady(200.0), baselines={"numpy": steady(50.0)}), steady(100.0), numpy=50.0)
     assert found is not None and not found.passed
     assert "2.00× as fast" in found.text and "ranked too low" in found.text
 
 
-def test_without_a_common_baseline_the_cause_stays_open() -> None:
+def test_cause_stays_open_without_a_common_baseline() -> None:
     found = rule_of(Quick(timing=steady(100.0), baselines={"numpy": steady(50.0)}), steady(200.0))
     assert found is not None and "No baseline ran in both sessions" in found.text
 
 
-def test_a_small_difference_passes_and_the_policy_sets_what_is_small() -> None:
+def test_small_difference_passes_and_the_policy_defines_small() -> None:
     quick = Quick(timing=steady(100.0))
     assert (found := rule_of(quick, steady(110.0))) is not None and found.passed and "10.0% more" in found.text
     assert (found := rule_of(quick, steady(110.0), Policy(maximum_quick_gap=0.05))) is not None and not found.passed
@@ -60,7 +60,7 @@ def test_a_small_difference_passes_and_the_policy_sets_what_is_small() -> None:
     assert rule_of(None, steady(110.0)) is None
 
 
-def test_a_difference_that_noise_explains_is_not_reported() -> None:
+def test_difference_explained_by_noise_is_not_reported() -> None:
     spread = Timing(samples_us=(50.0, 60.0, 100.0, 200.0, 210.0))
     found = rule_of(Quick(timing=spread), steady(140.0))
     assert found is not None and found.passed

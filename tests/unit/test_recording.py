@@ -1,4 +1,4 @@
-"""Recorded spaces: the field's two formats, read into outcomes, costs and a family document."""
+"""Recorded spaces: the two common formats, read into outcomes, costs and a family document."""
 
 import itertools
 import json
@@ -75,7 +75,7 @@ def parse(document: Document) -> Recording:
     return parse_recording(json.dumps(document), "tiny")
 
 
-def test_a_cache_file_gives_every_config_its_outcome_and_costs() -> None:
+def test_cache_file_gives_every_config_its_outcome_and_costs() -> None:
     recording = parse(cache())
     assert list(recording.entries) == ["16,row", "32,row", "16,col", "32,col"]
     measured = recording.outcome("16,row")
@@ -90,7 +90,7 @@ def test_a_cache_file_gives_every_config_its_outcome_and_costs() -> None:
     assert recording.optimum_us == pytest.approx(500.0)
 
 
-def test_the_document_describes_exactly_the_recorded_space() -> None:
+def test_document_describes_exactly_the_recorded_space() -> None:
     recording = parse(cache())
     document = recording.document()
     assert document["name"] == "tiny"
@@ -103,14 +103,14 @@ def test_the_document_describes_exactly_the_recorded_space() -> None:
 
 
 @pytest.mark.parametrize("cut", ["}}", "}}\n", ""])
-def test_a_cache_file_that_was_never_closed_reads_the_same(cut: str) -> None:
+def test_unclosed_cache_file_reads_the_same(cut: str) -> None:
     text = json.dumps(cache()) + "\n"
     opened = text[: text.rindex("}}")] + ("," if cut == "" else "")
     assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
 
 
 @pytest.mark.parametrize("time", [1e20, 10**20, float("nan"), float("inf")])
-def test_a_time_that_is_none_tells_of_a_failure(time: float) -> None:
+def test_invalid_time_is_a_failure(time: float) -> None:
     failed = {"block": 16, "layout": "row", "time": time}
     recording = parse(cache(cache={"a": failed, "b": {"block": 32, "layout": "row", "time": 1.0}}))
     kinds = sorted(type(entry.outcome).__name__ for entry in recording.entries.values())
@@ -119,7 +119,7 @@ def test_a_time_that_is_none_tells_of_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_cache_values_that_are_numbers_are_put_in_order_and_the_first_of_a_repeated_config_counts() -> None:
+def test_cached_numbers_are_sorted_and_the_first_repetition_counts() -> None:
     first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
@@ -146,7 +146,7 @@ def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
     assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((1.5, 0.02, 0.007))
 
 
-def test_t4_values_are_those_that_occur_numbers_in_order() -> None:
+def test_t4_values_are_the_occurring_ones_with_numbers_sorted() -> None:
     recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
     assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
 
@@ -162,7 +162,7 @@ def test_t4_results_of_another_objective_are_searched_by_their_times(unit: str) 
     assert fastest(recording, 1) == [{"block": 2}]
 
 
-def test_t4_results_may_be_of_another_time_and_hold_several() -> None:
+def test_t4_results_may_have_another_time_and_several_values() -> None:
     each = result(block=1)
     each["measurements"].append({"name": "kernel", "value": [3.0, 1.0, 2.0], "unit": "us"})
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
@@ -222,20 +222,20 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         (t4(result(block=1) | {"times": {"compilation": "long"}}), "tiny: results[0].times.compilation"),
     ],
 )
-def test_a_malformed_file_is_refused_naming_the_place(document: Document, field: str) -> None:
+def test_malformed_file_is_refused_with_the_place(document: Document, field: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse(document)
     assert refusal.value.field == field
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0', "[" * 100_000])
-def test_what_is_no_json_object_is_refused(text: str) -> None:
+def test_non_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="tiny"):
         parse_recording(text, "tiny")
 
 
 def paths(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where every value of a document stands."""
+    """Yield the path of every value of a document."""
     inside = document.items() if isinstance(document, dict) else enumerate(document)
     for place, value in inside:
         yield (*above, place)
@@ -247,7 +247,7 @@ ODD: tuple[Any, ...] = (None, True, -1, 0, 1e400, "odd", [], [1], ["x"], [None],
 
 
 @pytest.mark.parametrize("document", [cache(), t4(result(block=1), result(block=2), timeunit="ms")])
-def test_any_value_of_the_wrong_kind_is_refused_or_harmless(document: Document) -> None:
+def test_value_of_the_wrong_type_is_refused_or_harmless(document: Document) -> None:
     for path, value in itertools.product(list(paths(document)), ODD):
         damaged = json.loads(json.dumps(document))
         inner = damaged
@@ -274,7 +274,7 @@ OUTCOMES = (
 )
 
 
-def test_every_outcome_is_written_as_the_formats_know_it_and_read_back() -> None:
+def test_every_outcome_is_written_in_each_format_and_read_back() -> None:
     entries = {
         str(x): Entry(config={"x": x}, outcome=outcome, costs=Costs(compile_s=0.5, verify_s=0.25, benchmark_s=0.125))
         for x, (outcome, _, _) in enumerate(OUTCOMES)
@@ -293,7 +293,7 @@ def test_every_outcome_is_written_as_the_formats_know_it_and_read_back() -> None
         assert {read.costs(key).total_s for key in read.entries} == {0.875}
 
 
-def test_an_unknown_config_is_named_with_an_example() -> None:
+def test_unknown_config_is_named_with_an_example() -> None:
     recording = parse(cache())
     with pytest.raises(NotFound, match=r"'64,row'.*block, layout, e\.g\. '16,row'"):
         recording.outcome("64,row")
@@ -307,7 +307,7 @@ def test_keys_use_the_declared_spelling_of_a_value() -> None:
     assert config_key({"a": 0.5, "b": True, "c": "x"}) == "0.5,True,x"
 
 
-def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
+def test_unsupported_names_and_texts_are_rewritten() -> None:
     entry = {"2nd block-size": 16, "layout": "row, major", "time": 1.0}
     odd = cache(
         tune_params_keys=["2nd block-size", "layout"],
@@ -340,12 +340,12 @@ def test_names_and_texts_that_no_space_can_hold_are_written_as_it_can() -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
-def test_what_a_space_could_not_tell_apart_is_refused(document: Document, said: str) -> None:
+def test_ambiguous_values_are_refused(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
 
-def test_values_of_several_types_are_texts_each_of_its_own() -> None:
+def test_values_of_several_types_become_distinct_texts() -> None:
     values = ["off", 1, True, 2.5, False, 0]
     entries = {str(place): {"m": value, "time": 1.0 + place} for place, value in enumerate(values)}
     recording = parse({"tune_params": {"m": values}, "cache": entries})
@@ -362,7 +362,7 @@ def test_whole_and_fractional_numbers_are_one_type() -> None:
     assert [entry.config for entry in recording.entries.values()] == [{"m": 1.0}, {"m": 0.5}, {"m": 2}]
 
 
-def test_a_cache_file_cut_off_within_an_entry_keeps_the_whole_ones() -> None:
+def test_truncated_entry_keeps_the_complete_ones() -> None:
     text = json.dumps(cache())
     last = text.index('"32,col"')
     for end in range(last, len(text) - 2):
@@ -370,7 +370,7 @@ def test_a_cache_file_cut_off_within_an_entry_keeps_the_whole_ones() -> None:
 
 
 @pytest.mark.parametrize("text", [json.dumps(t4(result(block=1)))[:-30], json.dumps(cache())[:100]])
-def test_a_file_that_is_cut_off_elsewhere_says_so(text: str) -> None:
+def test_file_truncated_elsewhere_is_reported(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1: copy it again|not valid JSON: Unterminated)"):
         parse_recording(text, "tiny")
 
@@ -399,12 +399,12 @@ def test_a_file_that_is_cut_off_elsewhere_says_so(text: str) -> None:
         (t4(result(block=[1, 2])), r"not a number, a bool or a text: write it as a text, e\.g\. \"\[1_2\]\""),
     ],
 )
-def test_a_file_without_times_is_refused_with_what_would_be_read(document: Document, said: str) -> None:
+def test_file_without_times_is_refused_with_the_accepted_formats(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
 
-def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
+def test_synthetic_recording_equals_its_generators_output() -> None:
     text = synthetic.FILE.read_text()
     assert json.loads(text) == synthetic.document()
     recording = parse_recording(text, "synthetic")
@@ -412,6 +412,6 @@ def test_the_synthetic_recording_is_what_its_generator_writes() -> None:
     assert {type(outcome) for outcome in outcomes} == {Measured, CompileFailed, LaunchFailed}
 
 
-def test_what_record_names_a_recording_is_a_name_that_a_family_may_bear() -> None:
+def test_name_of_a_recording_is_a_valid_family_name() -> None:
     for text in ("softmax-rows=64,cols=256-Intel(R) Xeon(R) Processor", "sdpa-" + "B=1," * 40 + "-NVIDIA H200"):
         assert WORD.fullmatch(recording_name(text))

@@ -1,4 +1,4 @@
-"""What is right, and whose fault it is when that cannot be said."""
+"""Reference outputs, and whose fault a failing reference is."""
 
 import importlib
 import math
@@ -76,7 +76,7 @@ def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_references_are_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.measure.reference._KEPT_ANYWAY_BYTES", 0)
     for read_bytes_s, times in ((0.0, 2), (1e30, 1)):
         monkeypatch.setattr("workers.measure.reference._READ_BYTES_S", read_bytes_s)
@@ -87,8 +87,8 @@ def test_what_is_made_as_fast_as_it_is_read_is_not_kept(tmp_path: Path, monkeypa
         assert (folder / "counter").read_text() == "x" * times
 
 
-def test_the_module_is_found_by_its_name_as_others_look_for_it(tmp_path: Path) -> None:
-    """Dataclasses with annotations in quotes do so, and torch.compile for a baseline's globals."""
+def test_module_is_importable_by_its_name(tmp_path: Path) -> None:
+    """Dataclasses with quoted annotations and torch.compile look the module up by name."""
     module = """
 import dataclasses
 
@@ -111,7 +111,7 @@ ROUNDS_DOWN = "import ctypes; ctypes.CDLL(None).fesetround(MODE)".replace(
 
 
 @pytest.mark.parametrize("where", ["import", "inputs", "reference"])
-def test_floating_point_modes_that_a_reference_sets_end_with_it(tmp_path: Path, where: str) -> None:
+def test_floating_point_modes_set_by_a_reference_are_restored(tmp_path: Path, where: str) -> None:
     text = f"{ROUNDS_DOWN}\n{WHOLE}"
     if where != "import":
         before, after = WHOLE.split(f"def {where}(", maxsplit=1)
@@ -124,7 +124,7 @@ def test_floating_point_modes_that_a_reference_sets_end_with_it(tmp_path: Path, 
     assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
-def test_a_module_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failing_module_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(sys.modules)
     with pytest.raises(FamilyError):
         reference(tmp_path, "raise ValueError", digest="of_one_that_fails")
@@ -140,16 +140,14 @@ def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
     assert golden.golden(bare, (1, 2)).limits["y"].max_abs == NO_LIMIT
 
 
-def test_an_exact_yardstick_does_not_demand_exactness(tmp_path: Path) -> None:
+def test_exact_yardstick_does_not_require_exactness(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "")
     limit = reference(tmp_path, text).golden(plan(max_abs_ratio=1.0), (1, 2)).limits["y"].max_abs
     assert 1e-8 < limit < 1e-5
 
 
 @pytest.mark.parametrize(("ratio", "allowed"), [(4.0, 3.0), (1.0, 0.0)])
-def test_of_few_elements_the_tolerance_of_the_norm_says_what_may_go_beyond(
-    tmp_path: Path, ratio: float, allowed: float
-) -> None:
+def test_norm_tolerance_limits_outliers_of_few_elements(tmp_path: Path, ratio: float, allowed: float) -> None:
     exact = reference(tmp_path, WHOLE.replace("+ 0.25", "")).golden(plan(max_abs_ratio=ratio, rel_l2=1e-3), (1, 2))
     largest = float(np.abs(exact.reference["y"]).max())
     limit = exact.limits["y"].max_abs
@@ -157,14 +155,12 @@ def test_of_few_elements_the_tolerance_of_the_norm_says_what_may_go_beyond(
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_references_are_computed_anew_with_what_they_import_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The family's digest covers its folder alone."""
+def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The family's digest covers only its folder."""
     folder = tmp_path / "evo"
     folder.mkdir()
     helper = folder / "helper.py"
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a source of the same second would pass for its own
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a source changed within a second would look unchanged
     monkeypatch.setattr("evo.__path__", [*evo.__path__, str(folder)])
     for by in ("2.0", "2.0", "3.0"):
         helper.write_text(f"def factor():\n    return {by}\n")
@@ -199,7 +195,7 @@ def test_references_are_computed_anew_with_what_they_import_of_ours(
         (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
     ],
 )
-def test_a_broken_family_is_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+def test_broken_family_is_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FamilyError, match=message):
         reference(tmp_path, text).golden(plan(), (1, 2))
 
@@ -216,7 +212,9 @@ def test_a_broken_family_is_named_with_the_line(tmp_path: Path, text: str, messa
         'inputs["scale"] = 2; return {"y": inputs["x"] * inputs["scale"]}',
     ],
 )
-def test_a_reference_that_changes_its_inputs_changes_those_of_no_kernel(tmp_path: Path, reference_text: str) -> None:
+def test_reference_that_changes_its_inputs_does_not_change_a_kernels_inputs(
+    tmp_path: Path, reference_text: str
+) -> None:
     """Neither when it is computed nor when it comes from the cache."""
     untouched = reference(tmp_path).golden(plan(max_abs=0.0), (1, 2))
     text = WHOLE.split("def reference", maxsplit=1)[0] + f"def reference(problem, inputs):\n    {reference_text}\n"
@@ -227,14 +225,14 @@ def test_a_reference_that_changes_its_inputs_changes_those_of_no_kernel(tmp_path
         assert golden.reference["y"].tolist() == untouched.reference["y"].tolist()
 
 
-def test_a_yardstick_that_changes_its_inputs_changes_those_of_no_kernel(tmp_path: Path) -> None:
+def test_yardstick_that_changes_its_inputs_does_not_change_a_kernels_inputs(tmp_path: Path) -> None:
     text = WHOLE.replace("def yardstick(problem, inputs):", 'def yardstick(problem, inputs):\n    inputs["x"] *= 0')
     golden = reference(tmp_path, text).golden(plan(), (1, 2))
     assert np.array_equal(golden.inputs["x"], reference(tmp_path).golden(plan(), (1, 2)).inputs["x"])
 
 
-def test_inputs_that_are_kept_and_changed_later_are_those_of_their_seed(tmp_path: Path) -> None:
-    """inputs() may hand out one array again and again."""
+def test_inputs_that_are_changed_later_still_follow_their_seed(tmp_path: Path) -> None:
+    """inputs() may return the same array every time."""
     drawn = 'return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}'
     kept = 'KEPT[:] = rng.standard_normal(problem["N"]); return {"x": KEPT}'
     text = "import numpy\nKEPT = numpy.zeros(5, 'float32')\n" + WHOLE.replace(drawn, kept)
@@ -288,13 +286,13 @@ def test_inputs_that_do_not_follow_the_seed_never_meet_the_answer_for_others(tmp
         assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
-def test_a_yardstick_of_nothing_but_nan_measures_nothing(tmp_path: Path) -> None:
+def test_yardstick_of_nan_measures_nothing(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "+ np.nan")
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal holds nothing but NaN"):
         reference(tmp_path, text).golden(plan(), (1, 2))
 
 
-def test_an_exact_yardstick_of_integers_demands_exact_results(tmp_path: Path) -> None:
+def test_exact_yardstick_of_integers_requires_exact_results(tmp_path: Path) -> None:
     text = WHOLE.replace('return {"y": 2.0 * inputs["x"].astype(np.float64)', 'return {"y": np.arange(5) + 2**60')
     text = text.replace(
         'return {"y": (2.0 * inputs["x"].astype(np.float64) + 0.25)', 'return {"y": (np.arange(5) + 2**60)'
@@ -306,7 +304,7 @@ def test_an_exact_yardstick_of_integers_demands_exact_results(tmp_path: Path) ->
 
 
 def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> list[str]:
-    """Names of the mixtures of a normal and a large case."""
+    """Return the names of the mixtures of a normal and a large case."""
     text = WHOLE.replace("rng.standard_normal", "(9 if distribution == 'large' else 1) * rng.standard_normal")
     text = text.replace("2.0 * inputs", f"(lambda x: {answer})(inputs", 1).replace("(np.float64)}", "(np.float64))}", 1)
     large = replace(plan(), name="large", distribution="large", seeds=((1, 3),))
@@ -318,9 +316,9 @@ def test_inputs_of_all_cases_are_mixed(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path) == ["nominal with a lone largest element", "nominal with a lone smallest element"]
 
 
-def test_mixtures_that_the_reference_cannot_answer_are_left_out(tmp_path: Path) -> None:
+def test_mixtures_that_the_reference_cannot_compute_are_left_out(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == []
 
 
-def test_a_family_excludes_its_inputs_from_mixtures(tmp_path: Path) -> None:
+def test_family_can_exclude_its_inputs_from_mixtures(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, mixed=False) == []

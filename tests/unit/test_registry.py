@@ -1,4 +1,4 @@
-"""Families are found by name and by path, and a digest stands for everything a candidate is made from."""
+"""Registry: families are found by name and path; the digest covers everything a candidate is made from."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return write_family(tmp_path / "scale")
 
 
-def test_a_folder_is_found_by_path_however_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_found_by_any_spelling_of_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = registry.find(str(folder))
     assert package.family.name == "scale"
     assert package.location == str(folder)
@@ -47,7 +47,7 @@ def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
         assert registry.find(package.family.name).digest == package.digest
 
 
-def test_an_unknown_name_is_answered_with_near_misses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_name_gets_suggestions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
@@ -61,20 +61,18 @@ def test_an_unknown_name_is_answered_with_near_misses(folder: Path, monkeypatch:
     ["./nowhere", "/nowhere/else", "nowhere.json", "~no-such-user/x", "./a\0b", "./" + "x" * 5000],
     ids=["relative", "absolute", "recording", "user", "null", "endless"],
 )
-def test_a_path_that_is_not_there_says_what_is_wanted(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_path_gets_an_explanation(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(NotFound, match=r"family\.toml"):
         registry.find(path)
 
 
-def test_a_folder_without_a_spec_says_how_to_make_one(tmp_path: Path) -> None:
+def test_folder_without_a_spec_gets_instructions(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"holds no family\.toml; `kernel-evo new NAME`"):
         registry.find(str(tmp_path))
 
 
-def test_an_installed_package_offers_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_package_offers_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_family(tmp_path / "kernels_of_mine" / "scale")
     metadata = tmp_path / "kernels_of_mine-1.0.dist-info"
     metadata.mkdir()
@@ -120,7 +118,7 @@ def edit_notes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("edit", [edit_template, edit_spec, edit_reference, add_header, rename, edit_notes])
-def test_whatever_is_edited_the_digest_is_another(folder: Path, edit: object) -> None:
+def test_every_edit_changes_the_digest(folder: Path, edit: object) -> None:
     (folder / "notes.txt").write_text("note")
     before = registry.find(str(folder))
     assert registry.find(str(folder)) is before, "an unchanged family is read once"
@@ -129,7 +127,7 @@ def test_whatever_is_edited_the_digest_is_another(folder: Path, edit: object) ->
     assert registry.find(str(folder)).digest != before.digest
 
 
-def test_an_edited_include_changes_every_digest(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_edited_include_changes_every_digest(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     include = tmp_path / "include"
     include.mkdir()
     (include / "vector.h").write_text("1")
@@ -139,7 +137,7 @@ def test_an_edited_include_changes_every_digest(folder: Path, monkeypatch: pytes
     assert registry.find(str(folder)).digest != before
 
 
-def test_neither_place_nor_caches_nor_times_change_the_digest(folder: Path, tmp_path: Path) -> None:
+def test_place_caches_and_times_do_not_change_the_digest(folder: Path, tmp_path: Path) -> None:
     digest = registry.find(str(folder)).digest
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "reference.cpython-311.pyc").write_bytes(b"x")
@@ -160,7 +158,7 @@ def test_neither_place_nor_caches_nor_times_change_the_digest(folder: Path, tmp_
         ("family.toml", SPEC.replace("TILE * UNROLL", "TILE * ROLL"), "cpu.derived.step", "did you mean `UNROLL`"),
     ],
 )
-def test_a_wrong_folder_says_what_is_wrong(folder: Path, name: str, content: str, field: str, reason: str) -> None:
+def test_invalid_folder_gets_an_explanation(folder: Path, name: str, content: str, field: str, reason: str) -> None:
     (folder / name).write_text(content)
     with pytest.raises(InvalidInput) as raised:
         registry.find(str(folder))
@@ -168,7 +166,7 @@ def test_a_wrong_folder_says_what_is_wrong(folder: Path, name: str, content: str
     assert reason in raised.value.reason
 
 
-def test_a_folder_needs_its_reference_and_text_in_utf8(folder: Path) -> None:
+def test_folder_needs_a_reference_and_utf8_text(folder: Path) -> None:
     (folder / "reference.py").unlink()
     with pytest.raises(InvalidInput, match=r"the file reference\.py is missing"):
         registry.find(str(folder))
@@ -177,7 +175,7 @@ def test_a_folder_needs_its_reference_and_text_in_utf8(folder: Path) -> None:
         registry.find(str(folder))
 
 
-def test_a_folder_full_of_other_things_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "big.bin").write_bytes(b"x" * (1 << 20))
     monkeypatch.setattr(registry, "MAX_FOLDER_BYTES", 1 << 20)
     with pytest.raises(InvalidInput, match="move data elsewhere"):
@@ -188,7 +186,7 @@ def test_a_folder_full_of_other_things_is_refused(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
+def test_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
     text = json.dumps(RECORDING)
     path = tmp_path / ("pnpoly-GPU.json.gz" if packed else "pnpoly-GPU.json")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
@@ -211,12 +209,12 @@ def test_a_recording_is_found_by_its_file(tmp_path: Path, packed: bool) -> None:
 @pytest.mark.parametrize(
     ("file", "name"), [("my cache (2).json", "my-cache-2"), ("Ünï.json", "n"), ("-.json", "recording")]
 )
-def test_a_recording_bears_what_of_its_files_name_can_be_one(tmp_path: Path, file: str, name: str) -> None:
+def test_recording_name_comes_from_its_file_name(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_bytes(b"\xef\xbb\xbf" + json.dumps(RECORDING).encode())
     assert registry.find(str(tmp_path / file)).family.name == name
 
 
-def test_the_digest_of_a_recording_is_that_of_its_text_and_name_however_packed(tmp_path: Path) -> None:
+def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None:
     text = json.dumps(RECORDING).encode()
     (tmp_path / "a.json").write_bytes(text)
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))

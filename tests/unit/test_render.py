@@ -1,4 +1,4 @@
-"""Templates render to the same text every time, or say in which line of which file they do not."""
+"""Rendering of templates: deterministic, with errors that name file and line."""
 
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,12 @@ def test_blocks_leave_no_empty_lines_and_text_is_not_escaped(tmp_path: Path) -> 
     assert rendered(tmp_path, template) == 'r0 = a < b && "c";\nr1 = a < b && "c";\n'
 
 
-def test_the_functions_of_expressions_are_at_hand(tmp_path: Path) -> None:
+def test_functions_of_expressions_are_available(tmp_path: Path) -> None:
     template = "{{ ceil_div(COLS, TILE) }} {{ max(TILE, COLS) }} {{ min(TILE, COLS) }} {{ gcd(6, TILE) }} {{ abs(-1) }}"
     assert rendered(tmp_path, template) == "2 5 4 2 1"
 
 
-def test_the_folder_comes_before_the_shared_includes(tmp_path: Path) -> None:
+def test_folder_precedes_the_shared_includes(tmp_path: Path) -> None:
     assert rendered(tmp_path, '{% include "part.h" %}', part__h="{{ TILE }} here") == "4 here"
     own = package(tmp_path / "b", '{% include "simd.h.j2" %}', **{"simd.h__j2": "mine"})
     assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"
@@ -77,26 +77,26 @@ def test_the_folder_comes_before_the_shared_includes(tmp_path: Path) -> None:
         ("{% for a in range(9000) %}{% for b in range(9000) %}{{ a * b }} {% endfor %}{% endfor %}", "more than 8 MiB"),
     ],
 )
-def test_a_template_at_fault_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
+def test_faulty_template_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
     files = {"part__h": "\n{{ X }}", "macros__h": "{% macro tile() %}\n\n{{ Y }}{% endmacro %}"}
     assert message in failure(tmp_path, template, **files)
 
 
-def test_a_template_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_binary_template_is_named(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "scale")
     (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
     with pytest.raises(RenderError, match=r"kernel\.c\.j2: is not UTF-8"):
         render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
 
 
-def test_what_was_found_is_rendered_even_when_the_files_change(tmp_path: Path) -> None:
+def test_loaded_text_is_rendered_even_if_the_files_change(tmp_path: Path) -> None:
     found = package(tmp_path, "{{ TILE }} before")
     (tmp_path / "scale" / "kernel.c.j2").write_text("{{ TILE }} after")
     assert render(found, "cpu", CONFIG, PROBLEM, DERIVED) == "4 before"
     assert render(find(str(tmp_path / "scale")), "cpu", CONFIG, PROBLEM, DERIVED) == "4 after"
 
 
-def test_a_source_is_used_as_it_is_behind_macros(tmp_path: Path) -> None:
+def test_plain_source_is_used_behind_macros(tmp_path: Path) -> None:
     found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int tile = TILE; /* {{ not a template }} */\n")
     text = render(found, "cpu", CONFIG, {**PROBLEM, "ROWS": -3}, {"half": 0.5})
     assert text == (
@@ -106,13 +106,13 @@ def test_a_source_is_used_as_it_is_behind_macros(tmp_path: Path) -> None:
     )
 
 
-def test_names_used_are_found_through_includes_and_imports(tmp_path: Path) -> None:
+def test_used_names_are_found_through_includes_and_imports(tmp_path: Path) -> None:
     template = '{% set own = TILE %}{{ own }}{% include "a.h" %}{% for i in range(COLS) %}{{ i }}{% endfor %}'
     found = package(tmp_path, template, a__h='{% import "b.h" as b with context %}{{ step }}', b__h="{{ ORDER }}")
     assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
 
 
-def test_names_used_are_found_in_what_is_included_on_a_condition(tmp_path: Path) -> None:
+def test_used_names_are_found_in_conditional_includes(tmp_path: Path) -> None:
     template = '{% include "a.h" if TILE > 1 else "b.h" if UNROLL else "a.h" %}'
     found = package(tmp_path, template, a__h="{{ ORDER }}", b__h="{{ step }}")
     assert used_names(found, "cpu") == {"TILE", "UNROLL", "ORDER", "step"}
@@ -127,19 +127,19 @@ def test_names_used_are_found_in_what_is_included_on_a_condition(tmp_path: Path)
         ('{% include "gone.h" %}', "there is no file gone.h to include"),
     ],
 )
-def test_check_finds_what_the_template_misses(tmp_path: Path, template: str, message: str) -> None:
+def test_check_finds_unused_and_unknown_names(tmp_path: Path, template: str, message: str) -> None:
     with pytest.raises(RenderError) as raised:
         check(package(tmp_path, template), "cpu")
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("template", ["{{ TILE }}{{ UNROLL }}{{ ORDER }}", "{{ step }}{{ ORDER }}"])
-def test_a_tunable_may_matter_through_a_derived_value(tmp_path: Path, template: str) -> None:
+def test_tunable_may_be_used_through_a_derived_value(tmp_path: Path, template: str) -> None:
     check(package(tmp_path, template), "cpu")
 
 
-def test_a_tunable_may_matter_through_the_launch_and_a_source_by_its_words(tmp_path: Path) -> None:
-    check(package(tmp_path), "cuda")  # BLOCK occurs in the launch only
+def test_tunable_may_be_used_through_the_launch_or_in_a_source(tmp_path: Path) -> None:
+    check(package(tmp_path), "cuda")  # BLOCK occurs only in the launch
     check(package(tmp_path / "b", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDER"), "cpu")
     with pytest.raises(RenderError, match=r"ORDER has no effect.*did you mean `ORDERED`"):
         check(package(tmp_path / "c", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDERED"), "cpu")

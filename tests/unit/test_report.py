@@ -1,4 +1,4 @@
-"""What a report of a search decides and claims, from views alone."""
+"""Search report: decisions and claims, from views alone."""
 
 import re
 from dataclasses import replace
@@ -50,19 +50,19 @@ def test_goals_are_times_or_speed_ups() -> None:
         ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
     ],
 )
-def test_the_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
+def test_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
     given = {"champion": None, **changes}
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
 
 
-def test_importances_are_told_with_what_they_mean() -> None:
+def test_importances_are_explained() -> None:
     text = written(Material(search=finished(), best=None, importances={"BLOCK": 0.75, "FAST": 0.25}))
     assert "Most important: BLOCK 75%, FAST 25%. | tunable | importance |" in text
     assert "not cause" in text
 
 
 def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
-    """FAST=0 takes 1 % more in seven pairs; the trial that differs in both tunables meets nobody."""
+    """FAST=0 takes 1 % more in seven pairs; the trial that differs in both tunables has no partner."""
     times = {(block, fast): (100.0 + block) * (1.0 if fast else 1.01) for block in range(7) for fast in (0, 1)}
     found = [
         Found(number=place, config={"BLOCK": block, "FAST": fast}, kind="measured", time_us=time_us)
@@ -81,7 +81,7 @@ def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
     assert made["BLOCK", 6].pairs == 2
 
 
-def test_one_pair_is_no_finding() -> None:
+def test_single_pair_is_no_finding() -> None:
     found = [
         Found(number=place, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
         for place, fast in enumerate((True, False))
@@ -93,8 +93,8 @@ def test_one_pair_is_no_finding() -> None:
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: does not tell |" in text
 
 
-def test_copies_of_a_binary_are_one_measurement_and_the_ablation_has_the_last_word() -> None:
-    """FAST=false is one binary whatever BLOCK is, which FAST=true ignores, too; at BLOCK=9 both compile to the same."""
+def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() -> None:
+    """FAST=false gives one binary for every BLOCK, which FAST=true ignores as well; at BLOCK=9 both are the same."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}
     found = [
@@ -132,7 +132,7 @@ def told(time_us: float) -> Timing:
 
 
 def confirmed(*processes: tuple[float, float]) -> Material:
-    """A champion whose confirmation found these times of it and of numpy; numpy's own job had 2,800 µs."""
+    """Return a champion with these confirmed times of it and of numpy; numpy's own job measured 2,800 µs."""
     (own, numpy), *others = processes
     report = ConfirmReport(
         challenger=told(own),
@@ -144,8 +144,8 @@ def confirmed(*processes: tuple[float, float]) -> Material:
     return Material(search=finished(champion=replace(CHAMPION, time_us=own, report=report, verdict=verdict)), best=None)
 
 
-def test_savings_are_of_times_measured_in_the_same_rounds() -> None:
-    """The baseline's own job was another session: what it took there is not what the champion was compared with."""
+def test_savings_use_times_of_the_same_rounds() -> None:
+    """The baseline's own job was another session; its time must not be compared with the champion's."""
     material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
     assert "it saves 1.19 ms a call beside numpy: 2.46" in text
@@ -159,12 +159,12 @@ def test_savings_are_of_times_measured_in_the_same_rounds() -> None:
     assert "Missed by more: b (1.62×). Target c is below what this device can do" in less
 
 
-def test_what_a_person_wrote_is_text_and_no_markup() -> None:
+def test_users_text_is_escaped() -> None:
     noted = written(Material(search=finished(notes="<b>x</b> [y](z) `<kept>` a|b"), best=None))
     assert r"| notes | \<b>x\</b> \[y](z) `<kept>` a\|b |" in noted
 
 
-def test_who_is_faster_is_decided_by_the_ratio_and_no_time_is_made_of_it() -> None:
+def test_faster_kernel_is_decided_by_the_ratio_without_deriving_a_time() -> None:
     """In the first process the champion took less time, over all of them it was slower."""
     material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
     text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))
@@ -177,7 +177,7 @@ def test_who_is_faster_is_decided_by_the_ratio_and_no_time_is_made_of_it() -> No
     assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
-def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_value() -> None:
+def test_value_that_saves_time_is_no_negative_and_lost_worker_blames_no_value() -> None:
     config = {"FAST": False}
     better = Found(number=0, config={"FAST": True}, kind="measured", time_us=90.0)
     (made,) = comparisons([better, Found(number=1, config=config, kind="measured", time_us=100.0)], config, 0.95)
@@ -188,8 +188,8 @@ def test_a_value_that_saved_time_is_no_negative_and_a_lost_worker_blames_no_valu
     assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]
 
 
-def test_an_estimate_is_never_told_as_a_finding() -> None:
-    """FAST=false is level with FAST=true, as whatever the estimate does not see: that is no negative."""
+def test_estimate_is_never_reported_as_a_finding() -> None:
+    """FAST=false equals FAST=true, because the estimate does not model it; that is no negative."""
     level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
     found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]
     found += [Found(number=at, config={**CONFIG, "BLOCK": 99}, kind="compile_failed", time_us=None) for at in (8, 9)]
@@ -233,7 +233,7 @@ def test_an_estimate_is_never_told_as_a_finding() -> None:
     assert text.count("measured") == 1, "where it says what is left out"
 
 
-def test_a_report_without_one_estimate_says_so() -> None:
+def test_report_without_estimates_says_so() -> None:
     text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
     for part in (
         "| a | 900 µs | – | not known: nothing was estimated |",

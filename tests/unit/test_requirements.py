@@ -1,4 +1,4 @@
-"""What a search requires of its devices."""
+"""Requirements of a search on its devices."""
 
 import pytest
 
@@ -27,16 +27,16 @@ L4 = Device(
         (Requirements(toolkit={"gcc": "1"}), "has no gcc"),
     ],
 )
-def test_what_a_device_lacks(required: Requirements, lacking: str | None) -> None:
+def test_missing_requirements_of_a_device_are_listed(required: Requirements, lacking: str | None) -> None:
     assert required.lacking(L4) == lacking
 
 
-def test_a_device_that_does_not_say_is_not_trusted_to_have_it() -> None:
+def test_unknown_property_does_not_meet_a_requirement() -> None:
     silent = Device(kind="replay", model="recording", architecture="recording", uuid="replay-0")
     assert "does not say" in str(Requirements(memory_gb=1).lacking(silent))
 
 
-def test_versions_and_memory_are_checked() -> None:
+def test_versions_and_memory_are_validated() -> None:
     for wrong in ({"toolkit": {"cuda": "new"}}, {"memory_gb": 0.0}, {"memory_gb": float("nan")}):
         with pytest.raises(InvalidInput):
             Requirements(**wrong)  # type: ignore[arg-type]

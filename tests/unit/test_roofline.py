@@ -14,7 +14,7 @@ def work(flops: float, moved: float, dtype: str = "float32") -> Work:
     return Work(flops=flops, bytes=moved, dtype=dtype)
 
 
-def test_the_floor_is_the_slower_of_arithmetic_and_memory() -> None:
+def test_floor_is_the_slower_of_arithmetic_and_memory() -> None:
     assert roofline(work(1e6, 1e4), CEILINGS) == Roofline(floor_us=10.0, bound="compute", tolerance=0.4)
     assert roofline(work(1e4, 1e6), CEILINGS) == Roofline(floor_us=100.0, bound="memory", tolerance=0.4)
 
@@ -29,7 +29,7 @@ def test_attention_on_an_l4_has_the_known_bounds() -> None:
     )
 
 
-def test_share_and_impossible_are_two_sides_of_the_floor() -> None:
+def test_share_and_impossible_are_consistent_with_the_floor() -> None:
     limit = Roofline(floor_us=10.0, bound="compute")
     assert limit.share(40.0) == 0.25
     assert not limit.impossible(10.0)
@@ -37,8 +37,8 @@ def test_share_and_impossible_are_two_sides_of_the_floor() -> None:
     assert limit.impossible(7.9)
 
 
-def test_a_bandwidth_measured_in_a_busy_moment_makes_no_kernel_impossible() -> None:
-    """14.9 GB/s were kept, and 20.9 found minutes later."""
+def test_bandwidth_measured_on_a_busy_machine_makes_no_kernel_impossible() -> None:
+    """14.9 GB/s were measured first, and 20.9 GB/s minutes later."""
     busy = Ceilings(flops_per_s={"float32": 100e9}, bytes_per_s=14.9e9, source="measured")
     true_us = 1e6 / 20.9e9 * 1e6
     assert not roofline(work(1.0, 1e6), busy).impossible(true_us)
@@ -46,7 +46,7 @@ def test_a_bandwidth_measured_in_a_busy_moment_makes_no_kernel_impossible() -> N
     assert roofline(work(1.0, 1e6), replace(busy, bytes_source="table")).impossible(true_us), "a datasheet is not busy"
 
 
-def test_an_unknown_dtype_leaves_the_memory_floor() -> None:
+def test_unknown_dtype_leaves_the_memory_floor() -> None:
     assert roofline(work(1e9, 1e4, "float8"), CEILINGS) == Roofline(floor_us=1.0, bound="memory", tolerance=0.4)
 
 
@@ -69,7 +69,7 @@ def device(**limits: float) -> Device:
         (Objective(cache="cold"), {"l3_bytes": 1e6 * 4097}, 0.1),
     ],
 )
-def test_a_hot_measurement_moves_only_what_the_cache_cannot_keep(
+def test_hot_measurement_moves_only_bytes_beyond_the_cache(
     objective: Objective, limits: dict[str, float], floor_us: float
 ) -> None:
     floor = device_roofline(device(**limits), work(1e4, 1e6), objective)
@@ -77,6 +77,6 @@ def test_a_hot_measurement_moves_only_what_the_cache_cannot_keep(
     assert floor.floor_us == pytest.approx(floor_us)
 
 
-def test_a_recording_has_no_roofline() -> None:
+def test_recording_has_no_roofline() -> None:
     replay = Device(kind="replay", model="m", architecture="a", uuid="u")
     assert device_roofline(replay, work(1, 1), Objective()) is None

@@ -1,4 +1,4 @@
-"""Blocks of rows give what the whole gives."""
+"""Functions applied to blocks of rows equal the function of the whole array."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ COLUMNS = 1 << 12
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
-def test_results_are_put_together_in_order(rows: int) -> None:
+def test_results_are_concatenated_in_order(rows: int) -> None:
     x = np.random.default_rng(0).standard_normal((rows, COLUMNS), np.float32)
     weight = np.arange(COLUMNS, dtype=np.float32)
     found = scaled({"factor": 2.0}, {"x": x, "weight": weight})
@@ -34,7 +34,7 @@ def test_blocks_are_small() -> None:
 
 
 @pytest.mark.parametrize(("columns", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (100, 4)])
-def test_some_columns_tower_and_not_all(columns: int, most: int) -> None:
+def test_some_columns_dominate(columns: int, most: int) -> None:
     for seed in range(20):
         x = np.zeros((2, columns), np.float32)
         raise_columns(np.random.default_rng(seed), x, 7.0)
@@ -42,7 +42,7 @@ def test_some_columns_tower_and_not_all(columns: int, most: int) -> None:
         assert 1 <= np.count_nonzero(x[0]) <= most
 
 
-def test_a_failure_of_any_block_is_the_functions_own() -> None:
+def test_failure_in_a_block_is_raised_unchanged() -> None:
     @by_rows
     def fails(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
         if inputs["x"].max() > 0:
@@ -62,7 +62,7 @@ def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(300, 300), (1000, 7), (256, 65536), (10, 1003), (1, 5), (5, 1)])
-def test_a_column_for_each_row_leaves_no_gap(rows: int, columns: int) -> None:
+def test_one_column_per_row_leaves_no_gap(rows: int, columns: int) -> None:
     places = a_column_each(np.random.default_rng(1), rows, columns)
     assert len(places) == rows
     assert places.min() >= 0 and places.max() < columns

@@ -1,4 +1,4 @@
-"""Runners that end while they open: no candidate has been seen yet, so none is to blame."""
+"""Runners that end during their start: no candidate has run yet, so none is blamed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ WORK = cast(
 
 @pytest.fixture
 def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[Callable[[Runners], None]]], Runners]:
-    """Runners to which each of these happens as one of them opens, one after the other; nothing to the rest."""
+    """Return runners that fail in these ways as they start, one after the other; later ones succeed."""
 
     def prepared(happens: list[Callable[[Runners], None]]) -> Runners:
         def ask(child: object, request: object, limit_s: float) -> Reply:
@@ -54,29 +54,29 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
 
 
 def killed(_: Runners) -> None:
-    """By another process."""
+    """Killed by another process."""
 
 
 def died(_: Runners) -> None:
-    """Of itself."""
+    """Exited on its own."""
 
 
 @pytest.mark.parametrize("end", [killed, died])
-def test_one_that_ends_as_it_opens_is_replaced(
+def test_runner_that_ends_during_its_start_is_replaced(
     end: Callable[[Runners], None],
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     assert opening([end]).fresh(WORK)
 
 
-def test_one_that_dies_of_itself_dies_again_which_is_said(
+def test_runner_that_exits_twice_is_reported(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     with pytest.raises(TroubleError, match=r"reference\.py: the process .* SIGKILL"):
         opening([died, died]).fresh(WORK)
 
 
-def test_one_that_is_killed_is_opened_three_times(
+def test_killed_runner_is_started_three_times(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     assert opening([killed, killed]).fresh(WORK)
@@ -85,7 +85,7 @@ def test_one_that_is_killed_is_opened_three_times(
 
 
 @pytest.mark.parametrize("kills", [1, 2, 3])
-def test_a_kill_while_the_device_is_proven_does_not_blame_the_device(
+def test_kill_during_the_device_check_does_not_blame_the_device(
     opening: Callable[[list[Callable[[Runners], None]]], Runners], monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
     runners_, left = opening([]), [killed] * kills
@@ -105,18 +105,18 @@ def test_a_kill_while_the_device_is_proven_does_not_blame_the_device(
         runners_.fresh(WORK)
 
 
-def test_one_that_was_interrupted_is_not_opened_again_and_its_family_not_blamed(
+def test_interrupted_runner_is_not_restarted_and_its_family_not_blamed(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     waiting: list[Callable[[Runners], None]] = [Runners.interrupt, killed]
     runners = opening(waiting)
-    for _ in range(2):  # nor is any other, as long as the job is the same
+    for _ in range(2):  # no further runner starts for the same job
         with pytest.raises(GaveUp):
             runners.fresh(WORK)
     assert waiting == [killed]
 
 
-def test_a_candidate_that_eats_all_memory_crashed_whatever_the_runner_was_at() -> None:
+def test_candidate_that_exhausts_memory_counts_as_crashed_at_any_stage() -> None:
     def full(_request: object) -> None:
         raise MemoryError
 

@@ -1,4 +1,4 @@
-"""Our strategies as a sampler of Optuna: its own test suite, and what it promises beyond."""
+"""Optuna sampler of the built-in strategies: Optuna's own sampler tests, and further guarantees."""
 
 import copy
 import pickle
@@ -50,7 +50,7 @@ class TestOptunasOwnSuiteOnADeclaredSpace(suite.SingleOnlySamplerTestCase):
 
 
 def kernel(trial: optuna.Trial) -> float:
-    """A made-up kernel that does not run with BLOCK 48; optimum 1 at 64, 3, 0.5, swizzled."""
+    """Return the time of a synthetic kernel that fails with BLOCK 48; its optimum is 1 at 64, 3, 0.5, swizzled."""
     block, stages = trial.suggest_int("BLOCK", 16, 128, step=16), trial.suggest_int("STAGES", 1, 4)
     scale, layout = (
         trial.suggest_float("SCALE", 0.25, 1.0, step=0.25),
@@ -82,17 +82,17 @@ def test_every_config_is_valid_and_new(jobs: int) -> None:
     assert study.best_value <= 2
 
 
-def test_a_seed_repeats_and_another_does_not() -> None:
+def test_seed_determines_the_search() -> None:
     assert configs(searched(30)) == configs(searched(30))
     assert configs(searched(30)) != configs(searched(30, seed=2))
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_it_finds_the_optimum_in_either_direction(sign: float) -> None:
+def test_optimum_is_found_in_either_direction(sign: float) -> None:
     assert abs(searched(100, sign=sign).best_value) == pytest.approx(1.0)
 
 
-def test_a_rate_is_maximised() -> None:
+def test_rate_is_maximised() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
     study.optimize(lambda trial: 1e3 / kernel(trial), n_trials=100, catch=(RuntimeError,))
     assert study.best_value == pytest.approx(1e3)
@@ -104,7 +104,7 @@ def test_values_of_both_signs_keep_their_order() -> None:
     assert study.best_value == pytest.approx(2.0)
 
 
-def test_a_second_sampler_goes_on_with_what_the_study_holds() -> None:
+def test_second_sampler_continues_the_study() -> None:
     study = searched(30)
     study.sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=5)
     study.optimize(kernel, n_trials=30, catch=(RuntimeError,))
@@ -112,7 +112,7 @@ def test_a_second_sampler_goes_on_with_what_the_study_holds() -> None:
     assert study.best_value == 1
 
 
-def test_an_exhausted_space_is_sampled_again() -> None:
+def test_exhausted_space_is_sampled_again() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     with pytest.warns(UserWarning, match=r"`y` is not declared: it is sampled at random") as warned:
@@ -122,7 +122,7 @@ def test_an_exhausted_space_is_sampled_again() -> None:
     assert len({trial.params["y"] for trial in study.trials}) == 6
 
 
-def test_a_parameter_that_is_suggested_otherwise_than_declared_is_told_of() -> None:
+def test_parameter_suggested_differently_than_declared_is_reported() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 100)}, seed=0))
     with pytest.warns(UserWarning, match=r"`x` is suggested as .*high=60, .* but declared as .*high=100") as warned:
         study.optimize(lambda trial: trial.suggest_int("x", 40, 60), n_trials=3)
@@ -130,7 +130,7 @@ def test_a_parameter_that_is_suggested_otherwise_than_declared_is_told_of() -> N
 
 
 @pytest.mark.filterwarnings("ignore:`free` is not declared")
-def test_a_resumed_study_is_the_one_that_was_not_interrupted(tmp_path: Path) -> None:
+def test_resumed_study_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     def study(name: str) -> optuna.Study:
         sampler = KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=5)
         storage = f"sqlite:///{tmp_path / name}"
@@ -147,7 +147,7 @@ def test_a_resumed_study_is_the_one_that_was_not_interrupted(tmp_path: Path) -> 
     assert len({each["free"] for each in params}) == 6
 
 
-def test_what_was_tried_on_one_range_bars_nothing_on_another() -> None:
+def test_trials_on_one_range_exclude_nothing_on_another() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
     study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)
@@ -158,7 +158,7 @@ def test_what_was_tried_on_one_range_bars_nothing_on_another() -> None:
 @pytest.mark.parametrize(
     ("constraints", "message"), [(("BLOCK +",), r"constraints\[0\]"), (("BLOK < 3",), "BLOK.*BLOCK")]
 )
-def test_a_wrong_constraint_is_refused_when_the_sampler_is_made(constraints: tuple[str, ...], message: str) -> None:
+def test_invalid_constraint_is_refused_at_construction(constraints: tuple[str, ...], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         KernelEvoSampler(SPACE, constraints=constraints)
 
@@ -171,14 +171,17 @@ DEPENDENT: dict[str, BaseDistribution] = {
 
 
 def dependent(trial: optuna.Trial) -> float:
-    """Optimum 1 at plain with 4 lines; a plain kernel has no tile, a tiled one no lines."""
+    """Return the time of a kernel with dependent tunables; its optimum is 1 at plain with 4 lines.
+
+    A plain kernel has no tile, a tiled one no lines.
+    """
     if trial.suggest_categorical("KIND", ["tiled", "plain"]) == "tiled":
         return 2 + abs(trial.suggest_int("TILE", 0, 9) - 7)
     return 1 + abs(trial.suggest_int("LINES", 0, 9) - 4)
 
 
 class Noting(KernelEvoSampler):
-    """Keeps what it proposed."""
+    """A sampler that records its proposals."""
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -189,7 +192,7 @@ class Noting(KernelEvoSampler):
 
 
 @pytest.mark.parametrize("kept", ["in memory", "in a database"])
-def test_what_trials_were_given_survives_a_resume_and_a_first_negative_value(kept: str, tmp_path: Path) -> None:
+def test_trial_attributes_survive_resuming_and_a_first_negative_value(kept: str, tmp_path: Path) -> None:
     storage = None if kept == "in memory" else f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(storage=storage)
     proposed: list[object] = []
@@ -201,7 +204,7 @@ def test_what_trials_were_given_survives_a_resume_and_a_first_negative_value(kep
     assert len(sampler._told.history.finished) == 50 - 1, "the last one was told to nobody yet"
 
 
-def test_parameters_that_a_trial_did_without_leave_no_proposal_behind() -> None:
+def test_unused_parameters_leave_no_proposal_behind() -> None:
     sampler = KernelEvoSampler(DEPENDENT, seed=0)
     study = optuna.create_study(sampler=sampler)
     study.optimize(dependent, n_trials=40)
@@ -211,7 +214,7 @@ def test_parameters_that_a_trial_did_without_leave_no_proposal_behind() -> None:
     assert study.best_value == 1
 
 
-def test_what_a_trial_chose_otherwise_is_proposed_again_in_the_end() -> None:
+def test_proposal_changed_by_a_trial_is_eventually_repeated() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3), "y": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     for x in (0, 1, 2, 3):
@@ -220,7 +223,7 @@ def test_what_a_trial_chose_otherwise_is_proposed_again_in_the_end() -> None:
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
 
 
-def test_a_sampler_that_was_pickled_or_copied_goes_on() -> None:
+def test_pickled_or_copied_sampler_continues() -> None:
     study = searched(20)
     whole = configs(searched(40))
     for copied in (pickle.loads(pickle.dumps(study.sampler)), copy.deepcopy(study.sampler)):
@@ -230,7 +233,7 @@ def test_a_sampler_that_was_pickled_or_copied_goes_on() -> None:
         assert configs(other) == whole
 
 
-def test_a_sampler_that_is_seeded_anew_goes_elsewhere() -> None:
+def test_reseeded_sampler_takes_another_course() -> None:
     sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1)
     sampler.reseed_rng()
     study = optuna.create_study(sampler=sampler)
@@ -266,20 +269,18 @@ MIXED = CategoricalDistribution([16, 32, None])
         (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is none of portfolio"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_when_the_sampler_is_made(
-    space: Any, options: dict[str, Any], message: str
-) -> None:
+def test_unsupported_space_is_refused_at_construction(space: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         KernelEvoSampler(space, **options)
 
 
-def test_a_constraint_on_what_trials_do_not_share_is_told_of() -> None:
+def test_constraint_on_parameters_that_trials_do_not_share_is_reported() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(constraints=["BLOK <= 64"], seed=0))
     with pytest.warns(UserWarning, match=r"constraints\[0\] is left out: no parameter `BLOK`"):
         study.optimize(lambda trial: float(trial.suggest_int("BLOCK", 16, 128, step=16)), n_trials=3)
 
 
-def test_names_that_tunables_cannot_have_do_not_collide() -> None:
+def test_names_invalid_for_tunables_do_not_collide() -> None:
     space: dict[str, BaseDistribution] = {"a b": IntDistribution(0, 3), "parameter_0": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     study.optimize(lambda trial: sum(trial.suggest_int(name, 0, 3) for name in space), n_trials=16)
@@ -287,7 +288,7 @@ def test_names_that_tunables_cannot_have_do_not_collide() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["a", None])
-def test_a_trial_with_a_parameter_of_another_kind_tells_nothing(foreign: str | None) -> None:
+def test_trial_with_a_parameter_of_another_type_is_ignored(foreign: str | None) -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"X": IntDistribution(0, 20)}, seed=0))
     kind = {"X": CategoricalDistribution(["a", None])}
     study.add_trial(optuna.trial.create_trial(params={"X": foreign}, distributions=kind, value=1.0))
@@ -296,7 +297,7 @@ def test_a_trial_with_a_parameter_of_another_kind_tells_nothing(foreign: str | N
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.25, 0.1])
-def test_one_time_that_is_far_too_short_does_not_hold_a_search_up(factor: float) -> None:
+def test_single_outlier_does_not_stall_a_search(factor: float) -> None:
     space: dict[str, BaseDistribution] = {name: IntDistribution(0, 30) for name in "abc"}
 
     def distance(params: dict[str, int]) -> int:
@@ -312,7 +313,7 @@ def test_one_time_that_is_far_too_short_does_not_hold_a_search_up(factor: float)
     assert np.median([nearest(seed) for seed in range(8)]) <= 8
 
 
-def test_several_objectives_are_refused_in_words() -> None:
+def test_several_objectives_are_refused_with_a_message() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=KernelEvoSampler(SPACE))
     with pytest.raises(ValueError, match="several objectives"):
         study.ask(SPACE)
@@ -330,7 +331,7 @@ def test_several_objectives_are_refused_in_words() -> None:
         (CategoricalDistribution([None, "a b", 1, True]), 4, True),
     ],
 )
-def test_a_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribution, size: int, some: object) -> None:
+def test_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribution, size: int, some: object) -> None:
     made = axis("a name", distribution, "parameter_0")
     assert len(made.values) == len(made.tunable.values) == size
     assert all(distribution._contains(distribution.to_internal_repr(value)) for value in made.values)
@@ -340,7 +341,7 @@ def test_a_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribut
     assert made.rank("elsewhere" if isinstance(distribution, CategoricalDistribution) else 10**9) is None
 
 
-def test_the_documented_example_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = Path(__file__).parents[2] / "docs" / "guides" / "optuna-sampler.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
@@ -351,14 +352,14 @@ def test_the_documented_example_runs_as_it_stands(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("constraint", "left_out"), [("F != 0.3", {3}), ("F <= 0.3 or F >= 0.7", {4, 5, 6})])
-def test_a_float_with_a_step_is_what_a_constraint_calls_it(constraint: str, left_out: set[int]) -> None:
+def test_float_with_a_step_has_exact_values_in_constraints(constraint: str, left_out: set[int]) -> None:
     space = {"F": FloatDistribution(0, 1, step=0.1)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, constraints=[constraint], seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_float("F", 0, 1, step=0.1), n_trials=11 - len(left_out))
     assert {round(10 * trial.params["F"]) for trial in study.trials} == set(range(11)) - left_out
 
 
-def test_a_proposal_that_a_trial_chose_otherwise_than_is_made_once_more_and_no_more() -> None:
+def test_changed_proposal_is_repeated_only_once() -> None:
     space = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
 

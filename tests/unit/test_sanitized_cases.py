@@ -1,4 +1,4 @@
-"""Sanitizers run on every correctness case that there is time for."""
+"""Sanitizers run on as many correctness cases as the time allows."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def test_smallest_case_comes_first_then_the_searched_problem_then_the_others_by_
     assert case_order(kernels, searched="tail") == ["tail", "odd", "nominal", "large"]
 
 
-def test_each_case_is_examined_within_the_time_that_is_left() -> None:
+def test_each_case_is_checked_within_the_remaining_time() -> None:
     limits: list[float] = []
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
@@ -36,7 +36,7 @@ def test_each_case_is_examined_within_the_time_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("faulty", ["tail", "nominal"])
-def test_finding_names_its_case_and_ends_the_examination(faulty: str) -> None:
+def test_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
     seen: list[str] = []
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
@@ -57,7 +57,7 @@ def test_cases_without_time_are_named() -> None:
     assert (address.cases, address.left_out) == (("tail",), ("nominal", "odd"))
 
 
-def test_case_on_which_a_tool_does_not_end_is_left_out() -> None:
+def test_case_on_which_a_tool_does_not_finish_is_left_out() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address", skipped="it did not end within 1 s" if case == "nominal" else None)]
 

@@ -1,4 +1,4 @@
-"""What the compiler makes of the kernels, read from the machine code: which tensor cores they use, how they copy."""
+"""Machine code of the kernels: the tensor cores they use, and how they copy."""
 
 import re
 import subprocess
@@ -40,11 +40,11 @@ ATTENTION: Config = {
     "ROW_SUM": "mma",
     "UNROLL": 2,
 }
-"""What the fastest kernels of (2,8,256,64) have in common."""
+"""Common settings of the fastest kernels of (2,8,256,64)."""
 
 
 def compiled(family: str, text: str, architecture: str, change: Config, folder: Path) -> tuple[Artefact, Counter[str]]:
-    """The binary, and how often it has each instruction."""
+    """Return the binary and the count of each instruction."""
     try:
         compiler = NvrtcCompiler()
     except NoNvrtcError as error:
@@ -87,7 +87,7 @@ def disassembler() -> str:
         (("sdpa", "B=2,H=8,S=512,D=64", "sm_90"), BY_WARPGROUPS, "HGMMA.64x64x16.F32", "HMMA.16816"),
     ],
 )
-def test_the_tensor_cores_of_each_architecture(
+def test_tensor_core_instructions_of_each_architecture(
     tmp_path: Path, kernel: tuple[str, str, str], change: Config, has: str, lacks: str
 ) -> None:
     _, found = compiled(*kernel, change, tmp_path)
@@ -112,7 +112,7 @@ def test_addresses_of_copies_cost_no_registers(tmp_path: Path) -> None:
     assert made.figures["registers"] <= 150, "it was 179 when each copy had an address of its own"
 
 
-def test_what_the_copy_engine_brings_needs_one_fence_for_q_alone(tmp_path: Path) -> None:
+def test_bulk_copies_need_one_fence_for_q_alone(tmp_path: Path) -> None:
     by_engine: Config = {
         **BY_WARPGROUPS,
         "COPY": "tma",

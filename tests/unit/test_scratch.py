@@ -1,4 +1,4 @@
-"""Temporary folders: gone with their process, and no living process loses its own."""
+"""Temporary folders: removed with their process, while running processes keep theirs."""
 
 import errno
 import subprocess
@@ -24,7 +24,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
 
 
-def test_it_is_there_for_the_block_and_gone_after_it() -> None:
+def test_folder_exists_only_for_the_block() -> None:
     with scratch() as folder:
         (folder / "sub").mkdir()
         (folder / "sub" / "file").write_text("x")
@@ -32,7 +32,7 @@ def test_it_is_there_for_the_block_and_gone_after_it() -> None:
     assert not folder.exists()
 
 
-def test_what_a_killed_process_left_is_swept_and_what_a_living_one_holds_is_not(tmp_path: Path) -> None:
+def test_folders_of_killed_processes_are_removed_and_those_of_running_ones_kept(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
     (left,) = tmp_path.iterdir()
     (tmp_path / "kernel-evo-scratch-unmarked").mkdir()
@@ -43,9 +43,7 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_holds_is_not(
         assert (tmp_path / "kernel-evo-scratch-unmarked").is_dir()
 
 
-def test_without_any_temporary_folder_the_error_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_temporary_folder_gives_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(*_: object, **__: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 

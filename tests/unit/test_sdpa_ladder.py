@@ -1,4 +1,4 @@
-"""The steps of templates/sdpa_ladder are what its README tells, and each of them is a kernel."""
+"""Steps of templates/sdpa_ladder match its README, and each is a kernel."""
 
 import re
 
@@ -40,14 +40,14 @@ def test_every_step_changes_something() -> None:
         assert all(before[name] != value for name, value in step.change.items()), step.name
 
 
-def test_the_readme_tells_the_steps() -> None:
+def test_readme_lists_the_steps() -> None:
     readme = (PACKAGE.path / "README.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| \d+ ?(, aside)? ?\| ([^|]+?) +\|", readme, flags=re.MULTILINE)
     assert told == [(", aside" if step.aside else "", step.name) for step in STEPS]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.name for step in STEPS])
-def test_a_step_compiles_without_warnings_or_spills(compiler: NvrtcCompiler, step: Step) -> None:
+def test_step_compiles_without_warnings_or_spills(compiler: NvrtcCompiler, step: Step) -> None:
     device = known("sm_89")
     problem = PACKAGE.family.problem("B=2,H=8,S=512,D=64", "cuda")
     candidate = PACKAGE.family.candidate(step.config, problem, device, Objective())

@@ -1,4 +1,4 @@
-"""The search: asking and telling, restarts at any moment, when to stop, challenge and prune."""
+"""Search: proposing trials, recording outcomes, restarts, stopping, challenges, pruning."""
 
 import json
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def lasting(us: float) -> Outcome:
 
 
 def run(search: Search, times: Sequence[float]) -> list[Logged]:
-    """Ask and tell one trial for each time."""
+    """Propose and record one trial per time."""
     log = []
     for us in times:
         trial = search.ask()
@@ -62,14 +62,14 @@ def run(search: Search, times: Sequence[float]) -> list[Logged]:
 
 
 def tell(search: Search, us: float, binary: str | None) -> None:
-    """Ask one trial, which compiles to this binary and takes so long."""
+    """Propose one trial and record it with this binary and time."""
     trial = search.ask()
     assert trial is not None
     search.tell(replace(ended(trial, lasting(us)), binary_digest=binary))
 
 
 class Worker:
-    """Replays outcomes for one search with several trials under way, and notes what a database would store."""
+    """Replays outcomes for one search with several trials in flight, and records what a database would store."""
 
     def __init__(self, recording: Recording, space: Space, name: str, slots: int) -> None:
         self.recording, self.space, self.name, self.slots = recording, space, name, slots
@@ -94,7 +94,7 @@ class Worker:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize(("slots", "every"), [(1, 1), (1, 7), (3, 1), (3, 10)])
-def test_a_restarted_search_asks_the_same_trials_in_the_same_order(
+def test_restarted_search_proposes_the_same_trials_in_the_same_order(
     name: str, slots: int, every: int, recording: Recording, space: Space
 ) -> None:
     steady, shaken = (Worker(recording, space, name, slots) for _ in range(2))
@@ -109,9 +109,7 @@ def test_a_restarted_search_asks_the_same_trials_in_the_same_order(
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_the_same_seed_gives_the_same_search_and_another_one_another(
-    name: str, recording: Recording, space: Space
-) -> None:
+def test_seed_determines_the_search(name: str, recording: Recording, space: Space) -> None:
     configs = []
     for seed in (11, 11, 12):
         search = start(space, name, seed=seed)
@@ -123,7 +121,7 @@ def test_the_same_seed_gives_the_same_search_and_another_one_another(
     assert configs[0] == configs[1] != configs[2]
 
 
-def test_telling_returns_what_a_restart_needs(space: Space) -> None:
+def test_tell_returns_what_a_restart_needs(space: Space) -> None:
     search = start(space)
     first, second = search.ask(), search.ask()
     assert first is not None and second is not None
@@ -134,7 +132,7 @@ def test_telling_returns_what_a_restart_needs(space: Space) -> None:
     assert search.tell(ended(third, outcome)) == Logged(trial=ended(third, outcome), seen=1, position=1)
 
 
-def test_an_outcome_counts_once(space: Space) -> None:
+def test_outcome_counts_once(space: Space) -> None:
     search = start(space)
     trial = search.ask()
     assert trial is not None
@@ -164,21 +162,19 @@ def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
         (2, {"seen": 0}, "a later trial saw fewer outcomes"),
     ],
 )
-def test_a_log_that_contradicts_itself_is_refused(
-    place: int, changes: dict[str, Any], reason: str, space: Space
-) -> None:
+def test_contradictory_log_is_refused(place: int, changes: dict[str, Any], reason: str, space: Space) -> None:
     log = run(start(space), [4, 3, 2, 1])
     with pytest.raises(EvoError, match=reason):
         start(space).restore(shifted(log, place, **changes))
 
 
-def test_a_log_with_a_missing_trial_is_refused(space: Space) -> None:
+def test_log_with_a_missing_trial_is_refused(space: Space) -> None:
     log = run(start(space), [4, 3, 2, 1])
     with pytest.raises(EvoError, match="not numbered 0, 1, 2"):
         start(space).restore(log[1:])
 
 
-def test_only_a_fresh_search_is_restored(space: Space) -> None:
+def test_only_a_new_search_is_restored(space: Space) -> None:
     search = start(space)
     log = run(search, [1])
     with pytest.raises(EvoError, match="fresh"):
@@ -188,7 +184,7 @@ def test_only_a_fresh_search_is_restored(space: Space) -> None:
 # Stopping
 
 
-def test_a_search_stops_after_its_trials_pending_ones_included(space: Space) -> None:
+def test_search_stops_after_its_trials_pending_ones_included(space: Space) -> None:
     search = start(space, trials=3)
     run(search, [1, 2])
     assert search.stop_reason(0) is None
@@ -196,13 +192,13 @@ def test_a_search_stops_after_its_trials_pending_ones_included(space: Space) -> 
     assert search.stop_reason(0) == "trials"
 
 
-def test_a_search_stops_after_its_minutes(space: Space) -> None:
+def test_search_stops_after_its_minutes(space: Space) -> None:
     search = start(space, minutes=1.5)
     assert search.stop_reason(89.9) is None
     assert search.stop_reason(90.0) == "minutes"
 
 
-def test_a_search_stops_when_nothing_gets_better(space: Space) -> None:
+def test_search_stops_without_improvement(space: Space) -> None:
     search = start(space, stagnation=3)
     run(search, [5, 6, 4, 9, 9])
     assert (search.stagnant, search.stop_reason(0)) == (2, None)
@@ -212,7 +208,7 @@ def test_a_search_stops_when_nothing_gets_better(space: Space) -> None:
     assert search.best.number == 2
 
 
-def test_a_search_without_any_time_stagnates_too(space: Space) -> None:
+def test_search_without_any_time_stagnates_too(space: Space) -> None:
     search = start(space, stagnation=4)
     for _ in range(4):
         assert search.stop_reason(0) is None
@@ -223,7 +219,7 @@ def test_a_search_without_any_time_stagnates_too(space: Space) -> None:
     assert search.best is None
 
 
-def test_a_search_stops_when_every_config_was_asked() -> None:
+def test_search_stops_when_every_config_was_proposed() -> None:
     search = start(SPACES["one point"](), trials=10)
     assert search.stop_reason(0) is None
     assert search.ask() is not None
@@ -231,7 +227,7 @@ def test_a_search_stops_when_every_config_was_asked() -> None:
     assert search.ask() is None
 
 
-def test_a_space_of_unknown_size_is_exhausted_when_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_of_unknown_size_is_exhausted_when_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     space = SPACES["one point"]()
     monkeypatch.setattr(space, "valid_count", None)
     search = start(space)
@@ -241,7 +237,7 @@ def test_a_space_of_unknown_size_is_exhausted_when_the_strategy_says_so(monkeypa
     assert search.stop_reason(0) == "exhausted"
 
 
-def test_without_a_budget_a_search_goes_on(space: Space) -> None:
+def test_search_without_a_budget_continues(space: Space) -> None:
     search = start(space)
     run(search, [1] * 30)
     assert search.stop_reason(1e9) is None
@@ -249,15 +245,15 @@ def test_without_a_budget_a_search_goes_on(space: Space) -> None:
 
 @pytest.mark.parametrize("field", ["trials", "minutes", "stagnation"])
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_budget_is_above_zero(field: str, limit: int) -> None:
+def test_budget_must_be_above_zero(field: str, limit: int) -> None:
     with pytest.raises(InvalidInput, match=f"budget.{field}"):
         Budget(**{field: limit})
 
 
-# Challenging and pruning
+# Challenges and pruning
 
 
-def test_the_best_trial_challenges_every_so_many_and_at_the_end(space: Space) -> None:
+def test_best_trial_challenges_at_intervals_and_at_the_end(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=5))
     run(search, [9, 8, 7, 6])
     assert search.challengers.due(None, ended=False) is None
@@ -273,7 +269,7 @@ def test_the_best_trial_challenges_every_so_many_and_at_the_end(space: Space) ->
     assert at_the_end.number == 5
 
 
-def test_only_what_looks_faster_than_the_incumbent_challenges(space: Space) -> None:
+def test_only_trials_that_look_faster_than_the_incumbent_challenge(space: Space) -> None:
     search = start(space)
     run(search, [9, 8, 7])
     assert search.challengers.due(7.0, ended=True) is None
@@ -282,7 +278,7 @@ def test_only_what_looks_faster_than_the_incumbent_challenges(space: Space) -> N
     assert due.number == 2
 
 
-def test_after_a_refusal_the_next_elites_may_challenge_but_not_all(space: Space) -> None:
+def test_after_a_refusal_the_next_elites_may_challenge_up_to_a_limit(space: Space) -> None:
     search = start(space)
     run(search, [3, 1, 2, 4, 5])
     challengers = []
@@ -292,7 +288,7 @@ def test_after_a_refusal_the_next_elites_may_challenge_but_not_all(space: Space)
     assert challengers == [1, 2, 0]
 
 
-def test_one_kernel_challenges_once_whatever_its_configs_and_never_itself(space: Space) -> None:
+def test_kernel_challenges_once_for_all_its_configs_and_never_itself(space: Space) -> None:
     search = start(space)
     binaries = ["own", "twin", "twin", "twin", "other", None]
     for us, binary in zip([1, 2, 2, 2, 3, 4], binaries, strict=True):
@@ -304,7 +300,7 @@ def test_one_kernel_challenges_once_whatever_its_configs_and_never_itself(space:
     assert challengers == [1, 4, 5]
 
 
-def test_the_champion_measured_again_is_the_bar_and_an_old_time_only_loosely(space: Space) -> None:
+def test_remeasured_champion_sets_the_bar_and_an_old_time_only_loosely(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
@@ -325,14 +321,14 @@ def test_the_champion_measured_again_is_the_bar_and_an_old_time_only_loosely(spa
 @pytest.mark.parametrize(
     ("confirmed_us", "over_baseline", "baseline_us", "expected_us"),
     [
-        (120.0, 2.0, 240.0, 120.0),  # the baseline takes as long as before
-        (120.0, 2.0, 200.0, 100.0),  # it takes 240 µs by now, as the challenger takes more
-        (120.0, 2.0, 300.0, 120.0),  # the device is faster by now: no reason to count a time as slower
+        (120.0, 2.0, 240.0, 120.0),  # the baseline is as fast as before
+        (120.0, 2.0, 200.0, 100.0),  # the baseline now takes 240 µs, so the challenger took more as well
+        (120.0, 2.0, 300.0, 120.0),  # the device is faster now, which does not slow a time
         (120.0, 2.0, None, 120.0),
         (120.0, None, 240.0, 120.0),
     ],
 )
-def test_what_a_device_lost_since_its_baselines_were_timed_is_no_luck(
+def test_slowdown_of_the_device_since_the_baselines_is_no_luck(
     confirmed_us: float, over_baseline: float | None, baseline_us: float | None, expected_us: float
 ) -> None:
     speedup = None if over_baseline is None else Interval(estimate=over_baseline, low=1.0, high=3.0)
@@ -350,7 +346,7 @@ def test_what_a_device_lost_since_its_baselines_were_timed_is_no_luck(
     assert comparable_us(None, baselines) is None
 
 
-def test_a_search_without_a_time_has_no_challenger(space: Space) -> None:
+def test_search_without_a_time_has_no_challenger(space: Space) -> None:
     search = start(space)
     trial = search.ask()
     assert trial is not None
@@ -373,7 +369,7 @@ def test_challenges_survive_a_restart(space: Space) -> None:
     assert unaware.challengers.due(None, ended=False) == due
 
 
-def test_a_confirmation_corrects_what_the_strategy_goes_by(space: Space) -> None:
+def test_confirmation_corrects_the_times_of_the_strategy(space: Space) -> None:
     search = start(space, policy=Policy(minimum_gain=0.02))
     for us, binary in zip([3, 1, 1.2, 2], ["a", "lucky", "lucky", "b"], strict=True):
         tell(search, us, binary)
@@ -389,7 +385,7 @@ def test_a_confirmation_corrects_what_the_strategy_goes_by(space: Space) -> None
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 
-def test_lucky_times_that_were_refuted_keep_nobody_from_challenging(space: Space) -> None:
+def test_refuted_lucky_times_block_no_challenger(space: Space) -> None:
     search = start(space)
     for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")
@@ -401,7 +397,7 @@ def test_lucky_times_that_were_refuted_keep_nobody_from_challenging(space: Space
     assert search.challengers.due(100.0, ended=True) == search.best
 
 
-def test_a_search_of_lucky_times_alone_comes_to_an_end(space: Space) -> None:
+def test_search_with_only_lucky_times_ends(space: Space) -> None:
     search, confirmed = start(space), 0
     for number in range(3 * Policy().final_challengers):
         tell(search, 50 + number, f"{number}")
@@ -412,7 +408,7 @@ def test_a_search_of_lucky_times_alone_comes_to_an_end(space: Space) -> None:
     assert confirmed == Policy().final_challengers
 
 
-def test_bars_go_by_different_kernels_and_corrected_times(space: Space) -> None:
+def test_bars_count_different_kernels_and_corrected_times(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1))
     for _ in range(ELITES):
         tell(search, 50, "lucky")
@@ -424,7 +420,7 @@ def test_bars_go_by_different_kernels_and_corrected_times(space: Space) -> None:
     assert search.bars() == Bars(prune_us=200, shorten_us=100)
 
 
-def test_what_confirmations_found_survives_a_restart(space: Space) -> None:
+def test_confirmed_times_survive_a_restart(space: Space) -> None:
     search = start(space)
     log = run(search, [3, 1, 2])
     due = search.challengers.due(None, ended=True)
@@ -437,7 +433,7 @@ def test_what_confirmations_found_survives_a_restart(space: Space) -> None:
     assert [again.ask() for _ in range(3)] == [search.ask() for _ in range(3)]
 
 
-def test_samples_are_saved_once_there_is_a_full_set_of_elites(space: Space) -> None:
+def test_pruning_starts_with_a_full_set_of_elites(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=1.5, shorten_ratio=1.25))
     run(search, list(range(100, 100 + ELITES - 1)))
     assert search.bars() == Bars()
@@ -448,14 +444,14 @@ def test_samples_are_saved_once_there_is_a_full_set_of_elites(space: Space) -> N
     assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest)
 
 
-def test_a_policy_may_have_all_samples_taken(space: Space) -> None:
+def test_policy_may_require_all_samples(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None))
     run(search, [1] * 2 * ELITES)
     assert search.bars() == Bars()
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_many_workers_wait_for_results_where_the_strategy_learns_from_them(space: Space, name: str) -> None:
+def test_many_workers_wait_for_results_if_the_strategy_learns(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # none, as many, and twice as many have ended
@@ -468,8 +464,8 @@ def test_many_workers_wait_for_results_where_the_strategy_learns_from_them(space
         assert search.most_pending == (max(FIRST, int(SHARE * len(search.history.finished))) if patient else None)
 
 
-def test_each_trial_has_a_generator_of_its_own(space: Space) -> None:
-    """Seeded with (seed, number), so that what one trial drew cannot shift the next."""
+def test_each_trial_has_its_own_generator(space: Space) -> None:
+    """Seeded with (seed, number), so that draws of one trial cannot shift the next."""
     search = start(space, seed=3)
     run(search, [1, 1])
     trial = search.ask()

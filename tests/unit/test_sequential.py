@@ -1,4 +1,4 @@
-"""The sequential test over processes: its looks, its levels, its decisions and the correction of promoted gains."""
+"""Sequential test over processes: looks, levels, decisions, correction of promoted gains."""
 
 import math
 
@@ -54,7 +54,7 @@ def test_decisions(speedups: list[float], decision: Decision) -> None:
     assert standing(speedups, POLICY).decision == decision
 
 
-def test_bounds_are_those_of_students_t_on_logarithms() -> None:
+def test_bounds_are_students_t_on_logarithms() -> None:
     from scipy.stats import ttest_1samp
 
     found = [1.04, 1.06, 1.05, 1.03, 1.07]
@@ -65,8 +65,8 @@ def test_bounds_are_those_of_students_t_on_logarithms() -> None:
     assert against.pvalue == pytest.approx(at.level)
 
 
-def test_a_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> None:
-    """Of 1,000 confirmations; a mean over five processes above the minimum gain would promote some 10 % of them."""
+def test_one_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> None:
+    """Of 1,000 confirmations. Testing the mean of five processes for the minimum gain would promote some 10 %."""
     rng = np.random.default_rng(0)
     promoted = 0
     for _ in range(1000):
@@ -75,22 +75,22 @@ def test_a_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> None:
     assert promoted <= 2
 
 
-def test_a_gain_of_five_percent_is_found_where_processes_differ_by_two() -> None:
+def test_gain_of_five_percent_is_found_if_processes_differ_by_two() -> None:
     rng = np.random.default_rng(1)
     found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
     assert sum(found) >= 285
 
 
 def _confirmed(speedups: list[float]) -> bool:
-    """Whether processes in this order end in a promotion."""
+    """Return True if processes in this order end in a promotion."""
     for count in range(2, len(speedups) + 1):
         if (at := standing(speedups[:count], POLICY)).decision != "open":
             return at.decision == "faster"
     return False
 
 
-def test_promoted_gains_are_corrected_for_having_been_selected() -> None:
-    """On average the corrected gain of a true 2 % lies nearer to it than what was measured."""
+def test_promoted_gains_are_corrected_for_selection() -> None:
+    """On average the corrected gain of a true 2 % is closer to it than the measured gain."""
     rng = np.random.default_rng(2)
     truth = -math.log(0.98)
     errors: list[tuple[float, float]] = []
@@ -107,7 +107,7 @@ def test_promoted_gains_are_corrected_for_having_been_selected() -> None:
     assert abs(corrected) < 0.6 * measured
 
 
-def test_without_spread_nothing_is_corrected_and_a_clear_gain_hardly() -> None:
+def test_correction_vanishes_without_spread_and_is_small_for_clear_gains() -> None:
     assert shrunk(standing([1.05] * 5, POLICY), POLICY) == pytest.approx(1.05)
     clear = standing([1.5, 1.51, 1.49, 1.5, 1.5], POLICY)
     assert shrunk(clear, POLICY) == pytest.approx(clear.mean, rel=1e-3)

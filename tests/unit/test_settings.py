@@ -1,4 +1,4 @@
-"""Settings come from the environment as people write them."""
+"""Settings from the environment."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from api.settings import Settings
 
 
-def test_the_database_of_the_environment_is_a_path_or_a_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_database_variable_is_a_path_or_a_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KERNEL_EVO_DB", str(tmp_path / "my.db"))
     assert Settings().db.file == tmp_path / "my.db"
     monkeypatch.setenv("KERNEL_EVO_DB", "postgresql://evo:secret@host:5432/evo")

@@ -1,4 +1,4 @@
-"""Suggested commands mean the same when they are pasted into a shell."""
+"""Suggested commands can be pasted into a shell."""
 
 import shlex
 from dataclasses import replace
@@ -34,7 +34,7 @@ def test_options_of_the_next_command_survive_a_shell(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_way_out_for_a_worker_survives_a_shell(name: str) -> None:
+def test_remedy_for_a_worker_survives_a_shell(name: str) -> None:
     drained = WorkerView(id="w", name=name, host="h", devices=(DEVICE,), slots=(), seen_at=NOW, drain=True)
     aside = SlotView(device_uuid=DEVICE.uuid, activity="idle", quarantined_at=NOW, quarantine_reason="heat")
     for worker, words in (

@@ -1,4 +1,4 @@
-"""What outlives a worker: sources and logs of all, binaries of the good ones and of every challenger."""
+"""Uploads of a worker: sources and logs of all trials, binaries of good ones and of every challenger."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def names(shipping: Shipping, report: EvaluateReport | ConfirmReport, role: str 
     return sorted(parcel.report.artefacts)
 
 
-def test_binaries_of_the_five_best_so_far_and_of_the_best_ones_equals_are_kept() -> None:
+def test_binaries_of_the_five_best_so_far_and_their_equals_are_uploaded() -> None:
     shipping = Shipping()
     kept = [("binary" in names(shipping, measured(time_us))) for time_us in (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 45.0)]
     assert kept == [True] * 5 + [False, True]
@@ -36,20 +36,20 @@ def test_binaries_of_the_five_best_so_far_and_of_the_best_ones_equals_are_kept()
     assert "binary" not in names(shipping, measured(12.0))
 
 
-def test_a_wrong_candidate_keeps_what_explains_it() -> None:
+def test_wrong_candidate_uploads_its_evidence() -> None:
     assert names(Shipping(), EvaluateReport(outcome=WrongAnswer(reason="x"))) == ["compiler.log", "source"]
 
 
-def test_a_challenger_is_kept_whole() -> None:
+def test_challenger_is_uploaded_completely() -> None:
     assert names(Shipping(), ConfirmReport(), "challenger") == ["binary", "compiler.log", "source"]
 
 
-def test_baselines_and_broken_jobs_ship_nothing() -> None:
+def test_baselines_and_failed_jobs_upload_nothing() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
 
 
-def test_headers_go_with_the_binary(tmp_path: Path) -> None:
+def test_headers_are_uploaded_with_the_binary(tmp_path: Path) -> None:
     header = tmp_path / "a.h"
     header.write_text("#define A 1")
     built = replace(BUILT, headers={"family/a.h": str(header)})

@@ -1,4 +1,4 @@
-"""What a slot does with leases, whatever goes wrong: report, give back, or drop; never both, never neither."""
+"""Slot: every lease is reported, returned or dropped, exactly once, whatever goes wrong."""
 
 import errno
 import threading
@@ -32,7 +32,7 @@ CRASHED = EvaluateReport(outcome=Crashed(stage="verify", reason="killed by SIGKI
 
 @dataclass
 class Service:
-    """Stands in for the client: hands out prepared leases, then stops the worker once none is left."""
+    """A fake client that returns prepared leases, then stops the worker."""
 
     leases: list[Lease]
     stopping: threading.Event
@@ -71,7 +71,7 @@ class Service:
         return tuple(Answer(attempt_id=each.attempt_id, status="accepted") for each in deliveries)
 
     def release(self, attempt_id: int, token: str, *, reason: str, unfit: bool = False) -> None:
-        """As the real one, hands the job out again."""
+        """Queue the job again, as the real service does."""
         self.released.append(attempt_id)
         self.unfit += [reason] if unfit else []
         self.leases += [lease for lease in self.returned if lease.attempt_id == attempt_id]
@@ -83,7 +83,7 @@ class Service:
 
 
 class Performer:
-    """Performs jobs by a function of the test."""
+    """Performs jobs with a function of the test."""
 
     def __init__(self, act: Callable[[Job], Report], digest: str | None, folder: Path) -> None:
         self._act = act
@@ -118,7 +118,7 @@ class Performer:
 
 
 class Known:
-    """Families of which every one is at hand, or none."""
+    """Families that are all available, or none."""
 
     def __init__(self, error: EvoError | None = None) -> None:
         self._error = error
@@ -130,7 +130,7 @@ class Known:
 
 
 class Scene:
-    """A slot with everything around it."""
+    """A slot with its surroundings."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Scene:
         self.slot = Slot(any_lease(0).terms.device, self.performer, office)
 
     def play(self) -> "Scene":
-        """Until the slot ends; then what it left is delivered, as the worker does."""
+        """Run until the slot ends, then deliver its results as the worker does."""
         self.slot.run()
         assert self.outbox.flush()
         return self
@@ -173,7 +173,7 @@ def evaluation(number: int) -> Lease:
     return any_lease(number)
 
 
-def test_every_lease_is_reported_once_and_nothing_is_held_at_the_end(
+def test_every_lease_is_reported_once_and_none_is_held_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
@@ -194,7 +194,7 @@ def test_equal_binaries_are_measured_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert [report.outcome for report in scene.service.reports.values()] == [GOOD.outcome] * 5
 
 
-def test_a_binary_measured_by_another_worker_is_not_measured_again(
+def test_binary_measured_by_another_worker_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
@@ -204,7 +204,7 @@ def test_a_binary_measured_by_another_worker_is_not_measured_again(
     assert scene.service.reports[1].environment["binary"] == "measured with an earlier trial"
 
 
-def test_a_revoked_job_is_interrupted_and_neither_reported_nor_released(
+def test_revoked_job_is_interrupted_and_neither_reported_nor_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def revoked_meanwhile(job: Job) -> Report:
@@ -228,7 +228,7 @@ def test_revoking_another_job_interrupts_nothing(tmp_path: Path, monkeypatch: py
     assert list(scene.service.reports) == [1]
 
 
-def test_a_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def second_revoked(job: Job) -> Report:
         scene.held.revoke([2])
         return GOOD
@@ -239,7 +239,7 @@ def test_a_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkey
     assert list(scene.service.reports) == [1]
 
 
-def test_a_stopping_worker_holds_neither_what_it_killed_nor_what_it_had_not_begun(
+def test_stopping_worker_holds_neither_killed_nor_unstarted_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped_meanwhile(job: Job) -> Report:
@@ -248,19 +248,21 @@ def test_a_stopping_worker_holds_neither_what_it_killed_nor_what_it_had_not_begu
 
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=stopped_meanwhile)
     scene.play()
-    assert (scene.service.reports, scene.service.released) == ({}, [])  # leaving gives all back at once
+    assert (scene.service.reports, scene.service.released) == ({}, [])  # signing off returns all leases
     assert scene.held.leases == []
 
 
-def test_what_it_is_stopped_before_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
     monkeypatch.setattr(scene.service, "twin", lambda *_: scene.stopping.set())
-    monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0))  # free at once
+    monkeypatch.setattr(
+        "workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0)
+    )  # the device is free at once
     scene.play()
     assert (scene.performer.performed, scene.service.reports) == (0, {})
 
 
-def test_it_does_not_wait_for_compilers_once_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_slot_does_not_wait_for_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene, building, ended = Scene(tmp_path, monkeypatch, evaluation(1)), threading.Event(), threading.Event()
 
     def slowly(*_: object) -> Preparation:
@@ -278,7 +280,7 @@ def test_it_does_not_wait_for_compilers_once_it_is_stopped(tmp_path: Path, monke
     ended.set()
 
 
-def test_a_worker_that_has_left_does_not_register_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_signed_off_does_not_register_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch)
 
     def gone(*_: object, **__: object) -> Leases:
@@ -289,9 +291,7 @@ def test_a_worker_that_has_left_does_not_register_again(tmp_path: Path, monkeypa
     assert scene.play().service.registered == 0
 
 
-def test_a_result_that_came_just_before_the_end_is_still_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_result_just_before_the_end_is_still_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return GOOD
@@ -313,7 +313,7 @@ def test_a_result_that_came_just_before_the_end_is_still_reported(
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_what_keeps_breaking_the_worker_is_given_back_and_in_the_end_reported(
+def test_repeatedly_failing_job_is_returned_and_finally_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job, verdict: Report
 ) -> None:
     def bug(job: Job) -> Report:
@@ -332,7 +332,7 @@ FULL = (MachineExhausted("no room"), OSError(errno.ENOSPC, "No space left on dev
 
 
 @pytest.mark.parametrize("error", FULL, ids=["named", "plain"])
-def test_a_machine_without_room_gives_a_job_back_however_often_and_blames_nobody(
+def test_exhausted_machine_returns_jobs_any_number_of_times_and_blames_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     tries: list[Job] = []
@@ -351,7 +351,7 @@ def test_a_machine_without_room_gives_a_job_back_however_often_and_blames_nobody
     assert len(scene.service.released) == 2 * MAX_BREAKS
 
 
-def test_a_family_this_machine_cannot_reproduce_is_given_back_and_not_asked_for_again(
+def test_family_that_differs_here_is_returned_and_not_claimed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = evaluation(1)
@@ -363,7 +363,7 @@ def test_a_family_this_machine_cannot_reproduce_is_given_back_and_not_asked_for_
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
-def test_a_failed_download_of_a_family_gives_the_job_back_and_blames_nobody(
+def test_failed_download_of_a_family_returns_the_job_and_blames_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
 ) -> None:
     lease = evaluation(1)
@@ -374,13 +374,13 @@ def test_a_failed_download_of_a_family_gives_the_job_back_and_blames_nobody(
     assert scene.service.unfit == [], "the search has no obstacle"
 
 
-def test_a_service_that_is_away_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_service_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [ServiceUnreachable("away"), ServiceUnreachable("away")]
     assert list(scene.play().service.reports) == [1]
 
 
-def test_a_service_that_forgot_the_worker_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_registers_again_if_the_service_forgot_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [NotFound("no such worker")]
     scene.play()
@@ -388,7 +388,7 @@ def test_a_service_that_forgot_the_worker_is_told_again(tmp_path: Path, monkeypa
     assert list(scene.service.reports) == [1]
 
 
-def test_a_refusal_for_good_ends_the_slot_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permanent_refusal_ends_the_slot_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [Conflict("go away")]
     with pytest.raises(Conflict):
@@ -399,17 +399,17 @@ def test_a_refusal_for_good_ends_the_slot_visibly(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "outcome", [CRASHED.outcome, TimedOut(stage="measure", limit_s=1.0)], ids=lambda each: each.kind
 )
-def test_after_a_crash_a_known_kernel_has_to_succeed_before_the_crash_is_believed(
+def test_crash_counts_only_after_a_known_kernel_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     crashed = EvaluateReport(outcome=outcome)
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=lambda job: crashed).play()
     assert scene.performer.proofs == 5
     assert {report.outcome for report in scene.service.reports.values()} == {outcome}
-    assert scene.slot.report.fault is None  # bad candidates by the dozen are no fault of the device
+    assert scene.slot.report.fault is None  # many bad candidates are no fault of the device
 
 
-def test_a_device_that_fails_afterwards_is_to_blame_and_not_the_candidate(
+def test_device_that_fails_after_a_crash_is_blamed_instead_of_the_candidate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
@@ -417,10 +417,10 @@ def test_a_device_that_fails_afterwards_is_to_blame_and_not_the_candidate(
     scene.performer.unfit = ["it fell off the bus"]
     scene.play()
     assert scene.service.released == [1]
-    assert scene.service.reports[1].outcome == CRASHED.outcome  # believed once the known kernel succeeded
+    assert scene.service.reports[1].outcome == CRASHED.outcome  # counts because the known kernel succeeded
 
 
-def test_three_faults_on_different_candidates_set_a_device_aside_until_it_is_cleared(
+def test_three_faults_on_different_candidates_quarantine_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=lambda job: CRASHED)
@@ -441,9 +441,7 @@ def test_three_faults_on_different_candidates_set_a_device_aside_until_it_is_cle
     assert list(scene.service.reports) == [9]
 
 
-def test_a_fault_that_came_while_the_service_answered_is_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_during_the_services_answer_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slot = Scene(tmp_path, monkeypatch).slot
     before = slot.report
     slot._fault = "Xid 79"
@@ -451,7 +449,7 @@ def test_a_fault_that_came_while_the_service_answered_is_not_forgotten(
     assert slot.report.fault == "Xid 79"
 
 
-def test_what_was_refused_before_it_met_the_device_does_not_wait_for_it(
+def test_jobs_refused_before_reaching_the_device_do_not_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = EvaluateReport(outcome=CompileFailed(log="no"))
@@ -461,7 +459,7 @@ def test_what_was_refused_before_it_met_the_device_does_not_wait_for_it(
     assert list(scene.play().service.reports) == [1]
 
 
-def test_it_says_who_holds_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_of_the_device_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str | None] = []
 
     @contextmanager
@@ -480,8 +478,8 @@ def test_it_says_who_holds_its_device(tmp_path: Path, monkeypatch: pytest.Monkey
     assert said == ["waiting: process 12 holds the device", "working"]
 
 
-def test_the_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result is taken only after the last job was performed."""
+def test_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first result is accepted only after the last job was performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
     last = threading.Event()
@@ -505,9 +503,7 @@ def test_the_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypa
     assert len(scene.service.reports) == 5
 
 
-def test_with_jobs_at_hand_the_next_ones_are_asked_for_in_the_background(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second request is answered only after the first jobs were performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
@@ -535,9 +531,7 @@ def test_with_jobs_at_hand_the_next_ones_are_asked_for_in_the_background(
     assert asked[1] == 0.0
 
 
-def test_a_service_that_takes_no_results_gets_no_further_requests_for_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_work_is_claimed_while_results_cannot_be_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.outbox.stuck = True
     scene.slot._step()

@@ -1,4 +1,4 @@
-"""A source's use of its macros: used, redefined before any use, only tested, or absent."""
+"""Use of macros in a source: used, redefined before any use, only tested, or absent."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
         "int big = 1'000'000 * TILE;",
     ],
 )
-def test_used(source: str) -> None:
+def test_used_macro_is_found(source: str) -> None:
     assert fate(source, size__h="#define SIZE TILE\n")[0] == "used"
 
 
@@ -57,16 +57,16 @@ def test_used(source: str) -> None:
         ("/* #ifndef TILE */\n#define TILE 16", 2),
     ],
 )
-def test_redefined_before_any_use(source: str, line: int) -> None:
+def test_macro_redefined_before_any_use_is_found(source: str, line: int) -> None:
     assert fate(source) == ("redefined", f"{FILE}:{line}")
 
 
-def test_a_header_in_a_subfolder_counts() -> None:
+def test_header_in_a_subfolder_counts() -> None:
     files = {FILE: '#include "deep/size.h"', "deep/size.h": '#include "more.h"', "deep/more.h": "int x = TILE;"}
     assert fates(files, implementation(), ["TILE"])["TILE"].state == "used"
 
 
-def test_a_header_may_redefine_it() -> None:
+def test_header_may_redefine_a_macro() -> None:
     assert fate('#include "size.h"\nint x = TILE;', size__h="#pragma once\n#define TILE 4") == ("redefined", "size.h:2")
     assert fate("int x = TILE;", "-include", "size.h", size__h="#define TILE 4") == ("redefined", "size.h:1")
 
@@ -81,24 +81,24 @@ def test_a_header_may_redefine_it() -> None:
         "int OTHER_TILE;",
     ],
 )
-def test_absent(source: str) -> None:
+def test_absent_macro_is_found(source: str) -> None:
     assert fate(source)[0] == "unused"
 
 
 @pytest.mark.parametrize(
     "source", ["#ifdef TILE\nint x;\n#endif", "#ifndef TILE\n#define TILE 1\n#endif", "#if defined TILE\n#endif"]
 )
-def test_only_tested(source: str) -> None:
+def test_macro_that_is_only_tested_is_found(source: str) -> None:
     assert fate(source)[0] == "tested"
 
 
-def test_near_misses_and_words_leave_comments_out() -> None:
+def test_suggestions_and_words_exclude_comments() -> None:
     files = {FILE: "// TILE_W\nint x = TILE_H + y;"}
     assert near_miss("TILE_HH", files, implementation()) == "TILE_H"
     assert words_of(files, implementation()) == {"int", "x", "TILE_H", "y"}
 
 
-def test_headers_elsewhere_and_pasted_words_leave_it_open() -> None:
+def test_unknown_headers_and_pasted_tokens_leave_it_open() -> None:
     assert all_read({FILE: "int x;"}, implementation("-O2"))
     assert not all_read({FILE: "int x;"}, implementation("-I/opt/common"))
     assert not all_read({FILE: "#define GLUE(a, b) a##b"}, implementation())

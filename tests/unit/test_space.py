@@ -1,4 +1,4 @@
-"""A space holds exactly the configs its constraints allow, however large the product, and finds its way among them."""
+"""Space: exactly the configs that its constraints allow, however large the product; sampling and neighbours."""
 
 import itertools
 import math
@@ -77,7 +77,7 @@ def fill(draw: st.DrawFn, forms: list[str], part: Any) -> str:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
-    """Random tunables and constraints; texts only in claims of their own."""
+    """Return random tunables and constraints; texts only in comparisons."""
     names = NAMES[: draw(st.integers(1, 4))]
     tunables = [tunable(name, draw(st.sampled_from(VALUES))) for name in names]
     numeric = [each.name for each in tunables if not isinstance(each.values[0], str)] or ["K"]
@@ -96,7 +96,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300, deadline=None)
 @given(problem=problems())
-def test_the_valid_set_is_what_python_says_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
+def test_valid_set_equals_pythons_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
     tunables, texts = problem
     expected = brute_force(tunables, texts, {"K": 2})
     if not expected:
@@ -114,7 +114,9 @@ def test_the_valid_set_is_what_python_says_in_lexicographic_order(problem: tuple
 
 @settings(max_examples=300, deadline=None)
 @given(problem=problems(), bound=st.sets(st.sampled_from(NAMES)))
-def test_bounds_never_rule_out_what_can_hold(problem: tuple[list[Tunable], list[str]], bound: set[str]) -> None:
+def test_bounds_never_exclude_a_satisfiable_expression(
+    problem: tuple[list[Tunable], list[str]], bound: set[str]
+) -> None:
     tunables, texts = problem
     free = {
         each.name: (float(min(each.values)), float(max(each.values)))
@@ -131,7 +133,7 @@ def test_bounds_never_rule_out_what_can_hold(problem: tuple[list[Tunable], list[
 @given(
     text=expressions(), bound=st.sets(st.sampled_from(NUMBERS)), values=st.sampled_from([(-2, 0, 3), (1, 2), (4, 9)])
 )
-def test_bounds_never_rule_out_a_true_expression(text: str, bound: set[str], values: tuple[int, ...]) -> None:
+def test_bounds_never_exclude_a_true_expression(text: str, bound: set[str], values: tuple[int, ...]) -> None:
     free = {name: (float(min(values)), float(max(values))) for name in NUMBERS if name not in bound}
     for point in itertools.product(values, repeat=3):
         config = dict(zip(NUMBERS, point, strict=True)) | {"t": "x"}
@@ -170,7 +172,7 @@ def by_definition(tunables: list[Tunable], a: Config, b: Config) -> float:
 
 
 def draw_instead_of_list(space: Space) -> Space:
-    """The same space as if it were too large to be listed."""
+    """Treat the space as if it were too large to be listed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evo.space.space.ENUMERATION_LIMIT", 0)
         return Space(space.tunables, space.constraints, space.constants)
@@ -192,7 +194,7 @@ GEMM_CONSTRAINTS = [
     constraint("KWG % (MDIMC * NDIMC // MDIMA) == 0"),
     constraint("KWG % (MDIMC * NDIMC // NDIMB) == 0"),
 ]
-"""The space of CLBlast's GEMM, whose valid configs were counted by others: 17,956 of 82,944."""
+"""The space of CLBlast's GEMM, with a published count of valid configs: 17,956 of 82,944."""
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +204,7 @@ def gemm() -> Space:
 
 @pytest.fixture(scope="module")
 def huge() -> Space:
-    """10^12 points; about one in ten valid: too many to list."""
+    """Return a space of 10^12 points, about one in ten valid: too many to list."""
     return Space(digits(12), [constraint(f"t{place} + t{place + 1} <= 14") for place in range(11)])
 
 
@@ -210,7 +212,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_a_published_space_has_its_published_size_and_is_listed_fast() -> None:
+def test_published_space_has_its_published_size_and_is_listed_fast() -> None:
     start = time.process_time()
     space = Space(GEMM, GEMM_CONSTRAINTS)
     assert time.process_time() - start < 0.5
@@ -231,7 +233,7 @@ FOURS = sum(math.prod(point) >= 16 for point in itertools.product(range(5), repe
     ],
     ids=["one constraint over all", "chain", "more points than 62 bits", "a million", "pruned early"],
 )
-def test_a_huge_product_is_listed_when_a_million_points_or_fewer_are_valid(
+def test_huge_product_is_listed_if_at_most_a_million_points_are_valid(
     tunables: list[Tunable], texts: list[str], count: int
 ) -> None:
     start = time.process_time()
@@ -245,7 +247,7 @@ def test_a_huge_product_is_listed_when_a_million_points_or_fewer_are_valid(
     assert len(space.neighbours(first, "hamming")) == np.count_nonzero(differing == 1)
 
 
-def test_a_space_far_beyond_the_limit_is_not_listed_first() -> None:
+def test_space_far_beyond_the_limit_is_not_listed_first() -> None:
     loose = [constraint(f"t{place} + t{place + 1} < limit") for place in range(11)]
     start = time.process_time()
     space = Space(digits(12), loose, {"limit": 17})
@@ -254,14 +256,14 @@ def test_a_space_far_beyond_the_limit_is_not_listed_first() -> None:
     assert len(space.sample(rng(), 100)) == 100
 
 
-def test_a_space_just_beyond_the_limit_is_not_taken_for_a_hopeless_one() -> None:
+def test_space_just_beyond_the_limit_is_not_considered_hopeless() -> None:
     lister = Lister(Plan.of(digits(7), [], {}), limit=1_000_000)
     listing = lister.list()
     assert listing.points is None
     assert listing.prefix.rows == 1_000_000
 
 
-def test_a_space_beyond_the_limit_is_drawn(huge: Space) -> None:
+def test_space_beyond_the_limit_is_sampled(huge: Space) -> None:
     assert huge.product_size == 10**12
     assert huge.valid_count is None
     with pytest.raises(ValueError, match="valid_count"):
@@ -288,7 +290,7 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     )  # chi-squared, 11 d.o.f., p 0.001
 
 
-def test_samples_are_distinct_avoid_the_excluded_and_run_out_exactly(gemm: Space) -> None:
+def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]
     assert len(keys) == len(set(keys)) == gemm.valid_count
@@ -298,15 +300,15 @@ def test_samples_are_distinct_avoid_the_excluded_and_run_out_exactly(gemm: Space
     assert gemm.sample(rng(2), 3) == gemm.sample(rng(2), 3) != gemm.sample(rng(3), 3)
 
 
-def test_a_needle_in_a_drawn_space_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_valid_point_of_a_sampled_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1_000)
     needle = constraint(" + ".join(f"t{place} * {3**place} % 7" for place in range(8)) + " == 0")
     space = draw_instead_of_list(Space(digits(8, 4), [needle]))
     assert {space.key(config) for config in space.sample(rng(), 3)} == {"0,0,0,0,0,0,0,0"}
 
 
-def test_valid_points_too_rare_to_be_drawn_are_built_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registers leave little of attention on E4M3 with 128 columns where its products are emulated."""
+def test_rare_valid_points_are_constructed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers leave few valid configs of attention on E4M3 with 128 columns where its products are emulated."""
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100_000_000))
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1 << 16)
     family, hopper = find("sdpa_fp8").family, known("sm_90")
@@ -318,7 +320,7 @@ def test_valid_points_too_rare_to_be_drawn_are_built_up(monkeypatch: pytest.Monk
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_a_drawn_space_repairs_as_a_listed_one(gemm: Space) -> None:
+def test_sampled_space_repairs_like_a_listed_one(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):
@@ -342,7 +344,7 @@ def test_neighbours_differ_in_one_tunable_and_are_valid(gemm: Space) -> None:
     assert hamming == [other for other in by_hand if gemm.key(other) in valid]
 
 
-def test_adjacent_neighbours_are_the_closest_valid_values_of_ordinals_and_any_of_others() -> None:
+def test_adjacent_neighbours_are_the_closest_ordinals_and_any_other_values() -> None:
     space = Space([tunable("N", [1, 2, 4, 8, 16]), tunable("MODE", ["a", "b", "c"])], [constraint("N != 4")])
     neighbours = space.neighbours({"N": 2, "MODE": "c"})
     assert [space.key(config) for config in neighbours] == ["1,c", "8,c", "2,a", "2,b"]
@@ -359,7 +361,7 @@ def test_repair_keeps_valid_configs_and_breaks_ties_at_random(gemm: Space) -> No
     assert {draw_instead_of_list(space).repair({"N": 3}, rng(seed))["N"] for seed in range(20)} == {2, 4}
 
 
-def test_the_default_is_the_declared_one_or_the_nearest_valid() -> None:
+def test_default_is_the_declared_config_or_the_nearest_valid_one() -> None:
     tunables = [
         tunable("N", [1, 2, 4, 8], default=8),
         tunable("MODE", ["a", "b"]),
@@ -396,7 +398,7 @@ def test_keys_are_kernel_tuners_and_read_back(gemm: Space) -> None:
         ({"A": 2, "B": "y"}, "config"),
     ],
 )
-def test_a_config_that_is_none_is_refused_by_name(config: dict[str, Any], field: str) -> None:
+def test_invalid_config_is_refused_by_name(config: dict[str, Any], field: str) -> None:
     space = Space([tunable("A", [1, 2]), tunable("B", ["x", "y"])], [constraint("A == 1 or B == 'x'", "y is for one")])
     assert config not in space
     with pytest.raises(InvalidInput) as raised:
@@ -413,7 +415,7 @@ def test_whole_floats_count_as_integers_but_bools_never_do() -> None:
     assert {"A": True} not in space
 
 
-def test_an_empty_space_names_the_constraint_that_removed_the_last_points() -> None:
+def test_empty_space_names_the_constraint_that_removed_the_last_points() -> None:
     tunables = [tunable("A", [1, 2, 4]), tunable("B", [1, 2, 4]), tunable("C", range(100))]
     full = constraint("A + B >= 6 + K", "the grid must fill the device")
     constraints = [constraint("A * B <= 4"), full, constraint("C < 0")]
@@ -426,7 +428,7 @@ def test_an_empty_space_names_the_constraint_that_removed_the_last_points() -> N
     )
 
 
-def test_a_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
+def test_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
     with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) removes the last 9 points$"):
         Space(
             [tunable("A", [1, 2, 3]), tunable("B", [1, 2, 3])],
@@ -435,7 +437,7 @@ def test_a_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
         )
 
 
-def test_a_recorded_space_is_its_keys() -> None:
+def test_recorded_space_equals_its_keys() -> None:
     tunables = [tunable("A", [1, 2, 4]), tunable("B", [8, 16])]
     space = Space(tunables, valid_keys=["4,8", "1,16", "4,8", "2,8"])
     assert (space.product_size, space.valid_count) == (6, 3)
@@ -477,12 +479,12 @@ def test_values_of_a_tunable_are_distinct_and_of_one_type(values: Any, reason: s
 
 
 @pytest.mark.parametrize("default", [3, True, "1"])
-def test_a_default_is_one_of_the_values(default: Any) -> None:
+def test_default_is_one_of_the_values(default: Any) -> None:
     with pytest.raises(InvalidInput, match="is not one of 1, 2"):
         tunable("A", [1, 2], default=default)
 
 
-def test_names_are_taken_once_and_constraints_know_them() -> None:
+def test_names_are_unique_and_constraints_use_known_ones() -> None:
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is taken"):
         Space([tunable("A", [1]), tunable("A", [2])])
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is taken"):
@@ -499,12 +501,12 @@ def test_distance_counts_ranks_of_ordinals_and_differences_of_others() -> None:
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 1, "M": "a", "O": 1}) == 0.0
 
 
-def test_the_valid_set_cannot_be_changed(gemm: Space) -> None:
+def test_valid_set_is_immutable(gemm: Space) -> None:
     with pytest.raises(ValueError, match="read-only"):
         gemm.indices[0, 0] = 1
 
 
-def test_a_space_too_dear_to_list_is_drawn_or_found_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_too_expensive_to_list_is_sampled_or_found_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100))
     assert Space(digits(3), [constraint("t0 * t1 % 7 == t2")]).valid_count is None
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 2_000)
@@ -518,7 +520,7 @@ def test_empty_space_names_a_number_that_the_tunable_does_not_have() -> None:
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 
 
-def test_a_division_that_another_constraint_guards_is_not_evaluated_where_it_fails() -> None:
+def test_division_guarded_by_another_constraint_is_not_evaluated_where_it_fails() -> None:
     tunables = [Tunable(name="A", values=(0, 1, 2)), Tunable(name="B", values=(2, 3, 4))]
     texts = ("A > 0", "B % A == 0")
     space = Space(tunables, [Constraint(expression=Expression.parse(text, "constraints")) for text in texts])

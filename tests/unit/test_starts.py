@@ -1,4 +1,4 @@
-"""Where families say a search begins: each of those configs is built there, the case that is never timed included."""
+"""Initial configs of families: each builds for every case, untimed ones included."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from workers.backends.cuda.nvrtc import NoNvrtcError
 
 
 @pytest.mark.parametrize(("family", "problem"), SEARCHED)
-def test_what_a_search_begins_with_is_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
+def test_initial_configs_build_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
     try:
         starts = built_starts(family, problem, known("sm_90"), tmp_path)
     except NoNvrtcError as error:

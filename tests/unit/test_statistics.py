@@ -19,7 +19,7 @@ from evo.promotion.statistics import (
 
 
 def series(mean: float, deviation: float, count: int) -> np.ndarray:
-    """A series with exactly this mean and sample standard deviation."""
+    """Return a series with exactly this mean and sample standard deviation."""
     raw = np.arange(count, dtype=float)
     return mean + deviation * (raw - raw.mean()) / raw.std(ddof=1)
 
@@ -32,13 +32,13 @@ def test_hedges_g_agrees_with_the_published_worked_example() -> None:
 
 @pytest.mark.parametrize(("freedom", "correction"), [(2, 0.5642), (3, 0.7236), (4, 0.7979), (5, 0.8408), (10, 0.9228)])
 def test_small_sample_correction_agrees_with_hedges_table(freedom: int, correction: float) -> None:
-    """Hedges (1981), table 1; with unit deviations and means one apart, g is the correction itself."""
+    """Hedges (1981), table 1. With unit deviations and a mean difference of one, g is the correction itself."""
     first = freedom // 2 + 1
     a, b = series(0, 1, first), series(1, 1, freedom + 2 - first)
     assert hedges_g(a, b) == pytest.approx(correction, abs=1e-4)
 
 
-def test_hedges_g_is_negative_when_the_first_is_slower() -> None:
+def test_hedges_g_is_negative_if_the_first_is_slower() -> None:
     assert hedges_g([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]) == -hedges_g([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]) < 0
 
 
@@ -53,7 +53,7 @@ def test_trimming_estimates_the_same_effect_on_normal_samples() -> None:
     assert hedges_g(a, b, trim=0.2) == pytest.approx(hedges_g(a, b), abs=0.03)
 
 
-def test_trimming_sees_a_difference_that_interruptions_hide() -> None:
+def test_trimming_reveals_a_difference_hidden_by_interruptions() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(100, 2, 100), rng.normal(105, 2, 100)
     a[::25] *= 2.0
@@ -69,7 +69,7 @@ def test_bootstrap_interval_of_the_median_has_its_nominal_coverage() -> None:
     assert 181 <= covered <= 199
 
 
-def test_bootstrap_interval_depends_on_nothing_but_samples_and_generator() -> None:
+def test_bootstrap_interval_depends_only_on_samples_and_generator() -> None:
     samples = np.random.default_rng(6).normal(100, 5, 40)
     first = bootstrap_interval(samples, 0.95, np.random.default_rng(7))
     assert first == bootstrap_interval(list(samples), 0.95, np.random.default_rng(7))
@@ -112,7 +112,7 @@ times = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=2, max_size=
 @given(samples=times, confidence=st.sampled_from([0.5, 0.9, 0.99]))
 def test_interval_is_ordered_and_within_the_samples(samples: list[float], confidence: float) -> None:
     interval = bootstrap_interval(samples, confidence, np.random.default_rng(0))
-    rounding = 1 + 1e-12  # of interpolation between two samples
+    rounding = 1 + 1e-12  # allowance for interpolation between two samples
     assert interval.low <= interval.estimate <= interval.high
     assert min(samples) <= interval.low * rounding
     assert interval.high <= max(samples) * rounding
@@ -129,12 +129,12 @@ def test_effect_is_antisymmetric_and_finite(samples: list[float], other: list[fl
     ("other", "overlap"),
     [((2.0, 2.5, 3.0), True), ((2.1, 2.5, 3.0), False), ((0.0, 0.5, 0.9), False), ((0.0, 1.5, 3.0), True)],
 )
-def test_overlap(other: tuple[float, float, float], overlap: bool) -> None:
+def test_overlapping_intervals_are_recognised(other: tuple[float, float, float], overlap: bool) -> None:
     mine, theirs = Interval(low=1.0, estimate=1.5, high=2.0), Interval(low=other[0], estimate=other[1], high=other[2])
     assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap
 
 
-def test_order_interval_leaves_out_what_published_tables_leave_out() -> None:
+def test_order_interval_excludes_the_published_ranks() -> None:
     for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):  # Conover (1999): 95 %, sign test
         interval = order_interval([float(place) for place in range(1, count + 1)], 0.95)
         assert (interval.low, interval.high) == (rank, count + 1 - rank)
@@ -142,7 +142,7 @@ def test_order_interval_leaves_out_what_published_tables_leave_out() -> None:
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
 
 
-def test_what_both_series_suffered_together_leaves_no_trace() -> None:
+def test_slowdown_common_to_both_series_cancels() -> None:
     rng = np.random.default_rng(3)
     shared = rng.lognormal(0, 0.5, 200)
     first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
@@ -153,14 +153,14 @@ def test_what_both_series_suffered_together_leaves_no_trace() -> None:
     assert hedges_g(*apart) > 3
 
 
-def test_series_that_share_nothing_keep_their_spread_and_effect() -> None:
+def test_independent_series_keep_their_spread_and_effect() -> None:
     rng = np.random.default_rng(4)
     first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
     assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)
 
 
-def test_the_error_of_a_median_counts_what_lasts_longer_than_one_sample() -> None:
-    """Independent samples: that of a normal median, 1.25 σ / √n; samples that come in runs: several times as much."""
+def test_error_of_a_median_includes_correlated_noise() -> None:
+    """For independent samples it is 1.25 σ / √n, as for a normal median; for samples in runs, several times as much."""
     rng = np.random.default_rng(0)
     alone = np.sqrt(np.mean([median_error(rng.normal(0, 1, 100)) ** 2 for _ in range(400)]))
     runs = np.sqrt(np.mean([median_error(np.repeat(rng.normal(0, 1, 10), 10)) ** 2 for _ in range(400)]))
@@ -169,19 +169,19 @@ def test_the_error_of_a_median_counts_what_lasts_longer_than_one_sample() -> Non
     assert median_error([1.0, 2.0] * 9) == 0.0
 
 
-def test_a_prediction_is_no_narrower_than_the_least_spread() -> None:
+def test_prediction_is_no_narrower_than_the_least_spread() -> None:
     close = prediction_interval([1.0, 1.0, 1.0], 0.95, least_spread=0.1)
     assert close.high - close.estimate == pytest.approx(4.303 * 0.1 * np.sqrt(4 / 3), rel=1e-3)
     assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)
 
 
 @pytest.mark.parametrize("right", [1, 3, 60, 299, 4136])
-def test_bound_after_right_answers_holds_as_often_as_it_says(right: int) -> None:
+def test_bound_after_correct_answers_has_its_nominal_coverage(right: int) -> None:
     one_in = at_most_one_in(right, 0.95)
     escapes = (1.0 - 1.0 / one_in) ** right if one_in > 1 else 0.0
     assert escapes <= 0.05
     assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and says no less than it could"
 
 
-def test_nothing_is_known_without_answers() -> None:
+def test_without_answers_there_is_no_bound() -> None:
     assert at_most_one_in(0, 0.95) == 1

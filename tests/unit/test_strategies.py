@@ -1,4 +1,4 @@
-"""What each strategy does of its own, beyond the contract all of them keep (`test_strategy_conformance.py`)."""
+"""Behaviour specific to each strategy, beyond the common contract (`test_strategy_conformance.py`)."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def observed(space: Space, history: History) -> Observations:
     return seen
 
 
-def test_what_was_measured_again_counts_and_what_was_concluded_from_it_is_forgotten() -> None:
+def test_repeated_measurement_counts_and_invalidates_cached_conclusions() -> None:
     space, history = line(), History()
     seen = observed(space, history)
     for x, us in enumerate([5.0, 1.0, 4.0, 3.0]):
@@ -63,7 +63,7 @@ def line(length: int = 11) -> Space:
     return Space([Tunable(name="X", values=list(range(length))), Tunable(name="KIND", values=["a", "b", "c"])])
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(NotFound, match="portfolio, tpe, parzen, evolution, random"):
         build("annealing", Context(space=mixed()))
 
@@ -74,7 +74,7 @@ def test_heavy_libraries_are_imported_only_when_a_strategy_needs_them() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "random"])
-def test_searching_beats_guessing(name: str) -> None:
+def test_searching_beats_random_sampling(name: str) -> None:
     space = SPACES["drawn"]()
     best = {
         rival: [
@@ -92,7 +92,7 @@ def test_searching_beats_guessing(name: str) -> None:
 # Observations
 
 
-def test_observations_order_times_before_the_pruned_before_the_failed() -> None:
+def test_observations_order_measured_before_pruned_before_failed() -> None:
     space, history = line(), History()
     outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
     for x, outcome in enumerate(outcomes):
@@ -106,7 +106,7 @@ def test_observations_order_times_before_the_pruned_before_the_failed() -> None:
     assert len(seen.keys) == 7
 
 
-def test_what_has_no_time_never_enters_the_elites() -> None:
+def test_trial_without_a_time_never_becomes_an_elite() -> None:
     history = History()
     for x in range(ELITES):
         told(history, {"X": x, "KIND": "b"}, KINDS["crashed"])
@@ -116,7 +116,7 @@ def test_what_has_no_time_never_enters_the_elites() -> None:
     assert len(seen.elites) == 0
 
 
-def test_new_rows_are_valid_distinct_and_never_asked() -> None:
+def test_new_rows_are_valid_distinct_and_never_proposed_before() -> None:
     space, history = mixed(), History()
     known = space.default()
     told(history, known, lasting(1))
@@ -126,11 +126,11 @@ def test_new_rows_are_valid_distinct_and_never_asked() -> None:
     assert observed(space, history).fresh(rows).tolist() == [1]
 
 
-# Opening
+# Initial design
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_begins_with_what_it_is_given(name: str) -> None:
+def test_every_strategy_begins_with_its_warm_starts(name: str) -> None:
     space = SPACES["drawn"]()
     advice, *starts = space.sample(rng(7), 3, {space.key(space.default())})
     context = Context(space=space, warm_starts=starts, advice=[advice])
@@ -139,7 +139,7 @@ def test_every_strategy_begins_with_what_it_is_given(name: str) -> None:
     assert len({space.key(trial.config) for trial in trials}) == 12
 
 
-def test_the_portfolio_tries_warm_starts_then_the_default_first() -> None:
+def test_portfolio_tries_warm_starts_then_the_default_first() -> None:
     space = mixed()
     starts = space.sample(rng(), 2)
     strategy = build("portfolio", Context(space=space, warm_starts=[*starts, space.default()]))
@@ -148,7 +148,7 @@ def test_the_portfolio_tries_warm_starts_then_the_default_first() -> None:
     assert [trial.proposal.origin for trial in trials] == ["warm start"] * 3 + ["design"] * 2
 
 
-def test_the_design_keeps_away_from_what_is_known() -> None:
+def test_design_avoids_known_configs() -> None:
     space, history = Space([Tunable(name="X", values=list(range(101)))]), History()
     for x in range(50):
         told(history, {"X": x}, KINDS["crashed"])
@@ -158,7 +158,7 @@ def test_the_design_keeps_away_from_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["portfolio", "evolution"])
-def test_nothing_is_concluded_while_nothing_was_measured(name: str) -> None:
+def test_without_measurements_there_are_no_conclusions(name: str) -> None:
     space = mixed()
     strategy = build(name, Context(space=space))
     trials = advance(History(), strategy, space, ending("compile_failed"), DESIGN + 10)
@@ -168,7 +168,7 @@ def test_nothing_is_concluded_while_nothing_was_measured(name: str) -> None:
 # Parzen
 
 
-def test_the_density_prefers_what_lies_near_the_good() -> None:
+def test_density_is_higher_near_good_configs() -> None:
     space, history = line(21), History()
     for x in range(21):
         told(history, {"X": x, "KIND": "abc"[x % 3]}, lasting(abs(x - 5) + (x % 3 != 0)))
@@ -180,7 +180,7 @@ def test_the_density_prefers_what_lies_near_the_good() -> None:
     assert worth[5].mean() > worth[15].mean()
 
 
-def test_failures_are_never_among_the_good() -> None:
+def test_failures_are_never_good() -> None:
     history = History()
     for x in range(30):
         told(history, {"X": x, "KIND": "a"}, lasting(1) if x == 7 else KINDS["pruned" if x % 2 else "crashed"])
@@ -189,7 +189,7 @@ def test_failures_are_never_among_the_good() -> None:
     assert seen.rows[seen.order[0]].tolist() == [7, 0]
 
 
-def test_what_is_pending_makes_its_surroundings_less_attractive() -> None:
+def test_pending_configs_make_their_neighbourhood_less_attractive() -> None:
     space, history = line(), History()
     for x in (0, 2, 4, 10):
         told(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))
@@ -199,7 +199,7 @@ def test_what_is_pending_makes_its_surroundings_less_attractive() -> None:
     assert Parzen(space).worth(near, observed(space, history)) < alone
 
 
-def test_draws_surround_their_centres_and_cover_the_rest_thinly() -> None:
+def test_draws_concentrate_around_centres_and_cover_the_rest_thinly() -> None:
     space = line()
     rows = Parzen(space).draw(np.array([[8, 1]], dtype=np.int32), 4000, rng())
     counts = np.bincount(rows[:, 0], minlength=11)
@@ -211,7 +211,7 @@ def test_draws_surround_their_centres_and_cover_the_rest_thinly() -> None:
 
 
 @pytest.mark.parametrize("ordinal", [True, False])
-def test_the_weights_of_all_values_are_one_and_fall_to_both_sides(ordinal: bool) -> None:
+def test_weights_sum_to_one_and_fall_to_both_sides(ordinal: bool) -> None:
     kernel = RankKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
     ranks = np.arange(200, dtype=np.int32)
     weights = kernel.weights(ranks[:, None], ranks)
@@ -221,12 +221,12 @@ def test_the_weights_of_all_values_are_one_and_fall_to_both_sides(ordinal: bool)
 
 
 @pytest.mark.parametrize("values", [range(1, 10_001), [f"v{place}" for place in range(10_000)]])
-def test_thousands_of_values_take_no_more_room_than_there_are_values(values: Sequence[Value]) -> None:
+def test_thousands_of_values_need_linear_memory(values: Sequence[Value]) -> None:
     space = Space([Tunable(name=name, values=values) for name in "AB"])
     tracemalloc.start()
     try:
         assert len(advance(History(), build("portfolio", Context(space=space)), space, measured, 20)) == 20
-        assert tracemalloc.get_traced_memory()[1] < 100e6  # tables of all values by all others: 3,200e6
+        assert tracemalloc.get_traced_memory()[1] < 100e6  # a full table of pairs would take 3,200e6
     finally:
         tracemalloc.stop()
 
@@ -249,7 +249,7 @@ def test_better_elites_have_more_children() -> None:
     assert shares == pytest.approx([(ELITES - rank) / 36 for rank in range(ELITES)], abs=0.02)
 
 
-def test_children_take_their_values_from_their_parents_but_for_two_at_most() -> None:
+def test_children_differ_from_their_parents_in_at_most_two_values() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 2000, rng())
     mothers, fathers = (seen.rows[brood.parents[:, side]] for side in (0, 1))
@@ -260,7 +260,7 @@ def test_children_take_their_values_from_their_parents_but_for_two_at_most() -> 
     assert (brood.rows >= 0).all() and (brood.rows < sizes).all()
 
 
-def test_half_of_the_children_take_what_comes_first_from_one_parent() -> None:
+def test_half_of_the_children_take_the_leading_values_from_one_parent() -> None:
     mothers, fathers = np.zeros((2000, 12), dtype=np.int32), np.ones((2000, 12), dtype=np.int32)
     children = _crossed(mothers, fathers, rng())
     changes = (np.diff(children, axis=1) != 0).sum(axis=1)
@@ -268,7 +268,7 @@ def test_half_of_the_children_take_what_comes_first_from_one_parent() -> None:
     assert changes[changes > 1].mean() == pytest.approx(5.5, abs=0.3)
 
 
-def test_children_that_are_not_valid_are_repaired_before_anything_is_drawn() -> None:
+def test_invalid_children_are_repaired_before_new_draws() -> None:
     tied = [fits(f"T{place} == T{place + 1}") for place in range(0, 8, 2)]
     space = Space([Tunable(name=f"T{place}", values=list(range(12))) for place in range(8)], tied)
     trials = advance(History(), build("evolution", Context(space=space)), space, measured, 60)
@@ -286,7 +286,7 @@ def test_ordinal_tunables_mostly_move_to_an_adjacent_value() -> None:
     assert steps.max() > 10
 
 
-def test_a_mutant_has_one_parent_and_a_child_of_two_both() -> None:
+def test_mutant_has_one_parent_and_crossover_child_two() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 50, rng())
     for child, parents in enumerate(brood.parents.tolist()):
@@ -295,10 +295,10 @@ def test_a_mutant_has_one_parent_and_a_child_of_two_both() -> None:
         assert proposal.origin == ("mutation" if parents[0] == parents[1] else "crossover")
 
 
-# Opening
+# Initial design
 
 
-def test_the_design_keeps_away_from_what_is_still_under_way_too() -> None:
+def test_design_avoids_pending_configs() -> None:
     space, history = line(101), History()
     history.ask(Proposal(config={"X": 50, "KIND": "a"}, origin="default"))
     seen = observed(space, history)
@@ -316,7 +316,7 @@ def test_every_arm_and_the_design_take_part() -> None:
     assert origins >= {"default", "design", "tpe", "crossover", "mutation", "neighbour"}
 
 
-def test_where_hardly_anything_works_what_lies_beside_it_is_tried_too() -> None:
+def test_neighbours_of_rare_working_configs_are_tried() -> None:
     space = Space([Tunable(name=f"t{place}", values=list(range(6))) for place in range(8)])
     default = space.encode(space.default())
 

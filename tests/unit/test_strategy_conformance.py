@@ -1,4 +1,4 @@
-"""What every strategy owes its callers (`evo.strategy.base`), checked for each of them."""
+"""Contract of every strategy (`evo.strategy.base`), checked for each of them."""
 
 import time
 
@@ -23,7 +23,7 @@ def propose(strategy: Strategy, history: History, seed: int = 0) -> Proposal | N
 
 
 @pytest.mark.parametrize("shape", SPACES)
-def test_proposals_are_valid_and_new_whatever_the_outcomes(name: str, shape: str) -> None:
+def test_proposals_are_valid_and_new_for_all_outcomes(name: str, shape: str) -> None:
     space, history = SPACES[shape](), History()
     trials = advance(history, fresh(name, space), space, troubled, 60)
     assert len(trials) == min(60, space.valid_count or 60)
@@ -33,7 +33,7 @@ def test_proposals_are_valid_and_new_whatever_the_outcomes(name: str, shape: str
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SPACES if shape != "drawn"])
-def test_every_config_is_asked_before_the_space_is_exhausted(name: str, shape: str) -> None:
+def test_every_config_is_proposed_before_the_space_is_exhausted(name: str, shape: str) -> None:
     space, history = SPACES[shape](), History()
     strategy = fresh(name, space)
     trials = advance(history, strategy, space, measured, (space.valid_count or 0) + 1)
@@ -42,7 +42,7 @@ def test_every_config_is_asked_before_the_space_is_exhausted(name: str, shape: s
     assert propose(fresh(name, space), copied(history)) is None
 
 
-def test_the_last_configs_are_found_while_others_are_pending(name: str) -> None:
+def test_last_configs_are_found_while_others_are_pending(name: str) -> None:
     space, history = SPACES["floats"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, troubled, 40)
@@ -53,7 +53,7 @@ def test_the_last_configs_are_found_while_others_are_pending(name: str) -> None:
 
 @pytest.mark.parametrize("shape", ["mixed", "categorical", "drawn"])
 @pytest.mark.parametrize("workers", [1, 5])
-def test_a_proposal_depends_on_history_and_generator_alone(name: str, shape: str, workers: int) -> None:
+def test_proposal_depends_only_on_history_and_generator(name: str, shape: str, workers: int) -> None:
     space, history = SPACES[shape](), History()
     strategy, used = fresh(name, space), fresh(name, space)
     advance(History(), used, space, measured, 15, seed=9)
@@ -71,7 +71,7 @@ def test_a_proposal_depends_on_history_and_generator_alone(name: str, shape: str
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_corrected_time_counts_alike_for_who_was_there_and_who_was_not(name: str, seed: int) -> None:
+def test_corrected_time_counts_the_same_after_a_restart(name: str, seed: int) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, measured, 28, seed=seed)
@@ -81,20 +81,20 @@ def test_a_corrected_time_counts_alike_for_who_was_there_and_who_was_not(name: s
     assert propose(strategy, history) == propose(fresh(name, space), history)
 
 
-def test_the_seed_matters(name: str) -> None:
+def test_seed_matters(name: str) -> None:
     space = SPACES["mixed"]()
     runs = [advance(History(), fresh(name, space), space, measured, 30, seed=seed) for seed in (1, 2)]
     assert [trial.config for trial in runs[0]] != [trial.config for trial in runs[1]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_search_goes_on_when_every_trial_ends_the_same_way(name: str, kind: str) -> None:
+def test_search_continues_if_every_trial_ends_the_same_way(name: str, kind: str) -> None:
     space, history = SPACES["mixed"](), History()
     trials = advance(history, fresh(name, space), space, ending(kind), 40)
     assert len({space.key(trial.config) for trial in trials}) == 40
 
 
-def test_lost_and_cancelled_trials_are_no_information(name: str) -> None:
+def test_lost_and_cancelled_trials_carry_no_information(name: str) -> None:
     space = SPACES["mixed"]()
     proposals = []
     for kind in ("abandoned", "cancelled"):
@@ -106,8 +106,8 @@ def test_lost_and_cancelled_trials_are_no_information(name: str) -> None:
     assert proposals[0] == proposals[1]
 
 
-def test_a_failure_is_not_a_time_but_the_worst_there_is(name: str) -> None:
-    """A fast time on a failed outcome must not attract: `impossible` carries a timing of 0.1 µs."""
+def test_failure_is_the_worst_result_and_not_a_time(name: str) -> None:
+    """A fast time on a failed outcome must not attract proposals: `impossible` carries a timing of 0.1 µs."""
     space = SPACES["mixed"]()
     runs = []
     for kind in ("impossible", "crashed"):
@@ -131,7 +131,7 @@ def test_many_workers_get_different_configs(name: str, told: int) -> None:
     assert len({space.key(trial.config) for trial in history.asked}) == told + 32
 
 
-def test_the_history_is_left_as_it_was(name: str) -> None:
+def test_history_is_not_changed(name: str) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, troubled, 30)
@@ -151,7 +151,7 @@ def test_parents_are_measured_trials_oldest_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["mixed", "drawn"])
-def test_asking_is_quick_with_300_trials(name: str, shape: str) -> None:
+def test_proposal_is_quick_with_300_trials(name: str, shape: str) -> None:
     space = SPACES[shape]()
     history, strategy = History(), fresh(name, space)
     guesses = space.sample(np.random.default_rng(0), 300)
@@ -160,7 +160,7 @@ def test_asking_is_quick_with_300_trials(name: str, shape: str) -> None:
         tell(history, trial, troubled(space, trial))
     seconds = []
     for _ in range(40):
-        begun = time.thread_time()  # what others do on this machine does not count
+        begun = time.thread_time()  # excludes the load of other processes
         proposal = propose(strategy, history)
         seconds.append(time.thread_time() - begun)
         assert proposal is not None

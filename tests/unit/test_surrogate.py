@@ -1,4 +1,4 @@
-"""What is concluded from the observations: the Gaussian process, and what the portfolio asks of it."""
+"""Surrogate: the Gaussian process over observations, and its use by the portfolio."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def row(*ranks: int) -> Indices:
 
 
 def observed(space: Space, outcomes: dict[tuple[int, ...], Outcome | float | None]) -> Observations:
-    """The last of an ask and a tell for each row of ranks; None is still pending."""
+    """Return observations with these ranks; None is still pending."""
     history, seen = History(), Observations(space)
     for ranks, outcome in outcomes.items():
         trial = history.ask(Proposal(config=space.decode(ranks), origin="random"))
@@ -54,7 +54,7 @@ def bowl(x: int, y: int) -> float:
     return 10.0 + (x - 8) ** 2 + (y - 3) ** 2
 
 
-def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> None:
+def test_sizes_use_magnitude_and_alignment_and_names_use_equality() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
     assert points.names.tolist() == [False, False, True]
@@ -68,18 +68,18 @@ def test_numbers_go_by_magnitude_and_alignment_and_names_by_being_the_same() -> 
     assert kernel.between(x, x) == pytest.approx(matern(other))
 
 
-def test_numbers_that_are_no_sizes_go_by_rank() -> None:
+def test_numbers_that_are_no_sizes_use_ranks() -> None:
     space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
     rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
     assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]
 
 
-def test_numbers_whose_sizes_cannot_be_told_apart_go_by_rank_too() -> None:
+def test_numbers_with_indistinguishable_sizes_use_ranks() -> None:
     points = Coordinates(Space([Tunable(name="X", values=[2**53, 2**53 + 2])]))
     assert points.of(np.array([[0], [1]])).tolist() == [[0.0], [1.0]]
 
 
-def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen() -> None:
+def test_process_interpolates_observations_and_is_uncertain_elsewhere() -> None:
     points = np.linspace(0, 1, 6)[:, None]
     values = slowness(np.exp(np.sin(5 * points[:, 0])))
     posterior = Posterior(Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False])), points, values)
@@ -90,13 +90,13 @@ def test_the_process_passes_through_what_it_saw_and_knows_what_it_has_not_seen()
     assert deviation.max() < between < beyond
 
 
-def test_what_may_fail_promises_as_much_less() -> None:
+def test_risk_of_failure_lowers_the_expected_improvement() -> None:
     chances = np.array([1.0, 0.1])
     forecast = Forecast(mean=np.zeros(2), deviation=np.ones(2), best=0.5, success=chances)
     assert np.diff(forecast.improvement) == pytest.approx(np.log(0.1))
 
 
-def test_doubts_are_as_large_as_the_values_differ() -> None:
+def test_uncertainty_scales_with_the_values() -> None:
     points, values = np.linspace(0, 1, 6)[:, None], np.sin(5 * np.linspace(0, 1, 6))
     kernel = Kernel(weights=np.array([9.0]), noise=1e-6, names=np.array([False]))
     (usual,), (tenfold,) = (
@@ -105,7 +105,7 @@ def test_doubts_are_as_large_as_the_values_differ() -> None:
     assert tenfold == pytest.approx(10 * usual)
 
 
-def test_the_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     held = list[str]()
 
     @contextmanager
@@ -120,7 +120,7 @@ def test_the_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.Monkey
     assert held == ["begun", "ended"]
 
 
-def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:
+def test_gradient_of_the_likelihood_is_correct() -> None:
     points, values = rng().random((12, 2)), rng(1).standard_normal(12)
     apart = _apart(np.column_stack([points, np.arange(12) % 3]), np.array([False, False, True]))
     assert set(apart[2]) == {0.0, 1.0}
@@ -131,7 +131,7 @@ def test_the_slope_of_the_misfit_is_that_of_its_values() -> None:
     assert slope == pytest.approx(numeric, rel=1e-4)
 
 
-def test_a_fit_tells_what_matters_from_what_does_not() -> None:
+def test_fit_separates_relevant_tunables_from_irrelevant_ones() -> None:
     points = rng().random((60, 2))
     kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.zeros(2, dtype=np.bool_))
     assert kernel.weights[0] > 10 * kernel.weights[1]
@@ -140,7 +140,7 @@ def test_a_fit_tells_what_matters_from_what_does_not() -> None:
 
 
 @pytest.mark.parametrize("below", [2.0, 0.0, -4.0, -6.0])
-def test_the_improvement_is_the_integral_it_stands_for(below: float) -> None:
+def test_expected_improvement_equals_its_integral(below: float) -> None:
     exact, _ = quad(lambda z: (below - z) * norm.pdf(z), -12, below)
     found = log_improvement(np.array([-0.5 * below]), np.array([0.5]), 0.0)
     assert found == pytest.approx(np.log(0.5 * exact), abs=0.1)
@@ -159,7 +159,7 @@ def test_scales_are_fitted_on_a_prefix_of_the_log() -> None:
     assert kernels[0].weights.tolist() == kernels[1].weights.tolist()
 
 
-def test_of_many_observations_the_fastest_and_some_of_every_rank_are_fitted_and_predicted_from(
+def test_large_histories_are_fitted_on_the_fastest_and_a_sample_of_all_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(surrogate, "FITTED", 8)
@@ -179,7 +179,7 @@ def test_of_many_observations_the_fastest_and_some_of_every_rank_are_fitted_and_
     assert all(each[-1] == last and min(np.diff(each[len(each) // 2 :])) > 10 for each in places)
 
 
-def test_the_unseen_bottom_of_a_bowl_is_worth_most() -> None:
+def test_unseen_minimum_of_a_bowl_has_the_highest_expected_improvement() -> None:
     space = plane()
     seen = observed(space, {(x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)})
     rows = np.array([[x, y] for x in range(12) for y in range(12)], dtype=np.int32)
@@ -188,7 +188,7 @@ def test_the_unseen_bottom_of_a_bowl_is_worth_most() -> None:
     assert bowl(*best.tolist()) < 16
 
 
-def test_failures_and_pending_configs_make_their_surroundings_less_attractive() -> None:
+def test_failures_and_pending_configs_make_their_neighbourhood_less_attractive() -> None:
     space = plane()
     grid: dict[tuple[int, ...], Outcome | float | None] = {
         (x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)
@@ -204,30 +204,30 @@ def test_failures_and_pending_configs_make_their_surroundings_less_attractive() 
     assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
 
 
-def test_the_pruned_count_as_slow_not_as_unknown_or_failed() -> None:
+def test_pruned_trials_count_as_slow_not_as_unknown_or_failed() -> None:
     losses = np.array([1.0, HOPELESS, np.e])
     assert slowness(losses)[1] == slowness(losses)[2] > 0
     seen = observed(plane(), {(0, 0): 5.0, (1, 1): KINDS["pruned"], (2, 2): KINDS["crashed"]})
     assert (seen.measured, seen.worked) == (1, 2)
 
 
-def test_the_fast_are_told_apart_and_the_slow_hardly() -> None:
+def test_fast_trials_are_distinguished_more_than_slow_ones() -> None:
     _, twice, twice_again, slow = np.diff(slowness(np.array([1.0, 1.0, 2.0, 4.0, 1e3])))
     assert twice == pytest.approx(2 * twice_again)
     assert slow < twice_again
 
 
-def test_a_time_far_shorter_than_all_others_leaves_them_apart() -> None:
+def test_extreme_time_leaves_the_others_distinguishable() -> None:
     usual, lucky = np.array([10.0, 11.0, 12.0, 20.0]), np.array([0.5, 10.0, 11.0, 12.0, 20.0])
     assert np.diff(slowness(lucky))[1:].sum() > 0.5 * np.diff(slowness(usual)).sum()
     assert slowness(lucky).argmin() == 0
 
 
-def test_figures_that_are_no_times_are_standardised_as_they_are() -> None:
+def test_other_figures_are_standardised_unchanged() -> None:
     assert slowness(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
 
 
-def test_what_promises_most_is_proposed_and_not_climbed_from() -> None:
+def test_most_promising_config_is_proposed_without_climbing() -> None:
     space, history = SPACES["drawn"](), History()
     advance(history, build("random", Context(space=space)), space, measured, 30)
     history.ask(Proposal(config=space.default(), origin="default"))
@@ -242,7 +242,7 @@ def test_what_promises_most_is_proposed_and_not_climbed_from() -> None:
     assert (proposal.origin, len(proposal.parents)) == ("neighbour", 1)
 
 
-def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
+def test_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
     space = mixed()
     seen = observed(space, {(1, 1, 0, 1, 2): 1.0})
     around = Neighbourhood(space).of_elites(seen, rng())
@@ -254,12 +254,12 @@ def test_the_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_a_long_ranking_is_cut_to_its_head_and_a_sample_of_the_rest() -> None:
+def test_long_ranking_is_reduced_to_its_head_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 
 
-def test_the_number_of_threads_is_as_before_once_the_algebra_is_done() -> None:
+def test_thread_count_is_restored_after_the_algebra() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
@@ -271,7 +271,7 @@ def test_the_number_of_threads_is_as_before_once_the_algebra_is_done() -> None:
     assert threads() == before
 
 
-def test_hopes_are_measured_by_what_is_expected_of_the_best_not_by_its_time() -> None:
+def test_improvement_is_relative_to_the_expected_best_not_its_measured_time() -> None:
     space = plane()
     noise = rng().normal(1.0, 0.05, (12, 12))
     noisy = observed(space, {(x, y): (10.0 + bowl(x, y) / 50) * noise[x, y] for x in range(12) for y in range(12)})

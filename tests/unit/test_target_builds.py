@@ -1,4 +1,4 @@
-"""A search with a target builds each config twice: the gates judge the target's build, the device's own is timed."""
+"""A search with a target builds each config twice: gates judge the target's build, the device's build is timed."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ TARGET = Objective(target="NVIDIA L4")
 
 
 class Pretending:
-    """A compiler whose builds use the registers it is told, by architecture."""
+    """A fake compiler whose builds use a given number of registers per architecture."""
 
     version, suffix = "pretended", ".cubin"
 
@@ -80,14 +80,14 @@ def default(assignment: Assignment) -> Any:
     return assignment.copy.family.space(assignment.terms.problem, L4, TARGET).default()
 
 
-def test_the_gates_judge_the_build_for_the_target(tmp_path: Path) -> None:
+def test_gates_judge_the_build_for_the_target(tmp_path: Path) -> None:
     compiler = Pretending(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
     assert set(compiler.asked) == {"sm_89"}, "what is refused need not be built again"
 
 
-def test_the_build_that_is_timed_is_the_devices_own(tmp_path: Path) -> None:
+def test_timed_build_is_the_devices_own(tmp_path: Path) -> None:
     built = build(tmp_path, Pretending(sm_89=60, sm_90=120), max_registers=96)
     assert built.refusal is None
     assert built.binary == b"for sm_90"
@@ -97,14 +97,14 @@ def test_the_build_that_is_timed_is_the_devices_own(tmp_path: Path) -> None:
     assert "sm_90" in built.log
 
 
-def test_what_cannot_launch_here_is_refused_though_the_target_could(tmp_path: Path) -> None:
+def test_config_that_cannot_launch_here_is_refused_even_if_the_target_could(tmp_path: Path) -> None:
     narrow = replace(H100, limits={**H100.limits, "max_threads": 32.0})
     assignment = work(tmp_path, narrow, TARGET)
     built = Builder(Pretending(), Cache(tmp_path / "cache"), tmp_path / "narrow").build(assignment, default(assignment))
     assert isinstance(built.refusal, OverResources | InvalidConfig)
 
 
-def test_builds_differ_when_either_differs(tmp_path: Path) -> None:
+def test_builds_differ_if_either_differs(tmp_path: Path) -> None:
     def digest(name: str, make: Callable[[], Pretending]) -> str | None:
         (tmp_path / name).mkdir()
         return build(tmp_path / name, make()).digest
@@ -118,7 +118,7 @@ def test_builds_differ_when_either_differs(tmp_path: Path) -> None:
     assert digest("a", Pretending) == digest("b", Pretending) != digest("c", Other)
 
 
-def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path) -> None:
+def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
     compiler = Pretending(sm_89=200)
     estimator, assignment = Estimator(lambda: compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
     job = Evaluate(number=0, config=default(assignment))
@@ -137,7 +137,7 @@ def test_an_estimate_comes_from_the_target_alone_and_nothing_runs(tmp_path: Path
     assert "nothing is run" in baselines.unavailable["all"]
 
 
-def test_an_estimate_is_of_what_the_build_and_the_family_say(tmp_path: Path) -> None:
+def test_estimate_follows_from_build_and_family(tmp_path: Path) -> None:
     estimator = Estimator(lambda: Pretending(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
     tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}
@@ -156,7 +156,7 @@ def test_an_estimate_is_of_what_the_build_and_the_family_say(tmp_path: Path) -> 
     assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "what lies beyond 500 keys is computed too"
 
 
-def test_an_estimate_respects_the_gates(tmp_path: Path) -> None:
+def test_estimate_respects_the_gates(tmp_path: Path) -> None:
     estimator = Estimator(lambda: Pretending(sm_89=200), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
     job = Evaluate(number=0, config=default(assignment))

@@ -1,4 +1,4 @@
-"""Each built-in family keeps the contract between its document and its templates."""
+"""Contract between document and templates of each built-in family."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ LIMIT = {
     "max_threads_per_sm": 2048,
     "sm_count": 100,
 }
-"""Plausible limits where 64 KiB would be none."""
+"""Device limits for families that need more than 64 KiB."""
 
 every_implementation = pytest.mark.parametrize(
     ("package", "kind"), CASES, ids=[f"{package.family.name}-{kind}" for package, kind in CASES]
@@ -33,14 +33,14 @@ def device(kind: DeviceKind) -> Device:
 
 
 @every_implementation
-def test_a_template_uses_what_is_declared_and_every_tunable(package: Package, kind: DeviceKind) -> None:
+def test_template_uses_all_tunables_and_only_declared_names(package: Package, kind: DeviceKind) -> None:
     check(package, kind)
     fields = {field.name for field in package.family.fields}
     assert used_names(package, kind) & fields, "a kernel that ignores its problem is none"
 
 
 @every_implementation
-def test_configs_render_for_every_case_and_every_case_is_covered_by_some(package: Package, kind: DeviceKind) -> None:
+def test_configs_render_for_every_case_and_every_case_is_covered(package: Package, kind: DeviceKind) -> None:
     family = package.family
     problem = family.problem("", kind)
     space = family.space(problem, device(kind), Objective())

@@ -1,4 +1,4 @@
-"""The C kernels of the built-in families are right: on every case of family.toml, on odd shapes, and within bounds."""
+"""C kernels of the built-in families are correct: on every case, on odd shapes, and within bounds."""
 
 import ctypes
 import importlib.util
@@ -37,7 +37,7 @@ FAMILIES = (
 )
 TWO_THREADS = Objective(threads=2)
 
-# Each one meets tails of its own: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
+# Each shape exercises its own tails: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
 SHAPES = {
     "sdpa": ("B=2,H=1,S=131,D=32", "B=1,H=2,S=7,D=8,causal=true", "B=1,H=1,S=1,D=64", "B=1,H=1,S=300,D=24,causal=true"),
     "sdpa_decode": ("B=2,H=7,KV=1,S=37,Q=3,D=40", "B=2,H=2,KV=1,S=131,Q=16,D=32,causal=true"),
@@ -109,7 +109,7 @@ def library(source: str, folder: Path, entry: str) -> Any:
     assert isinstance(artefact, Artefact), artefact.log
     assert not artefact.log
     path = folder / f"{artefact.digest[:16]}.so"
-    if not path.exists():  # never overwrite a library that is loaded
+    if not path.exists():  # a loaded library must never be overwritten
         path.write_bytes(artefact.binary)
     return ctypes.CDLL(str(path))[entry]
 
@@ -142,7 +142,7 @@ def operands(name: str, problem: Problem) -> tuple[Operand, ...]:
 
 
 def excess(name: str, problem: Problem, inputs: dict[str, Array], outputs: dict[str, Array]) -> float:
-    """How far beyond the family's tolerances the outputs are: at most 1 passes."""
+    """Return the error of the outputs as a multiple of the family's tolerances: at most 1 passes."""
     module = reference(name)
     exact = module.reference(problem, inputs)
     naive = module.yardstick(problem, inputs) if hasattr(module, "yardstick") else exact
@@ -167,7 +167,7 @@ def _share(error: float, limit: float) -> float:
     return 0.0 if error == 0 else error / limit if limit else np.inf
 
 
-def test_attention_of_many_heads_at_once_is_that_of_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_of_many_heads_equals_that_of_single_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     module = reference("sdpa")
     problem = {"B": 2, "H": 3, "S": 20, "D": 8, "causal": True, "dtype": "float16"}
     inputs = module.inputs(problem, "normal", np.random.default_rng(0))
@@ -178,7 +178,7 @@ def test_attention_of_many_heads_at_once_is_that_of_one_at_a_time(monkeypatch: p
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None:
+def test_template_uses_all_tunables_and_only_declared_names(name: str) -> None:
     family = package(name).family
     tunables = {tunable.name for tunable in family.implementation("cpu").tunables}
     used = used_names(package(name), "cpu")
@@ -187,7 +187,7 @@ def test_a_template_uses_every_tunable_and_nothing_undeclared(name: str) -> None
 
 
 def worst(name: str, problem: Problem, config: Config, folder: Path, *, instead: Package | None = None) -> float:
-    """Of all cases, each on inputs of one seed: how far beyond the tolerances a config is."""
+    """Return a config's largest error over all cases, as a multiple of the tolerances, with inputs of one seed."""
     family = package(name).family
     cases = family.case_problems(problem, "cpu")
     drawn = {each.case.name: each.case.inputs for each in cases}
@@ -200,7 +200,7 @@ def worst(name: str, problem: Problem, config: Config, folder: Path, *, instead:
         functions[key] = functions.get(key) or kernel(name, shape, config, folder, instead=instead)
         inputs = reference(name).inputs(shape, drawn[case], np.random.default_rng(5))
         found.append(excess(name, shape, inputs, functions[key](inputs)))
-    return float(np.max(found))  # NaN, where one is
+    return float(np.max(found))  # NaN if any is
 
 
 @pytest.mark.parametrize(("name", "text"), SAMPLED)
@@ -211,7 +211,7 @@ def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("at", [0, 64, 255])
-def test_a_maximum_passes_nan_over(at: int, tmp_path: Path) -> None:
+def test_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
     problem = package("reduce").family.problem("rows=1,cols=256,op=max", "cpu")
     x = np.arange(256, dtype=np.float32).reshape(1, -1)
     x[0, 1], x[0, at] = 1000.0, np.nan
@@ -220,7 +220,7 @@ def test_a_maximum_passes_nan_over(at: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in SHAPES.items() for text in texts])
-def test_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
+def test_odd_shapes_are_correct(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
     for config in configs(name, problem, {"sdpa": 2, "gemm": 0}.get(name, 1), seed=len(text)):
@@ -232,7 +232,7 @@ def test_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
     ("name", "text"),
     [("sdpa", "B=1,H=3,S=70,D=32,causal=true"), ("softmax", "rows=9,cols=100"), ("transpose", "rows=200,cols=300")],
 )
-def test_threads_change_nothing(name: str, text: str, tmp_path: Path) -> None:
+def test_number_of_threads_does_not_change_results(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(2))
     config = configs(name, problem, 0, seed=0)[0]
@@ -240,7 +240,7 @@ def test_threads_change_nothing(name: str, text: str, tmp_path: Path) -> None:
     assert {each: out.tobytes() for each, out in one.items()} == {each: out.tobytes() for each, out in two.items()}
 
 
-def test_the_tolerance_of_attention_notices_one_missing_key() -> None:
+def test_tolerance_of_attention_detects_one_missing_key() -> None:
     problem = package("sdpa").family.problem("B=1,H=1,S=512,D=64", "cpu")
     inputs = reference("sdpa").inputs(problem, "normal", np.random.default_rng(3))
     q, k, v = (inputs[name].astype(np.float64) for name in ("q", "k", "v"))
@@ -250,7 +250,7 @@ def test_the_tolerance_of_attention_notices_one_missing_key() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_baselines_that_are_there_agree_with_the_reference(name: str) -> None:
+def test_available_baselines_agree_with_the_reference(name: str) -> None:
     problem = package(name).family.problem(SMALL.get(name, "rows=4,cols=30"), "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
     offered = reference(name).baselines(problem)
@@ -281,7 +281,7 @@ def include_only(body: str, **variables: int) -> str:
 
 @pytest.mark.parametrize(("degree", "bound"), [(4, 2.9e-6), (5, 1.6e-7)])
 @pytest.mark.parametrize("width", widths())
-def test_exp2_is_as_exact_as_it_says(width: int, degree: int, bound: float, tmp_path: Path) -> None:
+def test_exp2_has_its_stated_precision(width: int, degree: int, bound: float, tmp_path: Path) -> None:
     source = include_only(
         """{% include "simd.h.j2" %}
 {% include "exp2.h.j2" %}

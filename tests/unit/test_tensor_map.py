@@ -1,4 +1,4 @@
-"""Tensor maps: declared by a family, encoded by the driver, passed by exports; what a box is on the host."""
+"""Tensor maps: declared by a family, encoded by the driver, passed by exports, and simulated on the host."""
 
 import ctypes
 import json
@@ -33,7 +33,7 @@ TILED = {"PRODUCTS": "wgmma", "COPY": "tma", "STAGES": 3, "WARPS_N": 1, "BLOCK_N
 
 
 class Driver:
-    """The driver's encoder, as far as callers can tell."""
+    """A fake of the driver's encoder."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -65,14 +65,14 @@ def launch(family: Family, **tunables: Any) -> Any:
     return family.candidate({"BLOCK": 128, "ITEMS": 2, **tunables}, problem, DEVICE, Objective()).launch
 
 
-def test_a_map_follows_from_problem_and_config() -> None:
+def test_map_follows_from_problem_and_config() -> None:
     assert launch(document()).tensor_maps == (
         TensorMap(of="x", dtype="float16", shape=(5, 1000), box=(8, 64), swizzle=128),
     )
     assert launch(document(when="ITEMS == 1")).tensor_maps == ()
 
 
-def test_a_box_of_bytes_has_twice_the_columns() -> None:
+def test_box_of_bytes_has_twice_the_columns() -> None:
     family = find("gemm_fp8").family
     problem = family.problem("M=2048,N=1024,K=1040", "cuda")
     tunables = family.implementation("cuda").tunables
@@ -99,14 +99,14 @@ def test_a_box_of_bytes_has_twice_the_columns() -> None:
         ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "not one of 0, 32, 64, 128"),
     ],
 )
-def test_what_the_driver_would_refuse_is_refused_by_name(change: Any, field: str, reason: str) -> None:
+def test_map_that_the_driver_would_refuse_is_refused_by_name(change: Any, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         launch(document(**change))
     assert raised.value.field.endswith(f"cuda.launch.tensor_maps[0].{field}")
     assert reason in raised.value.reason
 
 
-def test_the_driver_is_told_the_innermost_axis_first(driver: Driver) -> None:
+def test_driver_gets_the_innermost_axis_first(driver: Driver) -> None:
     made = tensor_map.encode(
         4096, of="k", dtype="bfloat16", shape=(6, 200, 128), box=(1, 48, 64), swizzle=128, l2_promotion=256
     )
@@ -186,8 +186,8 @@ __global__ void copy(const int* mistake, const u16* unused, u16* out, const Tens
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
-def test_a_box_arrives_swizzled_with_zeros_outside_and_mistakes_have_names(tmp_path: Path) -> None:
-    """Eight rows of 64 elements at row 6 of 9, column 64 of 96: three rows and half of each are there."""
+def test_box_is_swizzled_with_zeros_outside_and_faults_are_named(tmp_path: Path) -> None:
+    """Eight rows of 64 elements at row 6 of 9, column 64 of 96: only three rows, and half of each, are inside."""
     parts = [(HERE / name).read_text() for name in ("ptx.cuh", "tensor_map.cuh")]
     entry = 'extern "C" const char* run(void** a, const u32* g, const u32* b, int n, bool d, bool e) {'
     parts += [BOX, entry + " return simt::run([] { simt::call(copy); }, a, g, b, n, d, e); }"]

@@ -1,4 +1,4 @@
-"""How samples come about: pruned on evidence, interleaved fairly, cold when cold is asked for."""
+"""Timing protocol: pruning on evidence, fair interleaving, cold caches on request."""
 
 import gc
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ RNG = np.random.default_rng
     ("cache_bytes", "held", "sets"),
     [(32 << 20, 2 << 20, 81), (1 << 20, 64 << 20, 2), (0, 1 << 20, 2), (1 << 40, 1 << 20, 1024), (32 << 20, 8, 4096)],
 )
-def test_cold_sets_go_past_five_times_the_cache_within_reason(cache_bytes: int, held: int, sets: int) -> None:
+def test_cold_sets_exceed_five_times_the_cache_within_limits(cache_bytes: int, held: int, sets: int) -> None:
     assert cold_sets(cache_bytes, held, memory_bytes=4 << 30) == sets
 
 
-def test_a_hopeless_candidate_stops_after_a_fifth() -> None:
+def test_hopeless_candidate_stops_after_a_fifth() -> None:
     assert take(ScriptedTimer([10.0]), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=(10.0,) * 8, pruned=True)
 
 
@@ -41,36 +41,36 @@ def test_noise_in_a_few_early_samples_does_not_prune() -> None:
     assert take(ScriptedTimer(samples), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=tuple(samples))
 
 
-def test_a_fast_candidate_is_sampled_in_full_and_slow_later_samples_do_not_prune() -> None:
+def test_fast_candidate_is_fully_sampled_and_slow_later_samples_do_not_prune() -> None:
     taken = take(ScriptedTimer([*[5.0] * 8, *[50.0] * 32]), 40, bars=Bars(prune_us=9.0, shorten_us=9.0))
     assert (len(taken.samples_us), taken.pruned) == (40, False)
 
 
-def test_of_one_that_is_no_elite_a_part_says_enough_and_its_last_sample_has_to_prove_itself() -> None:
+def test_clear_non_elite_is_sampled_in_part_if_its_last_sample_agrees() -> None:
     timer, proven = ScriptedTimer([8.0]), list[int]()
     bars = Bars(prune_us=9.0, shorten_us=7.0)
     taken = take(timer, 40, bars=bars, before_last=lambda: proven.append(len(timer.asked)))
     assert (taken, proven) == (Taken(samples_us=(8.0,) * 9), [8])
 
 
-def test_a_disturbance_of_most_of_the_first_samples_shortens_nothing() -> None:
+def test_disturbance_of_most_first_samples_shortens_nothing() -> None:
     samples = [*[8.0] * 5, *[5.0] * 35]
     assert len(take(ScriptedTimer(samples), 40, bars=Bars(shorten_us=7.0)).samples_us) == 40
 
 
 @pytest.mark.parametrize("samples", [1, 2])
-def test_of_few_samples_no_more_are_taken_than_were_asked_for(samples: int) -> None:
+def test_small_sample_counts_are_not_exceeded(samples: int) -> None:
     assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
-def test_the_hook_comes_right_before_the_last_sample() -> None:
+def test_hook_runs_right_before_the_last_sample() -> None:
     timer = ScriptedTimer([1.0])
     seen: list[int] = []
     take(timer, 5, before_last=lambda: seen.append(len(timer.asked)))
     assert seen == [4]
 
 
-def test_each_sample_is_judged_and_a_short_one_is_warm_again_before_the_next() -> None:
+def test_each_sample_is_judged_and_short_ones_are_warmed_again() -> None:
     for last_us, samples in ((WARM_US / 2, 10), (WARM_US, 5)):
         timer, judged = ScriptedTimer([last_us]), list[int]()
         take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]
@@ -80,7 +80,7 @@ def test_each_sample_is_judged_and_a_short_one_is_warm_again_before_the_next() -
     assert asked == ["a"] * 3
 
 
-def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -> None:
+def test_interleaved_rounds_sample_each_kernel_once_in_every_order() -> None:
     asked: list[str] = []
     timers = {name: ScriptedTimer([ROUND_US], name, asked) for name in "abc"}
     taken = interleave(timers, 30, rng=RNG(0), warm=False)
@@ -91,7 +91,7 @@ def test_interleaved_rounds_sample_everyone_once_and_everyone_after_everyone() -
 
 
 @pytest.mark.parametrize("rounds", [100, 101])
-def test_each_of_two_timers_precedes_the_other_in_half_of_the_rounds_whatever_the_seed(rounds: int) -> None:
+def test_each_of_two_timers_comes_first_in_half_of_the_rounds(rounds: int) -> None:
     orders = set()
     for seed in range(3):
         asked: list[str] = []
@@ -104,7 +104,7 @@ def test_each_of_two_timers_precedes_the_other_in_half_of_the_rounds_whatever_th
     assert len(orders) == 3
 
 
-def test_interruptions_within_a_round_slow_no_sample_and_a_lucky_one_does_not_count() -> None:
+def test_interruptions_within_a_round_slow_no_sample_and_lucky_ones_do_not_count() -> None:
     own_us = ROUND_US / 5
     timer = ScriptedTimer([own_us, 40 * own_us, own_us / 2, 7 * own_us, own_us])
     assert interleave({"a": timer}, 4, rng=RNG(0), warm=False) == {"a": [own_us] * 4}
@@ -112,7 +112,7 @@ def test_interruptions_within_a_round_slow_no_sample_and_a_lucky_one_does_not_co
 
 
 @pytest.mark.parametrize(("sample_us", "count"), [(1, 10), (500, 10), (1_000, 5), (2_500, 2), (80_000, 1)])
-def test_a_rounds_samples_last_five_milliseconds_together(sample_us: float, count: int) -> None:
+def test_samples_of_a_round_last_five_milliseconds_together(sample_us: float, count: int) -> None:
     assert repeats(sample_us) == count
 
 
@@ -122,21 +122,21 @@ def test_warming_discards_samples_of_short_kernels_only() -> None:
     taken = interleave(timers, 3, rng=RNG(0), warm=True)
     assert [len(samples) for samples in taken.values()] == [3, 3]
     assert asked.count("s") == 3 * (3 + 1)
-    assert asked.count("l") == 4  # only before its first sample, when nothing is known yet
+    assert asked.count("l") == 4  # only before its first sample, when its time is unknown
 
 
-def test_nothing_at_all_can_be_interleaved() -> None:
+def test_empty_list_can_be_interleaved() -> None:
     assert interleave({}, 3, rng=RNG(0), warm=True) == {}
 
 
-def test_garbage_is_not_collected_meanwhile() -> None:
+def test_garbage_collection_is_off_during_sampling() -> None:
     with undisturbed():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 class Telling(FakeBuffers):
-    """Holds a number: how long a call on it takes."""
+    """Holds a number that determines the duration of a call."""
 
     def __init__(self, time_us: float = 0.0) -> None:
         super().__init__({}, {"y": np.array([time_us])})
@@ -146,7 +146,7 @@ class Telling(FakeBuffers):
 
 
 class Turn:
-    """One call on each set, with noise of its own."""
+    """One call on each set, with its own noise."""
 
     def __init__(self, sets: Sequence[Telling], noise: Sequence[float]) -> None:
         self.calls, self.last, self._sets, self._noise = len(sets), len(sets) - 1, sets, cycle(noise)
@@ -158,7 +158,7 @@ class Turn:
 @pytest.mark.parametrize(
     ("noise", "rounds"), [([1.0], USUAL_ROUNDS), ([0.3, 1.0, 1.0, 1.0], MOST_ROUNDS)], ids=["quiet", "noisy"]
 )
-def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
+def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known(
     noise: list[float], rounds: int
 ) -> None:
     sets = [Telling() for _ in range(3)]
@@ -175,7 +175,7 @@ def test_a_ring_is_filled_before_each_sample_and_asked_until_the_ratio_is_known(
     assert seen == sets * (2 * rounds + 2), "each call is looked at"
 
 
-def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
+def test_ring_has_one_set_per_call_within_limits() -> None:
     y = Argument(name="y", role="output", dtype="float32", shape=(1 << 20,))
     x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
     assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 5, 8]
@@ -183,12 +183,12 @@ def test_a_ring_has_as_many_sets_as_a_sample_has_calls_within_reason() -> None:
     assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_SETS, MIXED_SETS, 4, 2]
 
 
-def test_anchor_and_floor_stand_beside_the_samples() -> None:
+def test_anchor_and_floor_are_reported_with_the_samples() -> None:
     timing = Beside(FakeSession()).now().timing([3.0, 1.0], calls=7)
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 
 
-def test_a_baseline_far_slower_than_the_candidate_is_left_out_with_the_reason() -> None:
+def test_much_slower_baseline_is_left_out_with_the_reason() -> None:
     timers = {"challenger": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
     baselines = Baselines(timers={"flash": ScriptedTimer([79.0]), "naive": ScriptedTimer([81.0])})
     assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100
@@ -196,7 +196,7 @@ def test_a_baseline_far_slower_than_the_candidate_is_left_out_with_the_reason() 
     assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs to compare with"}
 
 
-def test_one_interrupted_sample_leaves_no_baseline_out_and_the_fastest_always_takes_part() -> None:
+def test_interrupted_sample_excludes_no_baseline_and_the_fastest_always_takes_part() -> None:
     request = Compare(series={}, rounds=100, baselines=True, budget_s=48.0)
     timers = {"challenger": ScriptedTimer([4.0])}
     noisy = Baselines(timers={"flash": ScriptedTimer([6.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})
@@ -218,7 +218,7 @@ def test_baselines_alone_are_all_timed() -> None:
     assert set(baselines.timers) == {"flash", "naive"}
 
 
-def test_the_baseline_asked_for_by_name_is_timed_however_slow_in_fewer_rounds_if_need_be() -> None:
+def test_requested_baseline_is_timed_however_slow_with_fewer_rounds_if_needed() -> None:
     timers, baselines = {"challenger": ScriptedTimer([4.0])}, Baselines(timers={"library": ScriptedTimer([2e6])})
     request = Compare(series={}, rounds=100, baselines=True, only="library", budget_s=48.0)
     assert 1 < fitting_rounds(timers, baselines, request) < 100

@@ -1,4 +1,4 @@
-"""Who waits for the same search is served in one turn, and one bad request is nobody else's misfortune."""
+"""Batching: requests for the same search share a transaction, and one bad request does not fail the others."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 class Serving:
-    """Adds up what is asked; the first turn lasts until it is let go."""
+    """Adds up requests; the first batch lasts until it is released."""
 
     def __init__(self) -> None:
         self.turns: list[list[int]] = []
@@ -34,7 +34,7 @@ class Serving:
 
 
 def served(together: Together[int, int], serving: Serving, asked: Sequence[int]) -> list[int | str]:
-    """The answers to what is asked while the first turn is under way."""
+    """Return the answers to requests made during the first batch."""
 
     def ask(each: int) -> int | str:
         try:
@@ -52,7 +52,7 @@ def served(together: Together[int, int], serving: Serving, asked: Sequence[int])
         return [answer.result(10) for answer in answers]
 
 
-def test_requests_that_came_meanwhile_share_the_next_turn() -> None:
+def test_requests_during_a_batch_share_the_next_one() -> None:
     serving = Serving()
     together = Together(serving)
     assert served(together, serving, range(1, 9)) == list(range(101, 109))
@@ -60,13 +60,13 @@ def test_requests_that_came_meanwhile_share_the_next_turn() -> None:
     assert not together._waiting, "nothing is kept of those who have left"
 
 
-def test_a_turn_has_its_limit() -> None:
+def test_batch_size_is_limited() -> None:
     serving = Serving()
     assert len(served(Together(serving), serving, range(1, MOST + 4))) == MOST + 3
     assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
 
 
-def test_one_that_cannot_be_served_fails_alone() -> None:
+def test_failing_request_fails_alone() -> None:
     serving = Serving()
     assert sorted(map(str, served(Together(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
 
@@ -81,7 +81,7 @@ def test_searches_do_not_wait_for_each_other() -> None:
         assert [answer.result(10) for answer in answers] == [101, 201]
 
 
-def test_an_error_is_raised_to_whoever_asked() -> None:
+def test_error_is_raised_in_the_thread_of_the_request() -> None:
     serving = Serving()
     serving.go_on.set()
     with pytest.raises(ValueError, match="minus one"):

@@ -1,4 +1,4 @@
-"""What a study's trials tell our strategies, and what a history tells Optuna's TPE."""
+"""Study adapter: trials of a study for the built-in strategies, and a history for Optuna's TPE."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) ->
     return Told(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
 
 
-def test_ends_of_a_study_are_what_they_are_to_a_search() -> None:
+def test_states_of_a_study_map_to_outcomes() -> None:
     ends = [(TrialState.COMPLETE, 2.0), (TrialState.PRUNED, 3.0), (TrialState.FAIL, None)]
     outcomes = [trial.outcome for trial in told(StudyDirection.MINIMIZE, *ends).finished]
     assert [outcome.kind for outcome in outcomes if outcome is not None] == ["measured", "pruned", "launch_failed"]
 
 
 @pytest.mark.parametrize("direction", [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
-def test_values_of_both_signs_become_times_in_their_order_near_the_best_by_factors(direction: StudyDirection) -> None:
+def test_values_of_both_signs_become_ordered_times(direction: StudyDirection) -> None:
     values = np.array([-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0])
     signed = values if direction == StudyDirection.MINIMIZE else -values
     history = told(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
@@ -44,7 +44,7 @@ def test_values_of_both_signs_become_times_in_their_order_near_the_best_by_facto
     assert times[-1] - times[-2] == pytest.approx(90, rel=0.01), "of the worst by how much worse they are"
 
 
-def test_optuna_is_told_of_a_failure_as_slower_than_all_before() -> None:
+def test_failure_is_reported_to_optuna_as_slower_than_all_before() -> None:
     space, history, study = mixed(), History(), OptunaStudy(mixed())
     slowest = 0.0
     for place, config in enumerate(space.sample(np.random.default_rng(0), 6)):
@@ -56,7 +56,7 @@ def test_optuna_is_told_of_a_failure_as_slower_than_all_before() -> None:
     assert values[5] == pytest.approx(FAILED * slowest)
 
 
-def test_a_value_takes_the_place_of_an_earlier_failure_and_the_first_of_several_values_counts() -> None:
+def test_value_replaces_an_earlier_failure_and_the_first_of_several_values_counts() -> None:
     study: Any = optuna.create_study()
     told = Told(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
     for state, value, known in (
@@ -69,7 +69,7 @@ def test_a_value_takes_the_place_of_an_earlier_failure_and_the_first_of_several_
         assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == known
 
 
-def test_the_best_of_several_values_counts_where_a_point_stands_for_all_of_them() -> None:
+def test_best_of_several_values_counts_if_a_point_represents_them() -> None:
     wide = {"X": IntDistribution(0, 10**6)}
     study: Any = optuna.create_study()
     for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):
@@ -79,7 +79,7 @@ def test_the_best_of_several_values_counts_where_a_point_stands_for_all_of_them(
     assert min(each.time_us for each in history.finished if each.time_us) == 1.0
 
 
-def test_a_config_that_a_trial_did_without_is_told_when_another_tries_it() -> None:
+def test_config_that_a_trial_changed_is_reported_when_another_tries_it() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
     told = Told(axes, space_of(axes, ()), StudyDirection.MINIMIZE)

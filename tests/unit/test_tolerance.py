@@ -1,4 +1,4 @@
-"""Tolerances that no wrong output exceeds are refused, with the field and the way out."""
+"""Tolerances that no wrong output could exceed are refused, with the field and a remedy."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def family(**tolerance: object) -> Family:
 
 
 @pytest.mark.parametrize("rel_l2", [1, 1.0, 2, "1", "0.5 + 0.5", "2 ** 3", 1e300])
-def test_a_relative_error_that_zeros_do_not_exceed_is_refused(rel_l2: object) -> None:
+def test_relative_error_that_zeros_satisfy_is_refused(rel_l2: object) -> None:
     with pytest.raises(InvalidInput, match=r"must be below 1: an output of zeros has a relative error of 1") as refused:
         family(rel_l2=rel_l2, max_abs=0.0)
     assert refused.value.field == "family.toml: arguments[3].rel_l2"
@@ -27,7 +27,7 @@ def test_a_relative_error_that_zeros_do_not_exceed_is_refused(rel_l2: object) ->
 
 @pytest.mark.parametrize("name", ["rel_l2", "max_abs", "max_abs_ratio"])
 @pytest.mark.parametrize("value", [-1, -1e-9, float("nan"), float("inf"), "1e308 * 1e308", "0.0 - 1"])
-def test_a_limit_is_a_finite_number_that_is_not_negative(name: str, value: object) -> None:
+def test_limit_must_be_finite_and_not_negative(name: str, value: object) -> None:
     given = {"rel_l2": 1e-6, "max_abs": 0.0} if name != "max_abs_ratio" else {"rel_l2": 1e-6}
     with pytest.raises(InvalidInput) as refused:
         family(**{**given, name: value})
@@ -35,11 +35,11 @@ def test_a_limit_is_a_finite_number_that_is_not_negative(name: str, value: objec
 
 
 @pytest.mark.parametrize("rel_l2", [0, 0.0, 1e-7, 0.5, "0.25 * 2"])
-def test_limits_that_something_exceeds_are_accepted(rel_l2: object) -> None:
+def test_effective_limits_are_accepted(rel_l2: object) -> None:
     assert family(rel_l2=rel_l2, max_abs=1e6)
 
 
-def test_a_limit_over_the_problem_is_checked_on_the_problem_and_on_its_cases() -> None:
+def test_limit_that_depends_on_the_problem_is_checked_on_problem_and_cases() -> None:
     device: Device = CPU
     searched = family(rel_l2="1e-6 if COLS < 2048 else 1.5", max_abs_ratio=2)
     searched.check_device(searched.problem("COLS=1024", "cpu"), device)

@@ -1,4 +1,4 @@
-"""PyTorch's baselines on a GPU, with a stand-in for PyTorch: tests/gpu has the real one."""
+"""PyTorch baselines on a GPU, with a fake PyTorch; tests/gpu uses the real one."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from evo.reference.torch_baselines import torch_baselines
 
 
 class Torch:
-    """What is asked of the module."""
+    """The parts of the module that are used."""
 
     def __init__(self, *, sees_gpu: bool) -> None:
         self.cuda = SimpleNamespace(is_available=lambda: sees_gpu)
@@ -26,7 +26,7 @@ class Torch:
         return lambda *tensors: ("compiled", function(*tensors))
 
 
-def test_tensors_come_in_the_order_of_the_function_and_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_are_in_the_order_of_the_function_which_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = Torch(sees_gpu=True)
     monkeypatch.setitem(sys.modules, "torch", torch)
     offered = torch_baselines(lambda x, weight: (x, weight), ("x", "weight"), dtype="float32")
@@ -37,7 +37,7 @@ def test_tensors_come_in_the_order_of_the_function_and_it_is_compiled_once(monke
     assert torch.compilations == 1
 
 
-def test_without_a_gpu_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remedy_is_named_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
     with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})

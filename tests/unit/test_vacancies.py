@@ -1,4 +1,4 @@
-"""Paths at which a new header would take the place of one that a compiler read."""
+"""Paths at which a new header would replace one that a compiler read."""
 
 from pathlib import Path
 
@@ -9,26 +9,26 @@ from workers.build.vacancies import all_vacant, search_list, vacancies
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[str]:
-    """Three folders, of which the second one does not exist."""
+    """Return three folders, of which the second does not exist."""
     for name in ("one", "three"):
         (tmp_path / name).mkdir()
     return [str(tmp_path / name) for name in ("one", "two", "three")]
 
 
-def test_every_other_folder_is_a_place_for_the_header(folders: list[str]) -> None:
+def test_every_earlier_folder_is_a_vacancy(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
 
 
-def test_a_later_copy_of_a_header_is_no_vacancy(folders: list[str]) -> None:
+def test_later_copy_of_a_header_is_no_vacancy(folders: list[str]) -> None:
     one, two, three = folders
     Path(one, "a.h").touch()
     Path(three, "a.h").touch()
     assert vacancies([f"{one}/a.h"], [], folders) == [two]
 
 
-def test_the_topmost_missing_folder_stands_for_all_below(folders: list[str]) -> None:
+def test_topmost_missing_folder_represents_all_below(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "x", "y").mkdir(parents=True)
     for name in ("a.h", "b.h"):
@@ -36,23 +36,23 @@ def test_the_topmost_missing_folder_stands_for_all_below(folders: list[str]) -> 
     assert vacancies([f"{three}/x/y/a.h", f"{three}/x/y/b.h"], [], folders) == [f"{one}/x", two]
 
 
-def test_files_outside_the_folders_have_no_rivals(folders: list[str], tmp_path: Path) -> None:
+def test_files_outside_the_folders_have_no_vacancies(folders: list[str], tmp_path: Path) -> None:
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
 @pytest.mark.parametrize("asked", ["__has_include(<a.h>)", '__has_include ( "a.h" )', "__has_include_next(<a.h>)"])
-def test_headers_that_a_source_asks_for_are_places(folders: list[str], asked: str) -> None:
+def test_headers_tested_by_a_source_are_vacancies(folders: list[str], asked: str) -> None:
     one, two, three = folders
     assert vacancies([], [f"#if {asked}\n#endif"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
 
 
-def test_a_dangling_link_is_something(tmp_path: Path) -> None:
+def test_dangling_link_exists(tmp_path: Path) -> None:
     assert all_vacant([str(tmp_path / "a.h")])
     (tmp_path / "a.h").symlink_to("missing")
     assert not all_vacant([str(tmp_path / "a.h")])
 
 
-def test_the_search_list_of_gcc_and_clang_is_read() -> None:
+def test_search_list_of_gcc_and_clang_is_parsed() -> None:
     said = """clang version 16.0.0
 ignoring nonexistent directory "/usr/local/include/x86_64-linux-gnu"
 ignoring duplicate directory "/usr/include/c++/12"

@@ -1,4 +1,4 @@
-"""Every rule a candidate's answers are judged by can fail, and says which one it was."""
+"""Every rule of verification can fail, and names itself."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def good(arrays: Arrays) -> None:
 
 
 def after(launches: int, then: Kernel) -> Kernel:
-    """Right for some launches, then something else on top."""
+    """Return a kernel that is correct for some launches and then does something else."""
     done = 0
 
     def kernel(arrays: Arrays) -> None:
@@ -53,7 +53,7 @@ def judged(kernel: Kernel, *, dtype: str = "float32", deterministic: bool = True
     return session
 
 
-def test_a_right_kernel_is_launched_as_often_as_asked_and_its_errors_are_reported() -> None:
+def test_correct_kernel_is_launched_as_often_as_requested_and_its_errors_are_reported() -> None:
     assert judged(good).launches == 3
 
 
@@ -73,25 +73,25 @@ def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) ->
         judged(kernel)
 
 
-def test_differing_bits_pass_where_the_objective_allows_them() -> None:
+def test_differing_bits_pass_if_the_objective_allows_them() -> None:
     judged(after(1, a_bit), deterministic=False)
 
 
-def test_a_later_launch_beyond_tolerance_never_passes() -> None:
+def test_later_launch_beyond_tolerance_never_passes() -> None:
     with pytest.raises(WrongAnswerError, match="launch 2"):
         judged(after(1, far), deterministic=False)
 
 
-def test_the_errors_come_with_the_outcome() -> None:
+def test_errors_are_part_of_the_outcome() -> None:
     with pytest.raises(WrongAnswerError) as caught:
         judged(after(0, far))
     (case,) = caught.value.outcome.cases
     assert (case.output, case.max_abs, case.passed) == ("y", pytest.approx(1.0), False)
 
 
-def test_an_integer_left_unwritten_is_caught_even_if_its_poison_is_right() -> None:
+def test_unwritten_integer_is_detected_even_if_its_poison_is_correct() -> None:
     session, (buffers, golden) = FakeSession(), doubled("int32")
-    golden.reference["y"][4] = -1  # what 0xFFFFFFFF reads as
+    golden.reference["y"][4] = -1  # 0xFFFFFFFF as a signed integer
 
     def skips_one(arrays: Arrays) -> None:
         keep = arrays["y"][4]
@@ -102,7 +102,7 @@ def test_an_integer_left_unwritten_is_caught_even_if_its_poison_is_right() -> No
         verify(session, skips_one, buffers, golden, launches=3, deterministic=True)
 
 
-def test_damage_and_residue_are_wrong_answers_too() -> None:
+def test_damage_and_residue_are_wrong_answers() -> None:
     for fault in ("damage", "residue"):
         session, (buffers, golden) = FakeSession(), doubled()
         buffers.fault = "modifies its input `x`" if fault == "damage" else None
@@ -112,8 +112,8 @@ def test_damage_and_residue_are_wrong_answers_too() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-32, 1e-37])
-def test_zeros_are_wrong_however_small_the_right_answers_are(scale: float) -> None:
-    """A largest difference far above them does not let them pass."""
+def test_zeros_are_wrong_however_small_the_correct_values_are(scale: float) -> None:
+    """A largest difference far above the values does not let zeros pass."""
     session, (buffers, golden) = FakeSession(), doubled()
     buffers.arrays["x"][...] *= np.float32(scale)
     golden.reference["y"][...] = 2.0 * buffers.arrays["x"].astype(np.float64)
@@ -127,7 +127,7 @@ def test_zeros_are_wrong_however_small_the_right_answers_are(scale: float) -> No
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-def test_an_answer_that_is_nowhere_finite_is_wrong(fill: float) -> None:
+def test_answer_without_finite_values_is_wrong(fill: float) -> None:
     def kernel(arrays: Arrays) -> None:
         arrays["y"][...] = fill
 
@@ -135,8 +135,8 @@ def test_an_answer_that_is_nowhere_finite_is_wrong(fill: float) -> None:
         judged(kernel)
 
 
-def test_a_kernel_that_leaves_an_earlier_answer_in_place_is_wrong() -> None:
-    """As one that writes half of what another config wrote whole."""
+def test_kernel_that_leaves_an_earlier_answer_in_place_is_wrong() -> None:
+    """E.g. one that writes half of what another config wrote."""
     session, (buffers, golden) = FakeSession(), doubled()
     verify(session, good, buffers, golden, launches=1, deterministic=True)
 

@@ -1,4 +1,4 @@
-"""Text of others in terminals and logs: what acts is shown as an escape."""
+"""Untrusted text in terminals and logs: control characters are escaped."""
 
 import io
 import json
@@ -38,14 +38,14 @@ def _acts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ACTIVE)
-def test_active_characters_become_escapes(text: str) -> None:
+def test_control_characters_become_escapes(text: str) -> None:
     shown = visible(f"a{text}b")
     assert shown.startswith("a\\") and shown.endswith("b")
     assert not _acts(shown)
     assert visible(shown) == shown
 
 
-def test_harmless_text_stays_as_it_is() -> None:
+def test_harmless_text_is_unchanged() -> None:
     assert visible(SAFE) == SAFE
 
 
@@ -57,7 +57,7 @@ def test_json_keeps_its_meaning(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
-def test_everything_printed_on_a_console_is_visible(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_output_is_escaped(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows, grid = table("name", title=f"title {text}"), facts()
     rows.add_row(f"cell {text}")
     rows.add_row(RichText(f"rich {text}", "bold"))
@@ -73,7 +73,7 @@ def test_everything_printed_on_a_console_is_visible(text: str, capsys: pytest.Ca
     assert "cell \\" in said.out and "fact \\" in said.out and "error \\" in said.err
 
 
-def test_colours_of_our_own_still_act(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_colours_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -96,14 +96,14 @@ def test_square_brackets_in_cells_are_no_markup(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("text", ACTIVE)
-def test_reports_are_visible(text: str) -> None:
+def test_reports_are_escaped(text: str) -> None:
     blocks = (Text(text), Listed(head=("a", text), rows=((text, "b"),)), Code(text))
     assert not _acts(to_markdown(Document(title=text, sections=(Section(title=text, blocks=blocks),))))
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
 @pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
-def test_logs_are_visible(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_are_escaped(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = structlog.get_config()
     try:
         configure(form, "info")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""When an earlier champion can no longer be restored."""
+"""Earlier champions that can no longer be restored."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from evo.trial.objective import PROTOCOL_VERSION, Objective
 from tests.unit.views import VERDICT
 
 
-def test_evidence_holds_while_every_rule_is_met_under_the_present_protocol() -> None:
+def test_evidence_is_valid_while_every_rule_is_met_with_the_current_protocol() -> None:
     assert void_reason(VERDICT, Objective()) is None
 
 

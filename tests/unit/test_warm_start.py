@@ -1,4 +1,4 @@
-"""Recorded results of every origin as a warm start."""
+"""Warm starts from recorded results of all formats."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ CACHE: dict[str, Any] = {
 BEST_FIRST = [{"BLOCK": 2, "FAST": True}, {"BLOCK": 4, "FAST": False}, {"BLOCK": 1, "FAST": True}]
 
 
-def test_a_recorded_space_gives_its_configs_with_a_time_the_fastest_first(tmp_path: Path) -> None:
+def test_recorded_space_gives_its_measured_configs_fastest_first(tmp_path: Path) -> None:
     plain, packed = tmp_path / "cache.json", tmp_path / "cache.json.gz"
     plain.write_text(json.dumps(CACHE))
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -33,7 +33,7 @@ def test_a_recorded_space_gives_its_configs_with_a_time_the_fastest_first(tmp_pa
     assert read_warm_start(str(packed))["configs"] == BEST_FIRST
 
 
-def test_t4_results_are_read_as_well(tmp_path: Path) -> None:
+def test_t4_results_are_read(tmp_path: Path) -> None:
     results = [
         {
             "configuration": {"BLOCK": block},
@@ -49,7 +49,7 @@ def test_t4_results_are_read_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_trials_of_a_study_whose_values_no_tunable_has_are_left_out(tmp_path: Path) -> None:
+def test_trials_with_values_of_no_tunable_are_left_out(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
     for name, choices in (("some", [float("inf"), None, 64]), ("none", [float("inf"), None])):
@@ -62,13 +62,13 @@ def test_trials_of_a_study_whose_values_no_tunable_has_are_left_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize("given", ["", "  "])
-def test_a_warm_start_from_nothing_is_refused(given: str) -> None:
+def test_empty_warm_start_is_refused(given: str) -> None:
     with pytest.raises(InvalidInput, match="names nothing: give a file"):
         read_warm_start(given)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_a_study_gives_its_completed_trials_in_the_sense_of_its_direction(tmp_path: Path) -> None:
+def test_study_gives_its_completed_trials_in_its_direction(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
 
@@ -104,7 +104,7 @@ def test_a_study_gives_its_completed_trials_in_the_sense_of_its_direction(tmp_pa
         ("broken.json.gz", "cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_named_without_its_password(
+def test_unreadable_source_is_named_without_its_password(
     given: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What a new search tries first."""
+"""Configs that a new search tries first."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -27,11 +27,11 @@ def champion(number: int, model: str, s: int, block: int) -> Any:
 
 @pytest.fixture
 def family() -> Any:
-    """Which would begin at once with what the space does not have, and with what it does."""
+    """Return a family whose starts are partly outside the space."""
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 
-def test_champions_of_near_problems_on_this_model_come_first_then_the_familys_starts_then_the_default(
+def test_near_champions_of_this_model_precede_the_familys_starts_and_the_default(
     family: Any,
 ) -> None:
     search: Any = SimpleNamespace(device=SimpleNamespace(model="A"), problem={"S": 512}, **TERMS)
@@ -40,7 +40,7 @@ def test_champions_of_near_problems_on_this_model_come_first_then_the_familys_st
     assert warm_starts(SPACE, search, family, others) == expected
 
 
-def test_a_family_begins_with_what_suits_problem_and_device() -> None:
+def test_starts_of_a_family_depend_on_problem_and_device() -> None:
     family = Family.from_document(edited("cpu.starts", STARTS))
     assert family.begin({"ROWS": 64, "COLS": 8, "squared": False, "dtype": "float32"}, CPU) == [
         {"TILE": 8, "ORDER": "rows"},

@@ -1,4 +1,4 @@
-"""The figures of plots: what they say in words, and that nothing others typed becomes markup."""
+"""Plots: summaries, and escaping of users' text."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ def test_labels_are_no_markup() -> None:
 
 
 @pytest.mark.parametrize("times", [(58.8,), (58.8, 58.9), (1.0, 2e6), (0.4, 0.5)])
-def test_a_time_axis_has_some_ticks_inside(times: tuple[float, ...]) -> None:
+def test_time_axis_has_some_ticks_inside(times: tuple[float, ...]) -> None:
     axis = time_axis(times)
     low, high = (10.0**end for end in axis["range"])
     assert low < min(times) <= max(times) < high
@@ -41,7 +41,7 @@ def test_a_time_axis_has_some_ticks_inside(times: tuple[float, ...]) -> None:
     assert len(set(axis["ticktext"])) == len(axis["ticktext"])
 
 
-def test_only_what_varied_is_plotted_and_numbers_keep_their_order() -> None:
+def test_only_varied_tunables_are_plotted_and_numbers_keep_their_order() -> None:
     points = [point(0, 1.0, N=16, M=2, T="x"), point(1, 2.0, N=4, M=2, T="a"), point(2, 2.0, N=128, M=2, T="x")]
     assert varied(points) == ["N", "T"]
     assert values_of("N", points) == [4, 16, 128]
@@ -49,21 +49,21 @@ def test_only_what_varied_is_plotted_and_numbers_keep_their_order() -> None:
     assert varied([]) == []
 
 
-def test_the_tunable_that_decides_is_the_most_important() -> None:
+def test_decisive_tunable_is_the_most_important() -> None:
     points = [point(at, 10.0 + 5 * (at % 3), DECIDES=at % 3, NOISE=(at * 7919) % 4) for at in range(60)]
     found = evaluate(points)
     assert next(iter(found)) == "DECIDES"
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_the_main_line_follows_first_parents_and_ends() -> None:
+def test_main_line_follows_first_parents_and_ends() -> None:
     family = {each.number: each for each in (relative(9, 4, 7), relative(4, 1), relative(7, 1), relative(1, 0))}
     assert main_line(family, 9) == [9, 4, 1]
     circle = {1: relative(1, 2), 2: relative(2, 1)}
     assert main_line(circle, 1) == [1, 2]
 
 
-def test_the_device_worked_until_the_result_came() -> None:
+def test_device_works_until_the_result_arrives() -> None:
     stages = Stages(render_s=0.5, compile_s=1.5, verify_s=1.0, measure_s=2.0, total_s=9.0)
     work = Work(
         worker_id="w",
@@ -83,7 +83,7 @@ def test_the_device_worked_until_the_result_came() -> None:
     assert [bar.stage for bar in bars(endless)] == ["verify", "measure"]
 
 
-def test_slots_are_told_apart_by_as_little_as_possible() -> None:
+def test_slot_names_are_as_short_as_unique() -> None:
     mine, other = ("id-1", "GPU-12345678-aaaa"), ("id-2", "GPU-12345678-bbbb")
     assert short_names({mine: "laptop", other: "desk"})[mine] == "laptop · GPU-1234"
     assert len(set(short_names({mine: "laptop", other: "laptop"}).values())) == 2
@@ -106,7 +106,7 @@ class Told:
     fastest = even
 
 
-def test_no_markup_of_others_reaches_the_library() -> None:
+def test_users_markup_does_not_reach_the_library() -> None:
     hostile = "<script>alert(1)</script>"
     told: Any = Told(*(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20)))
     for plot in (slices(told), contour(told, None, None), importances(told)):

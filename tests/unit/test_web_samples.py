@@ -1,4 +1,4 @@
-"""Samples as a drawing."""
+"""Drawings of samples."""
 
 import pytest
 from hypothesis import example, given
@@ -9,13 +9,13 @@ from api.web.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP, TRACE_H
 from evo.trial.timing import Timing
 
 TIMES = st.floats(0.1, 1e6) | st.floats(5e-324, 8e307)
-"""Also such as no report may say any more, and the database may hold."""
+"""Includes times that reports may no longer contain but a database may hold."""
 SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size=4)
 
 
 @given(SERIES)
 @example([[1.0, 1.0 + 2.0**-52]])
-def test_everything_lies_inside(series: list[list[float]]) -> None:
+def test_all_elements_are_inside(series: list[list[float]]) -> None:
     drawn = drawing({str(place): Timing(samples_us=tuple(samples)) for place, samples in enumerate(series)})
     assert drawn is not None
     for each, samples in zip(drawn.series, series, strict=True):
@@ -28,11 +28,11 @@ def test_everything_lies_inside(series: list[list[float]]) -> None:
     assert 1 <= len(drawn.time_marks) <= 12
 
 
-def test_nothing_is_no_drawing() -> None:
+def test_no_samples_give_no_drawing() -> None:
     assert drawing({}) is None
 
 
-def test_an_interrupted_sample_does_not_flatten_the_rest() -> None:
+def test_interrupted_sample_does_not_flatten_the_rest() -> None:
     drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * place for place in range(40)), 5000.0))})
     assert drawn is not None
     (series,) = drawn.series
@@ -53,7 +53,7 @@ def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
     assert marked.items() <= points.items()
 
 
-def test_long_series_stay_light() -> None:
+def test_long_series_have_few_points() -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + place % 7 for place in range(5000)))})
     assert drawn is not None
     assert len(drawn.series[0].points) <= MOST_POINTS
@@ -65,6 +65,6 @@ def test_steps_are_round(least: float, step: float) -> None:
     assert round_step(least) == pytest.approx(step)
 
 
-def test_a_range_of_no_width_has_one_mark() -> None:
+def test_empty_range_has_one_tick() -> None:
     axis = Axis(low=2.0, high=2.0, start=0.0, end=10.0)
     assert [(mark.at, mark.label) for mark in axis.marks(5, str)] == [(5.0, "2.0")]

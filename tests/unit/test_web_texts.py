@@ -1,4 +1,4 @@
-"""Listings and differences: what a page shows of texts that others wrote."""
+"""Listings and differences: pages that show untrusted text."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from evo.promotion import Rule
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "<b>"]), max_size=12)
 
 
-def test_a_program_is_highlighted_line_by_line() -> None:
+def test_program_is_highlighted_line_by_line() -> None:
     text = "/* two\n   lines */\nint x = 1;\n\n#define Y <script>\n"
     shown = listing(text, "c")
     assert len(shown.lines) == 5
@@ -22,7 +22,7 @@ def test_a_program_is_highlighted_line_by_line() -> None:
     assert "<script>" not in "".join(shown.lines)
 
 
-def test_a_log_is_escaped() -> None:
+def test_log_is_escaped() -> None:
     assert listing("error: <script>alert(1)</script>").lines == ("error: &lt;script&gt;alert(1)&lt;/script&gt;",)
 
 
@@ -36,7 +36,7 @@ def test_long_texts_show_their_beginning() -> None:
 
 
 @given(LINES, LINES)
-def test_a_difference_can_be_undone(left: list[str], right: list[str]) -> None:
+def test_difference_can_be_undone(left: list[str], right: list[str]) -> None:
     found = difference(left, right)
     pairs = [(line.left, line.right) for hunk in found.hunks for line in hunk.lines]
     assert all(one is None or left[one.number - 1] == one.text for one, _ in pairs)
@@ -58,13 +58,13 @@ def test_equal_stretches_are_folded() -> None:
     assert [line.kind for line in second.lines].count("removed") == 1
 
 
-def test_the_threshold_of_agreement_says_on_which_side_the_figure_has_to_lie() -> None:
+def test_threshold_of_agreement_states_its_side() -> None:
     ends = {(2.78, 2.93, True): "≤", (2.5, 2.4, True): "≥", (3.1, 2.93, False): "≤", (2.1, 2.4, False): "≥"}
     for (figure, threshold, passed), side in ends.items():
         rule = Rule(name="agreement", passed=passed, figure=figure, threshold=threshold, text="", required=False)
         assert threshold_text(rule) == f"{side} {threshold:.2f}× as fast"
 
 
-def test_what_stands_between_backticks_is_code() -> None:
+def test_text_between_backticks_is_code() -> None:
     assert coded("`a <b>` turns & turns") == "<code>a &lt;b&gt;</code> turns &amp; turns"
     assert coded("one ` alone") == "one ` alone"

@@ -19,7 +19,7 @@ from evo.text.wording import count_text, duration_text, factor_text, percent_tex
         (math.inf, "inf s"),
     ],
 )
-def test_times_carry_four_digits_and_a_fitting_unit(time_us: float | None, text: str) -> None:
+def test_times_have_four_digits_and_a_fitting_unit(time_us: float | None, text: str) -> None:
     assert time_text(time_us) == text
 
 
@@ -35,7 +35,7 @@ def test_times_carry_four_digits_and_a_fitting_unit(time_us: float | None, text:
         (math.inf, "277777 h 46 min"),
     ],
 )
-def test_durations_are_read_aloud(seconds: float, text: str) -> None:
+def test_durations_are_readable(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -47,7 +47,7 @@ def test_figures_are_never_scientific(value: float, text: str) -> None:
     assert significant(value) == text
 
 
-def test_factors_percentages_counts_and_settings() -> None:
+def test_factors_percentages_counts_and_settings_are_formatted() -> None:
     assert [factor_text(value) for value in (None, 0.7512, 1.7, 3.4213, 99.96, 123.4)] == [
         *("–", "0.751×", "1.70×", "3.42×", "100×", "123×")
     ]

@@ -1,4 +1,4 @@
-"""Whatever is wrong in a document, a recording or an option is named by its field, briefly, with what works."""
+"""Invalid values in documents, recordings and options are named by field, briefly, with valid ones."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ WRONG: tuple[Any, ...] = (
 )
 GONE = object()
 LONGEST = 1200
-"""Characters of an error: the names that there are may be many, but no wrong value is repeated as a whole."""
+"""Longest error in characters. It may list many names, but never repeats a whole invalid value."""
 
 
 def places(node: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -50,7 +50,7 @@ def with_wrong(content: Any, place: tuple[str | int, ...], wrong: object) -> Any
 
 
 def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str, InvalidInput]]:
-    """Each refusal of the content with one value replaced; anything but a refusal or a result fails the test."""
+    """Yield each refusal of the content with one value replaced. Other exceptions fail the test."""
     for place in places(content):
         for wrong in (GONE, *WRONG):
             try:
@@ -69,7 +69,7 @@ def test_every_value_of_a_family_is_read_or_refused_by_its_field() -> None:
 
 
 def small() -> dict[str, Any]:
-    """The document of the tests, of each kind of entry one."""
+    """Return the document of the tests with one entry of each kind."""
     content = document()
     del content["arguments"][1:3], content["problem"]["squared"], content["cuda"]
     del content["cpu"]["constraints"][1], content["cpu"]["tunables"]["UNROLL"], content["title"]
@@ -112,7 +112,7 @@ def test_every_value_of_a_recording_is_read_or_refused_by_its_field(content: dic
 
 
 @pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
-def test_a_recording_cut_off_anywhere_is_read_in_part_or_refused_by_its_name(content: dict[str, Any]) -> None:
+def test_truncated_recording_is_read_in_part_or_refused_by_name(content: dict[str, Any]) -> None:
     text = json.dumps(content)
     for end in range(len(text)):
         try:
@@ -140,14 +140,14 @@ def test_a_recording_cut_off_anywhere_is_read_in_part_or_refused_by_its_name(con
         ("arguments.0.shape", 4, "shape = [4]"),
     ],
 )
-def test_what_an_error_says_to_write_is_accepted_as_it_stands(path: str, wrong: object, written: str) -> None:
+def test_text_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
     assert raised.value.reason.endswith(f": write {written}"), raised.value
     ((_, value),) = tomllib.loads(written).items()
     try:
         Family.from_document(edited(path, value))
-    except InvalidInput as error:  # another field may not fit what was made of this one
+    except InvalidInput as error:  # another field may not fit the changed one
         assert error.field != raised.value.field
 
 
@@ -166,7 +166,7 @@ FRACTIONS = Space([Tunable(name="F", values=(0.5, 1, 2)), Tunable(name="ON", val
 
 
 @pytest.mark.parametrize("text", ["F=0.5", "F=.5", "F=1", "F=1.0", "F=2,ON=true", "F=2, ON=True", "F=5e-1,", ""])
-def test_whole_numbers_and_fractions_in_one_list_are_one_kind_on_the_command_line(text: str) -> None:
+def test_integers_and_fractions_in_one_list_are_one_type_on_the_command_line(text: str) -> None:
     assert parse_config(text, FRACTIONS) in FRACTIONS
 
 
@@ -201,9 +201,7 @@ def test_whole_numbers_and_fractions_in_one_list_are_one_kind_on_the_command_lin
         (lambda text: policy_from(json.loads(text)), '{"quick_samples": -1}', "policy.quick_samples", "at least"),
     ],
 )
-def test_wrong_options_are_refused_by_their_field(
-    read: Callable[[str], object], text: str, field: str, says: str
-) -> None:
+def test_invalid_options_are_refused_by_field(read: Callable[[str], object], text: str, field: str, says: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         read(text)
     assert field in raised.value.field
@@ -244,7 +242,7 @@ def at(content: Any, place: tuple[str | int, ...]) -> Any:
         ("", "https://example.org/hook"),
     ],
 )
-def test_a_webhook_that_is_no_url_is_refused_with_one_that_is(url: str, written: str) -> None:
+def test_invalid_webhook_url_is_refused_with_a_valid_one(url: str, written: str) -> None:
     def resolve(name: str, port: int) -> list[IPv4Address]:
         return [IPv4Address("8.8.8.8")]
 

@@ -1,4 +1,4 @@
-"""Kernels that are wrong where few inputs show it: a case of their family finds each of them."""
+"""Kernels that are wrong on few inputs: a case of their family finds each of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_case_finds_what_is_wrong(wrong: str, tmp_path: Path) -> None:
+def test_case_finds_the_fault(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
     broken = files[file].decode().replace(sound, instead)

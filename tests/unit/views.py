@@ -1,4 +1,4 @@
-"""A search as a service shows it, for tests of what people read."""
+"""Search views for tests of reports and displays."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -103,18 +103,18 @@ REFUSED = ChallengeView(
 
 
 def view(**changes: Any) -> SearchView:
-    """A search in its second minute, changed as a test needs it."""
+    """Return a search in its second minute, with the changes of a test."""
     return replace(_RUNNING, **changes)
 
 
 def finished(**changes: Any) -> SearchView:
-    """The same after its end, with a champion."""
+    """Return a finished search with a champion."""
     ended: dict[str, Any] = {"state": "finished", "reason": "minutes", "elapsed_s": 121.0, "asked": 43}
     return view(**{**ended, "champion": CHAMPION, "challenges": (PROMOTED,), **changes})
 
 
 def estimated(**changes: Any) -> SearchView:
-    """A finished search that compiled for a target and ran nothing."""
+    """Return a finished search that compiled for a target and ran nothing."""
     nothing_ran: dict[str, Any] = {
         "device": Device(kind="estimate", model="compiler alone", architecture="any target", uuid="e"),
         "objective": Objective(target="NVIDIA L4"),
