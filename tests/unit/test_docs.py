@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -12,8 +13,11 @@ from typer.main import get_command
 from evo.cli.main import app
 from evo.family import Family
 from evo.family.problem import split_assignments, split_shapes
+from evo.strategy import Context
+from evo.trial.history import History
 from templates import registry
 from templates.render import used_names
+from tests.unit.landscapes import SPACES, advance, measured
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
@@ -118,6 +122,31 @@ def test_documented_excerpts_are_in_the_example_family(document: str) -> None:
     assert len(pieces) >= 4
     for piece in pieces:
         assert piece in files
+
+
+def test_strategy_of_the_guide_keeps_the_contract() -> None:
+    """Its proposals are valid and new until the space is exhausted."""
+    module = next(
+        block for _, block in FENCE.findall((GUIDES / "strategy.md").read_text()) if "class HillClimb" in block
+    )
+    names: dict[str, Any] = {}
+    exec(module, names)
+    space, history = SPACES["mixed"](), History()
+    trials = advance(history, names["HillClimb"](Context(space=space)), space, measured, 60)
+    assert len(trials) == min(60, space.valid_count or 60)
+    assert len({space.key(trial.config) for trial in trials}) == len(trials)
+    assert all(trial.config in space for trial in trials)
+    assert {trial.proposal.origin for trial in trials} == {"random", "hill_climb"}
+
+
+def test_route_of_the_guide_is_a_get_of_the_search() -> None:
+    module = next(
+        block for _, block in FENCE.findall((GUIDES / "rest-route.md").read_text()) if "rest_router(" in block
+    )
+    names: dict[str, Any] = {}
+    exec(module, names)
+    (route,) = names["router"].routes
+    assert (route.path, route.methods) == ("/api/v1/searches/{search_id}/outcomes", {"GET"})
 
 
 def test_template_of_the_readme_is_in_the_example_family() -> None:
