@@ -9,7 +9,7 @@ from math import gcd
 from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.errors import EvoError
 from evo.family import Implementation
 from evo.family.problem import Problem
@@ -50,7 +50,7 @@ def check(package: Package, kind: DeviceKind) -> None:
             nothing, which would make the space larger and no kernel different; or a macro that the source redefines.
     """
     implementation = package.family.implementation(kind)
-    if kind == "replay":
+    if kind_of(kind).runs == "recordings":
         return
     tunables = [tunable.name for tunable in implementation.tunables]
     if implementation.mode == "source":

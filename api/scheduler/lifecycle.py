@@ -161,7 +161,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     The same elites are not compared with the incumbent twice, and affordability is not checked before it can change.
     Estimates never challenge: nothing was measured, so there is no evidence.
     """
-    if active.terms.device.kind == "estimate":
+    if active.terms.device.runs == "nothing":
         return False
     if active.search.challengers.due(None, ended=ended) is None or (active.confirming and not ended):
         return False

@@ -16,7 +16,7 @@ from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from db.repositories.fleet import Fleet
 from evo import strategy
-from evo.device import Device, DeviceKind
+from evo.device import Device, kind_of, kinds
 from evo.device.requirements import Requirements
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.estimate.roofline import Roofline
@@ -29,9 +29,6 @@ from evo.space import Space
 from evo.text.suggestion import unknown
 from evo.trial import Config
 from evo.trial.objective import Objective
-
-PREFERENCE: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay")
-"""Device kinds that ``auto`` chooses, in order, among those that the family supports and a worker offers."""
 
 MAX_WARM_STARTS = 5
 MAX_IMPORTED = 20
@@ -110,14 +107,14 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
         Unavailable: no worker offers the device, or none meets the requirements.
     """
     wanted, uuid = request.device, request.device_uuid
-    if wanted in (*PREFERENCE, "estimate"):
-        family.implementation(_runs_as(wanted))  # type: ignore[arg-type]
+    if wanted in kinds():
+        family.implementation(_runs_as(wanted))
     mine = [row.device for row in offered if uuid in {None, row.uuid}]
     fitting = [device for device in mine if _runs_as(device.kind) in family.implementations]
     if wanted != "auto":
         fitting = [device for device in fitting if wanted.lower() in {device.kind, device.model.lower()}]
-    if wanted != "estimate":
-        fitting = [device for device in fitting if device.kind != "estimate"]
+    if wanted not in kinds() or kinds()[wanted].runs != "nothing":
+        fitting = [device for device in fitting if device.runs != "nothing"]
     if not fitting:
         raise Unavailable("device" if uuid is None else "device_uuid", _nobody(family, wanted, uuid, offered))
     able = [device for device in fitting if request.requirements.lacking(device) is None]
@@ -125,7 +122,7 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
         lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
         field = "toolkit" if any(map(_roomy(request.requirements), fitting)) else "memory_gb"
         raise Unavailable(f"requirements.{field}", f"no connected device has what is required: {lacking}")
-    return min(able, key=lambda device: (*PREFERENCE, "estimate").index(device.kind))
+    return min(able, key=lambda device: kind_of(device.kind).rank)
 
 
 def _roomy(required: Requirements) -> Callable[[Device], bool]:
@@ -135,8 +132,8 @@ def _roomy(required: Requirements) -> Callable[[Device], bool]:
 
 
 def _runs_as(kind: str) -> str:
-    """Return the device kind whose implementation is used: estimates are of CUDA kernels."""
-    return "cuda" if kind == "estimate" else kind
+    """Return the device kind whose kernels are used: estimates are of CUDA kernels."""
+    return kinds()[kind].implementation if kind in kinds() else kind
 
 
 def aimed(objective: Objective, device: Device) -> Objective:
@@ -146,14 +143,14 @@ def aimed(objective: Objective, device: Device) -> Objective:
         InvalidInput: no such target, one this kind of device cannot have, or none where one is needed.
     """
     if objective.target is None:
-        if device.kind == "estimate":
+        if device.runs == "nothing":
             raise InvalidInput("objective.target", "is needed: an estimate is for a GPU, e.g. sm_89")
         return objective
     try:
         target = known(objective.target)
     except NotFound as error:
         raise InvalidInput("objective.target", str(error)) from error
-    if device.kind not in ("cuda", "estimate"):
+    if kind_of(device.kind).sources != "cuda":
         raise InvalidInput(
             "objective.target",
             f"is for GPUs; {device.model} is a device of kind {device.kind}. Without a GPU, --compile-only (over REST: "
@@ -177,7 +174,7 @@ def _check_problem(family: Family, request: SearchRequest) -> None:
 
 
 def _check_threads(objective: Objective, device: Device) -> None:
-    if device.kind in ("cuda", "estimate") and objective.threads != 1:
+    if device.runs != "recordings" and not kind_of(device.kind).on_host and objective.threads != 1:
         raise InvalidInput("objective.threads", "is for kernels of CPUs; those of a GPU take none: leave it out")
     cores = device.limits.get("cores", math.inf)
     if not 1 <= objective.threads <= cores:
@@ -187,7 +184,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
 
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
     """Check the launch mode. Devices that run nothing accept any."""
-    if device.kind == "estimate":
+    if device.runs == "nothing":
         return
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
         needed = f"programmatic dependent launch needs a GPU of sm_{PDL_SINCE} or newer"

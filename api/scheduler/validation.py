@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from api.scheduler.figure_limits import TIME_US, check_figures
-from evo.device import DeviceKind
+from evo.device.kind import Runs
 from evo.errors import InvalidInput
 from evo.messages.job import Confirm, Job, SearchTerms
 from evo.results import Ablated, AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Repeat, Report
@@ -41,18 +41,18 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
     Raises:
         InvalidInput: names the field of the report.
     """
-    _check_kind(report, terms.device.kind)
-    if terms.device.kind != "replay":  # a recording keeps the protocol it was taken with
+    _check_kind(report, terms.device.runs)
+    if terms.device.runs != "recordings":  # a recording keeps the protocol it was taken with
         _check_protocol(report, terms.objective.protocol)
     if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
         _check_incumbent(report, job)
 
 
-def _check_kind(report: Report, kind: DeviceKind) -> None:
+def _check_kind(report: Report, runs: Runs) -> None:
     """Refuse estimates in a measuring search and times in a search of estimates."""
-    if kind == "estimate" and any(_timings(report)):
+    if runs == "nothing" and any(_timings(report)):
         raise InvalidInput("report", "nothing is timed in a search of estimates")
-    if kind != "estimate" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
+    if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         raise InvalidInput("report.outcome.kind", "estimated: this search measures")
 
 

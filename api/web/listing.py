@@ -1,5 +1,6 @@
 """A text as a list of lines, with syntax highlighting for programs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, takewhile
@@ -9,11 +10,13 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
+from evo.device.kind import Sources
+
 MOST_LINES, MOST_CHARACTERS = 2000, 150_000
 """Lines shown of a longer text. The whole text is a download."""
 
-LANGUAGES = {"cpu": "c", "cuda": "cuda", "replay": "text", "estimate": "cuda"}
-"""Language of a kernel's source, by device kind."""
+LANGUAGES: Mapping[Sources, str] = {"c": "c", "cuda": "cuda", "own": "text"}
+"""The highlighter of a kernel's source, by what a device kind takes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,24 +8,12 @@ from sqlalchemy.orm import Session
 from api.web.listing import LANGUAGES, Listing, listing
 from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.errors import NotFound
 from evo.messages.view import TrialView
 from evo.results import ConfirmReport, EvaluateReport
 
 SOURCE, LOG = "source", "compiler.log"
-ENDINGS: Mapping[tuple[str, str], str] = {
-    (SOURCE, "cpu"): "c",
-    (SOURCE, "cuda"): "cu",
-    (SOURCE, "estimate"): "cu",
-    ("binary", "cpu"): "so",
-    ("binary", "cuda"): "cubin",
-    ("binary", "estimate"): "cubin",
-    ("headers", "cpu"): "zip",
-    ("headers", "cuda"): "zip",
-}
-"""File name extension for names without one, by device kind."""
-
 MOST_BYTES = 4 << 20
 """Larger files are not shown; they can be downloaded."""
 
@@ -112,9 +100,15 @@ class Shelves:
             row, content = self._store.get(self._session, digest)
         except NotFound:
             return File(name=name, digest=digest, missing=True)
-        language = LANGUAGES[kind] if name == SOURCE else "text"
-        ending = ENDINGS.get((name, kind), "")
+        language = LANGUAGES[kind_of(kind).sources] if name == SOURCE else "text"
+        ending = _ending(name, kind)
         return File(name=name, digest=digest, size=row.size, text=text_of(content), language=language, ending=ending)
+
+
+def _ending(name: str, kind: DeviceKind) -> str:
+    """For a file whose name has none."""
+    source, binary = kind_of(kind).suffixes
+    return {SOURCE: source, "binary": binary, "headers": "zip"}.get(name, "")
 
 
 def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:

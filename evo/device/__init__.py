@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-DeviceKind = Literal["cpu", "cuda", "replay", "estimate"]
-"""``replay`` looks recorded results up; ``estimate`` compiles for a target and runs nothing."""
+from evo.device.kind import DeviceKind, Kind, Runs, kind_of, kinds
+
+__all__ = ["Ceilings", "Device", "DeviceKind", "Kind", "kind_of", "kinds"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ class Device:
     software: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
     note: str = ""
+
+    @property
+    def runs(self) -> Runs:
+        """What happens to a config here: its kernels run, its recorded result is looked up, or nothing runs."""
+        return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":
         """The same, its copy bandwidth measured; of one without ceilings nothing else is known."""

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from evo.device import Ceilings, Device
+from evo.device import Ceilings, Device, kind_of
 from evo.family import Work
 from evo.trial.objective import Objective
 
@@ -88,12 +88,12 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
     """
     if device.ceilings is None or work is None:
         return None
-    level = "l2_bytes" if device.kind == "cuda" else "l3_bytes"
-    cache_bytes = device.limits.get(level, math.inf)
+    kind = kind_of(device.kind)
+    cache_bytes = device.limits.get(kind.last_cache, math.inf)
     # even the largest number of rotated buffer sets fits the cache, so cold calls find them there
     small = math.isfinite(cache_bytes) and work.bytes * MOST_COLD_SETS < cache_bytes
     kept = cache_bytes if objective.cache == "hot" or small else 0.0
-    threads = objective.threads if device.kind == "cpu" else 1
+    threads = objective.threads if kind.on_host else 1
     return roofline(work, device.ceilings, threads=threads, cached_bytes=kept)
 
 

@@ -97,13 +97,13 @@ def aimed_at(device: Device, objective: Objective) -> Device:
 
 def compared_with(device: Device, objective: Objective) -> Device:
     """The device whose roofline counts: the one that times, or the target where nothing is timed."""
-    return aimed_at(device, objective) if device.kind == "estimate" else device
+    return aimed_at(device, objective) if device.runs == "nothing" else device
 
 
 def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """The limit that a search's times are shown against; an estimate counts on no better cache than its model does."""
     compared = compared_with(device, objective)
-    if device.kind == "estimate":
+    if device.runs == "nothing":
         return stream_roofline(compared, work, objective)
     return device_roofline(compared, work, objective)
 
@@ -121,7 +121,7 @@ def _place(device: Device, objective: Objective) -> str:
     if objective.target is None:
         return device.model
     target = _named(aimed_at(device, objective))
-    estimated = device.kind == "estimate"
+    estimated = device.runs == "nothing"
     return f"estimated for {target}, never run" if estimated else f"timed on {_named(device)}, gated for {target}"
 
 

@@ -6,13 +6,12 @@ from evo.family.coverage import Coverage, coverage
 from evo.family.family import Candidate, Family
 from evo.family.geometry import Launch
 from evo.family.implementation import Implementation
-from evo.family.scope import LIMITS, TERMS
+from evo.family.scope import TERMS
 from evo.family.tensor_map import TensorMap
 from evo.family.work import Work
 
 __all__ = [
     "DTYPES",
-    "LIMITS",
     "TERMS",
     "Argument",
     "Candidate",

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.family.argument import IDENTIFIER, Argument
 from evo.family.table import Table
@@ -53,7 +53,7 @@ def _hint(entry: str, kind: DeviceKind, call: Sequence[Argument]) -> str:
     name, arguments = found[1], (found[2] or "").strip()
     if not arguments and "::" not in name:
         return f': write entry = "{name}"'
-    return _of_cuda(name, arguments, call) if kind == "cuda" else _of_cpp(name, arguments, call)
+    return _of_cuda(name, arguments, call) if kind_of(kind).sources == "cuda" else _of_cpp(name, arguments, call)
 
 
 def _of_cpp(name: str, arguments: str, call: Sequence[Argument]) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evo.device import Device, DeviceKind
+from evo.device import Device, DeviceKind, kind_of
+from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
 from evo.family.argument import Argument, Operand, read_arguments
 from evo.family.case import Case, CaseProblem, read_cases
@@ -15,7 +16,7 @@ from evo.family.geometry import Launch
 from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.memory import check_memory
 from evo.family.problem import Field, Problem, parse_problem
-from evo.family.scope import KINDS, WORD, device_scope
+from evo.family.scope import WORD, device_scope
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
@@ -94,7 +95,9 @@ class Family:
         if not any(argument.role == "output" for argument in arguments):
             raise InvalidInput(table.field("arguments"), 'none is an output: give one with role = "output"')
         implementations = {
-            kind: read_implementation(kind, table.table(kind), fields, arguments) for kind in KINDS if kind in table
+            kind: read_implementation(kind, table.table(kind), fields, arguments)
+            for kind in implemented_kinds()
+            if kind in table
         }
         family = cls(
             name=name,
@@ -109,7 +112,9 @@ class Family:
         )
         table.done()
         if not implementations:
-            raise InvalidInput(table.field("cpu"), "is missing: give an implementation, [cpu] or [cuda]")
+            raise InvalidInput(
+                table.field("cpu"), "is missing: give an implementation for a device kind, e.g. [cpu] or [cuda]"
+            )
         return family
 
     def implementation(self, kind: DeviceKind) -> Implementation:
@@ -119,7 +124,11 @@ class Family:
             InvalidInput: it does not; lists the kinds it runs on.
         """
         if kind not in self.implementations:
-            hint = "; give a recording's path in place of a family to replay it" if kind == "replay" else ""
+            hint = (
+                "; give a recording's path in place of a family to replay it"
+                if kind_of(kind).runs == "recordings"
+                else ""
+            )
             raise InvalidInput(
                 "device", f"{self.name} does not run on {kind}, only on {', '.join(self.implementations)}{hint}"
             )
@@ -144,7 +153,7 @@ class Family:
         Raises:
             InvalidInput: names the requirement the device does not meet, and its reason; or says what memory it takes.
         """
-        if device.kind in KINDS:
+        if device.runs == "kernels":
             check_memory(self.operands(problem), device)
             self._check_cases(problem, device.kind)
             self._known_limits(device)
@@ -152,7 +161,7 @@ class Family:
 
     def note(self, problem: Problem, device: Device) -> str:
         """What goes with every time of this problem taken on this device; empty where there is nothing to tell."""
-        return self.implementation(device.kind).note(problem, device) if device.kind in KINDS else ""
+        return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
         """What its author would try first for this problem on this device: parts of configs, the best guess first."""
@@ -263,7 +272,7 @@ class Family:
                 self.operands(each.problem)
 
     def _constants(self, problem: Problem, device: Device, objective: Objective) -> dict[str, Value]:
-        if device.kind == "replay":
+        if device.runs == "recordings":
             return {}
         self._known_limits(device)
         return device_scope(device, objective) | dict(problem)

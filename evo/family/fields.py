@@ -3,16 +3,17 @@
 from dataclasses import replace
 from typing import cast
 
+from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput
 from evo.family.problem import Field, FieldType
-from evo.family.scope import KINDS, WORD, check_new_name
+from evo.family.scope import WORD, check_new_name
 from evo.family.table import Table
 
 
 def read_fields(table: Table) -> tuple[Field, ...]:
     fields: list[Field] = []
     for name, entry in table.named_tables():
-        check_new_name(name, entry.field(), [field.name for field in fields], KINDS)
+        check_new_name(name, entry.field(), [field.name for field in fields], implemented_kinds())
         fields.append(_read_field(name, entry))
     return tuple(fields)
 

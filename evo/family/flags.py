@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
+from evo.device.kind import Sources
 from evo.errors import InvalidInput
 
 _FOLDERS = (
@@ -54,8 +55,8 @@ _TARGET = (
 _NO_CUBIN = "kernel-evo needs a linked cubin, and this makes something else"
 _RECORD = "kernel-evo keeps track of what the compiler reads by itself, and precompiled headers hide it"
 
-_REFUSED: Mapping[DeviceKind, Sequence[tuple[str, str]]] = {
-    "cpu": (
+_REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
+    "c": (
         (r"-o.*|--output.*|-Fe.*|-Fo.*", _OUTPUT),
         (r"-(c|S|E|r|###)|--(compile|assemble|preprocess|relocatable)|-fsyntax-only|--?analyze.*|-emit-.*", _STAGE),
         (r"-M.*|--(user-|write-(user-)?)?dependencies.*|--print-missing-file-dependencies", _RECORD),
@@ -166,7 +167,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         flag = option.flags[0]
         _check_blank(flag, field)
         _check_file(option, kind, field)
-        for pattern, reason in _REFUSED.get(kind, ()):
+        for pattern, reason in _REFUSED.get(kind_of(kind).sources, ()):
             if re.fullmatch(pattern, flag) and option.name not in ("-D", "-U"):
                 raise InvalidInput(field, f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {reason}")
         _check_later_stages(option, field)
@@ -179,14 +180,14 @@ def _check_blank(flag: str, field: str) -> None:
 
 
 def _check_file(option: Option, kind: DeviceKind, field: str) -> None:
-    if option.name or (kind == "cpu" and _OBJECT.fullmatch(option.value)):
+    if option.name or (kind_of(kind).sources == "c" and _OBJECT.fullmatch(option.value)):
         return
     if option.flags[0].startswith("@"):
         return
     raise InvalidInput(
         field,
         f"`{option.value:.100}` is a file and not a flag: kernel-evo names the source it compiles; `#include` other "
-        "files in it" + (", or name objects and libraries (.o, .a, .so)" if kind == "cpu" else ""),
+        "files in it" + (", or name objects and libraries (.o, .a, .so)" if kind_of(kind).sources == "c" else ""),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evo.device import Device, DeviceKind
+from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.expression import Expression, Scope
 from evo.family.argument import Argument, Operand
@@ -15,7 +15,7 @@ from evo.family.geometry import Geometry, Launch, read_geometry
 from evo.family.language import LANGUAGES, Language, is_keyword, language_of
 from evo.family.note import Note, read_notes
 from evo.family.problem import Field, Problem, problem_key
-from evo.family.scope import LIMITS, TERMS, check_new_name, device_limits
+from evo.family.scope import TERMS, check_new_name, device_limits
 from evo.family.start import Start, read_starts
 from evo.family.table import Table
 from evo.space import Constraint, Tunable
@@ -79,7 +79,7 @@ class Implementation:
         scope = dict(problem) if device is None else {**device_limits(device), **problem}
         who = self.kind if device is None else f"{device.model} ({device.architecture})"
         for requirement in self.requires:
-            if device is None and LIMITS[self.kind] & requirement.expression.names:
+            if device is None and kind_of(self.kind).limits & requirement.expression.names:
                 continue
             if not requirement.expression.truth(scope):
                 raise InvalidInput("problem", f"{problem_key(problem)} is not for {who}: it needs {requirement}")
@@ -147,23 +147,24 @@ class Implementation:
         conditions += [note.expression for note in self.notes]
         conditions += [start.expression for start in self.starts]
         constrained = {name for condition in conditions for name in condition.names}
-        return LIMITS[self.kind] & (constrained | self.reach(self.derived))
+        return kind_of(self.kind).limits & (constrained | self.reach(self.derived))
 
 
 def read_implementation(
     kind: DeviceKind, table: Table, fields: Sequence[Field], arguments: Sequence[Argument]
 ) -> Implementation:
-    """The ``[cpu]`` or ``[cuda]`` table of a document."""
+    """The table of a document that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``."""
     if ("template" in table) == ("source" in table):
         raise InvalidInput(table.field("template"), "give one of template (Jinja2) and source (used as it is)")
     mode: Literal["template", "source"] = "template" if "template" in table else "source"
     names = {each.name: each.values for each in fields}
     tunables = read_tunables(table.table("tunables"), tuple(names), kind)
     declared = {**names, **{tunable.name: tuple(tunable.values) for tunable in tunables}}
-    known: dict[str, Sequence[Value]] = {**declared, **dict.fromkeys([*LIMITS[kind], *TERMS], ())}
+    known: dict[str, Sequence[Value]] = {**declared, **dict.fromkeys([*kind_of(kind).limits, *TERMS], ())}
     derived = _read_derived(table.table("derived"), known, tuple(declared), kind)
     scope = {**known, **dict.fromkeys(derived, ())}
-    asked = {**names, **dict.fromkeys(LIMITS[kind], ())}
+    asked = {**names, **dict.fromkeys(kind_of(kind).limits, ())}
+    grid = kind_of(kind).sources == "cuda"
     call = _read_call(table, arguments, scope, derived)
     file = table.text(mode, pattern=FILE, what="the path of a file in the family's folder")
     implementation = Implementation(
@@ -182,8 +183,8 @@ def read_implementation(
         starts=read_starts(table.tables("starts"), asked, tunables),
         constraints=_read_constraints(table.tables("constraints"), scope, derived),
         derived=derived,
-        specific=_read_specific(table, scope, derived) if kind == "cuda" else None,
-        geometry=read_geometry(table.table("launch"), call, scope, derived) if kind == "cuda" else None,
+        specific=_read_specific(table, scope, derived) if grid else None,
+        geometry=read_geometry(table.table("launch"), call, scope, derived) if grid else None,
     )
     table.done()
     if mode == "source":
@@ -210,7 +211,7 @@ def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple
 
 
 def _read_tunable(name: str, table: Table, taken: Sequence[str], kind: DeviceKind) -> Tunable:
-    if kind != "replay":
+    if kind_of(kind).runs != "recordings":
         check_new_name(name, table.field(name), taken, [kind])
     if isinstance(table.raw(name), list | tuple):
         return _tunable(table, name, values=tuple(table.sequence(name)))

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.errors import InvalidInput
 
-Language = Literal["c", "c++", "cuda"]
-LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA"}
+Language = Literal["c", "c++", "cuda", "own"]
+"""``own``: a language that only the compiler of its device kind knows."""
+LANGUAGES: Mapping[Language, str] = {"c": "C", "c++": "C++", "cuda": "CUDA", "own": "the language of its device kind"}
 
 _CPP = frozenset({".cpp", ".cc", ".cxx", ".c++", ".cp", ".C", ".CPP", ".hpp", ".hh", ".hxx"})
+_TAKEN = "C (.c) and C++ (.cpp, .cc, .cxx)"
 _OTHERS = {
     **dict.fromkeys((".cu", ".cuh"), "CUDA"),
     **dict.fromkeys((".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08"), "Fortran"),
@@ -66,13 +68,16 @@ def language_of(kind: DeviceKind, file: str, where: str) -> Language:
     Raises:
         InvalidInput: the suffix names a language that is not compiled for this kind.
     """
-    if kind == "cuda":
-        return "cuda"
+    sources = kind_of(kind).sources
+    if sources != "c":
+        return sources
     suffix = PurePosixPath(file.removesuffix(".j2")).suffix
     if suffix in _CPP:
         return "c++"
     if suffix in (".cu", ".cuh"):
-        raise InvalidInput(where, f"{file} is CUDA: give it under [cuda]; [cpu] takes C (.c) and C++ (.cpp, .cc, .cxx)")
+        raise InvalidInput(
+            where, f"{file} is CUDA: give it under [cuda]; [{kind}] takes C (.c) and C++ (.cpp, .cc, .cxx)"
+        )
     if suffix in _OTHERS:
-        raise InvalidInput(where, f"{file} is {_OTHERS[suffix]}: [cpu] takes C (.c) and C++ (.cpp, .cc, .cxx)")
+        raise InvalidInput(where, f"{file} is {_OTHERS[suffix]}: [{kind}] takes {_TAKEN}")
     return "c"

@@ -2,41 +2,14 @@
 
 import keyword
 import re
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Collection
 
-from evo.device import Device, DeviceKind
+from evo.device import Device, DeviceKind, kind_of
 from evo.errors import InvalidInput
 from evo.expression import FUNCTIONS
 from evo.space.tunable import NAME
 from evo.trial import Value
 from evo.trial.objective import Objective
-
-LIMITS: Mapping[DeviceKind, frozenset[str]] = MappingProxyType(
-    {
-        "cpu": frozenset({"cores", "simd_bytes", "l1_bytes", "l2_bytes", "l3_bytes"}),
-        "cuda": frozenset(
-            {
-                "compute_capability",
-                "l2_bytes",
-                "max_blocks_per_sm",
-                "max_threads",
-                "max_threads_per_sm",
-                "registers",
-                "shared_memory_bytes",
-                "shared_memory_per_sm_bytes",
-                "sm_count",
-                "warp_size",
-            }
-        ),
-        "replay": frozenset(),
-        "estimate": frozenset(),
-    }
-)
-"""Names of `Device.limits` that expressions may use, by device kind."""
-
-KINDS: tuple[DeviceKind, ...] = ("cpu", "cuda")
-"""The kinds a family can have an implementation for; ``replay`` has recordings instead."""
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 """What names a family, and what a choice may be."""
@@ -61,7 +34,7 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
         raise InvalidInput(where, f"`{name}` means something else in expressions or templates: choose another name")
     if name in taken:
         raise InvalidInput(where, f"`{name}` is declared before: names of fields, tunables and derived values differ")
-    if any(name in LIMITS[kind] for kind in kinds):
+    if any(name in kind_of(kind).limits for kind in kinds):
         raise InvalidInput(where, f"`{name}` is a limit of the device: choose another name, e.g. `{name}_used`")
 
 
@@ -73,7 +46,7 @@ def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
 def device_limits(device: Device) -> dict[str, Value]:
     """The device's limits that expressions may name; whole ones as integers."""
     scope: dict[str, Value] = {}
-    for name in sorted(LIMITS[device.kind].intersection(device.limits)):
+    for name in sorted(kind_of(device.kind).limits.intersection(device.limits)):
         limit = device.limits[name]
         scope[name] = int(limit) if limit == int(limit) else limit
     return scope

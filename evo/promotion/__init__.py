@@ -1,6 +1,6 @@
 """Whether a confirmed challenger becomes champion, by rules each of which tells its figure and its threshold."""
 
-from evo.promotion.evidence import REQUIRED, RequiredEvidence, decide
+from evo.promotion.evidence import RequiredEvidence, decide, required
 from evo.promotion.judgement import judge, promising, undecided
 from evo.promotion.quick import Quick
 from evo.promotion.sequential import Standing, looks, standing
@@ -9,7 +9,6 @@ from evo.promotion.void import void_reason
 from evo.promotion.work import straddles
 
 __all__ = [
-    "REQUIRED",
     "Quick",
     "RequiredEvidence",
     "Rule",
@@ -19,6 +18,7 @@ __all__ = [
     "judge",
     "looks",
     "promising",
+    "required",
     "standing",
     "straddles",
     "undecided",

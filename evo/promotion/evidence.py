@@ -1,12 +1,12 @@
 """Evidence that each kind of device must deliver before its challengers are promoted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.device.separation import LEVELS, Separation, level, missing
 from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
@@ -32,13 +32,14 @@ class RequiredEvidence:
     environment: tuple[str, ...] = ()
 
 
-REQUIRED: Mapping[DeviceKind, RequiredEvidence] = {
-    "cpu": RequiredEvidence(proof=True, processes=True, environment=("separation",)),
-    "cuda": RequiredEvidence(proof=True, processes=True),
-    "replay": RequiredEvidence(proof=False, processes=False),
-    "estimate": RequiredEvidence(proof=True, processes=True),
-}
-"""A recording has samples only. Estimates run nothing, so their confirmations never have what is required."""
+def required(kind: DeviceKind) -> RequiredEvidence:
+    """What a device kind must deliver.
+
+    A recording has samples only. Estimates run nothing, so their confirmations never have what is required.
+    """
+    declared = kind_of(kind)
+    runs = declared.runs != "recordings"
+    return RequiredEvidence(proof=runs, processes=runs, environment=("separation",) if declared.separation else ())
 
 
 def decide(
@@ -55,7 +56,7 @@ def decide(
     """Return the verdict on a reported confirmation: the rules of `judge`, and that all required evidence is there.
 
     Args:
-        kind: of the device that measured it; see `REQUIRED`. The other arguments are those of `judge`.
+        kind: of the device that measured it; see `required`. The other arguments are those of `judge`.
     """
     verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick)
     if report.failure is not None or report.challenger is None:
@@ -73,7 +74,7 @@ def decide(
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
     """Kinds of devices that run no machine code of a candidate beside the judge state no separation."""
-    if policy.min_separation == "none" or "separation" not in REQUIRED[kind].environment:
+    if policy.min_separation == "none" or "separation" not in required(kind).environment:
         return
     held = report.environment.get("separation", "")
     found, needed = level(held), cast(Separation, policy.min_separation)
@@ -87,10 +88,10 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
 
 
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
-    required = REQUIRED[kind]
-    lacking = [*_missing_samples(report, policy), *_missing_proof(report, required)]
+    wanted = required(kind)
+    lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted)]
     if promoted:  # other challengers are not put through these
-        lacking += _missing_after_the_first_process(report, policy, required)
+        lacking += _missing_after_the_first_process(report, policy, wanted)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
     if lacking:
         text = f"The report lacks evidence that a device of kind {kind} must deliver: {'; '.join(lacking)}."

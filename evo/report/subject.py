@@ -101,9 +101,9 @@ def command_text(material: Material) -> str:
     words = ["kernel-evo", "search", search.source or search.family]
     if search.problem:
         words += ["--problem", settings_text(search.problem)]
-    if search.device.kind == "estimate":
+    if search.device.runs == "nothing":
         words.append("--compile-only")
-    elif search.device.kind != "replay":
+    elif search.device.runs != "recordings":
         words += ["--device", search.device.kind]
     words += ["--strategy", search.strategy, "--seed", str(search.seed)]
     for option in ("trials", "minutes", "stagnation"):

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evo.device import Device
-from evo.family import LIMITS
+from evo.device import Device, kind_of
 from tests.gpu.kernels import OUT, Workbench, X, compiled, one_block
 from workers.backends import LaunchError, Timer
 from workers.backends.cuda.copy_bandwidth import with_measured_copies
@@ -25,7 +24,7 @@ DOUBLE = "out[threadIdx.x] = 2 * x[threadIdx.x];"
 def test_a_gpu_states_its_limits_and_ceilings(gpu: Device) -> None:
     assert gpu.architecture.startswith("sm_")
     assert gpu.uuid.startswith("GPU-")
-    assert set(gpu.limits) == LIMITS["cuda"]
+    assert set(gpu.limits) == kind_of("cuda").limits
     assert gpu.ceilings is not None
     assert 1e11 < gpu.ceilings.bytes_per_s < 2e13
     assert 1e12 < gpu.ceilings.flops_per_s["float16"] < 1e16

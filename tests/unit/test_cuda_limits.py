@@ -2,10 +2,10 @@
 
 import pytest
 
+from evo.device import kind_of
 from evo.device.gpu import capability, ceilings, limits
 from evo.errors import NotFound
 from evo.estimate.target import ATTRIBUTES_BY_MODEL, known
-from evo.family import LIMITS
 from workers.backends.cuda.limits import ATTRIBUTES
 
 L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
@@ -15,7 +15,7 @@ L4 = ATTRIBUTES_BY_MODEL["NVIDIA L4"]
 def test_limits_are_the_names_available_in_expressions(model: str) -> None:
     attributes = ATTRIBUTES_BY_MODEL[model]
     assert set(attributes) == set(ATTRIBUTES)
-    assert set(limits(attributes)) == LIMITS["cuda"]
+    assert set(limits(attributes)) == kind_of("cuda").limits
     assert limits(attributes)["compute_capability"] == capability(attributes)
 
 

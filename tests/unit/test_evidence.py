@@ -1,13 +1,13 @@
 """Evidence that each device kind must deliver before its challengers are promoted."""
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
-from evo.device import DeviceKind
-from evo.promotion import REQUIRED, Verdict, decide
+from evo.device import DeviceKind, kinds
+from evo.promotion import Verdict, decide, required
 from evo.promotion.policy import Policy
 from evo.results import Answers, ConfirmReport, Repeat, Sanitized, Witness
 from evo.trial.outcome import CaseError, Crashed
@@ -118,5 +118,8 @@ def test_failure_is_reported_unchanged() -> None:
     assert [rule.name for rule in decided(failed).rules] == ["measured"]
 
 
-def test_every_device_kind_declares_its_evidence() -> None:
-    assert set(REQUIRED) == set(get_args(DeviceKind))
+def test_device_kinds_that_run_kernels_require_proof() -> None:
+    proved = {name for name in kinds() if required(name).proof}
+    assert {"cpu", "cuda", "estimate"} <= proved
+    assert "replay" not in proved
+    assert [name for name in kinds() if required(name).environment] == ["cpu"]

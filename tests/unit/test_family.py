@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evo.device import Device
+from evo.device import Device, kind_of
 from evo.errors import InvalidInput
 from evo.estimate.target import known
-from evo.family import LIMITS, Family, Launch, Operand, Work
+from evo.family import Family, Launch, Operand, Work
 from evo.family.tolerance import Tolerance
 from evo.space import EmptySpace
 from evo.trial.objective import Objective
@@ -340,7 +340,7 @@ def test_expressions_without_a_value_are_named() -> None:
 
 
 def test_device_limits_do_not_collide_with_other_names() -> None:
-    assert "threads" not in LIMITS["cpu"] | LIMITS["cuda"]
+    assert "threads" not in kind_of("cpu").limits | kind_of("cuda").limits
 
 
 @pytest.mark.parametrize("role", ["inout", "in_out", "output_input", "restore_value", "inptu"])

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evo.device import kind_of
 from evo.errors import InvalidInput
 from evo.expression import FUNCTIONS, Expression
-from evo.family import DTYPES, LIMITS, TERMS, Family
+from evo.family import DTYPES, TERMS, Family
 from evo.family.argument import ROLES
 from evo.family.table import Table
 
@@ -74,12 +75,12 @@ def test_page_lists_exactly_the_keys_that_are_read(read_keys: set[tuple[str, str
 
 def test_example_is_a_family_that_uses_every_key(read_keys: set[tuple[str, str]]) -> None:
     keys = set(re.findall(r"\w+", EXAMPLE))
-    of_other_documents = {"recording", "macros"}  # only in recordings, and for sources without a template
-    assert {key for _, key in read_keys} - keys == of_other_documents
+    elsewhere = {"recording", "macros", "alignment"}  # of recordings, of plain sources, of kernels with aligned loads
+    assert {key for _, key in read_keys} - keys == elsewhere
 
 
-def test_page_names_every_function_limit_dtype_and_role() -> None:
-    for name in (*FUNCTIONS, *TERMS, *LIMITS["cpu"], *LIMITS["cuda"], *DTYPES, *ROLES):
+def test_the_page_names_every_function_limit_dtype_and_role() -> None:
+    for name in (*FUNCTIONS, *TERMS, *kind_of("cpu").limits, *kind_of("cuda").limits, *DTYPES, *ROLES):
         assert f"`{name}`" in PAGE, name
 
 

@@ -25,6 +25,9 @@ from evo.trial.timing import Timing
 from workers.build.kernel import Argument
 from workers.measure.overwrite_check import most_disagreement
 
+PROCEDURES = {"policy", "statistics"}
+"""The policy itself, and numerical procedures: their constants say how exactly a figure is computed."""
+
 OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
 """Modules that decide when work is handed out, and nothing about a champion."""
 
@@ -32,6 +35,8 @@ OTHER_CONSTANTS = {"FIRST_RESULTS_S"}
 def deciding() -> Iterator[ModuleType]:
     """Return all modules between a report and a champion."""
     for each in pkgutil.iter_modules(promotion.__path__):
+        if each.name in PROCEDURES:
+            continue
         yield import_module(f"{promotion.__name__}.{each.name}")
     for deciding in (queued, challenge, settle, bar, Challengers):
         module = inspect.getmodule(deciding)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from evo.device import Device, DeviceKind
-from evo.family import LIMITS
+from evo.device import Device, DeviceKind, kind_of
 from evo.trial.objective import Objective
 from templates.registry import Package, builtin
 from templates.render import check, render, used_names
@@ -28,7 +27,7 @@ every_implementation = pytest.mark.parametrize(
 
 
 def device(kind: DeviceKind) -> Device:
-    limits = {name: float(LIMIT.get(name, 65536)) for name in LIMITS[kind]}
+    limits = {name: float(LIMIT.get(name, 65536)) for name in kind_of(kind).limits}
     return Device(kind=kind, model="any", architecture="any", uuid="any", limits=limits)
 
 

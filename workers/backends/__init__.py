@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 from numpy.typing import NDArray
 
-from evo.device import Device, DeviceKind
+from evo.device import Device, DeviceKind, kind_of
+from evo.device.kind import BUILTIN
 from evo.errors import EvoError
 from evo.trial.objective import Objective
 from workers.backends.distance import POISON, Distance
@@ -16,6 +18,9 @@ from workers.backends.profiler import Profiler
 from workers.backends.sanitizer import Sanitizer
 from workers.build import Compiler, Launch
 from workers.build.kernel import Argument
+
+GROUP = "kernel_evo.backends"
+"""Entry points of packages that add a kind of device: its name, and its `Driver`."""
 
 
 class LaunchError(EvoError, RuntimeError):
@@ -287,5 +292,15 @@ class Driver(Protocol):
 
 
 def driver(kind: DeviceKind) -> Driver:
-    """The driver of a kind, imported only now: a machine without that device needs none of its libraries."""
-    return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
+    """The driver of a kind. It is imported only now: a machine without that device needs none of its libraries.
+
+    Raises:
+        NotFound: there is no such kind here.
+        EvoError: the package that adds it has no driver.
+    """
+    kind_of(kind)
+    if any(kind == each.name for each in BUILTIN):
+        return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
+    for entry in entry_points(group=GROUP, name=kind):
+        return cast(Driver, entry.load())
+    raise EvoError(f"the device kind {kind} has no entry point in the group {GROUP}: it can be searched, not measured")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -15,7 +15,7 @@ import psutil
 import structlog
 
 from evo.client import Client, ServiceUnreachable
-from evo.device import Device, DeviceKind
+from evo.device import Device, DeviceKind, kinds
 from evo.errors import Conflict, EvoError
 from workers.backends import driver
 from workers.build.families import Families
@@ -33,7 +33,6 @@ from workers.jobs.status import Status
 from workers.system.backoff import Patience
 from workers.system.scratch import scratch, sweep_scratch
 
-KINDS: tuple[DeviceKind, ...] = ("cuda", "cpu", "replay", "estimate")
 BEAT_S = 5.0
 """How often at least a worker says that it lives, and hears what was cancelled."""
 _TICK_S = 0.25
@@ -43,6 +42,10 @@ _LOG = structlog.get_logger()
 
 class NoDevice(EvoError, LookupError):
     """There is nothing here a worker could work on."""
+
+
+def _all_kinds() -> tuple[DeviceKind, ...]:
+    return tuple(kinds())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,7 @@ class Settings:
     token: str | None = None
     data: Path
     cache: Path
-    kinds: Sequence[DeviceKind] = KINDS
+    kinds: Sequence[DeviceKind] = field(default_factory=_all_kinds)
     worker_id: str | None = None
     name: str | None = None
     exit_when_idle_s: float | None = None
@@ -187,11 +190,11 @@ class Worker:
         return Slot(device, self._performer(device, status), self._office, status)
 
     def _performer(self, device: Device, status: Status) -> Performer:
-        if device.kind == "replay":
+        if device.runs == "recordings":
             return Replay(self._settings.replay_scale)
         cache, place = self._settings.cache, self._folder / device.uuid
-        if device.kind == "estimate":
-            return Estimator(driver("estimate").compiler, cache, place)
+        if device.runs == "nothing":
+            return Estimator(driver(device.kind).compiler, cache, place)
         return Ladder(device.kind, cache, place, status=status)
 
     def _guard(self, slot: Slot) -> None:

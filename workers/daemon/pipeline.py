@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from evo.device import DeviceKind
+from evo.device import DeviceKind, kind_of
 from evo.messages.job import Lease
 from workers.build.families import Assignment
 from workers.daemon.idle_clock import Meter
@@ -79,15 +79,16 @@ class Pipeline:
         cores = len(machine.cores())
         self._performer = performer
         self._meter = meter
-        self.in_order = kind == "replay"
-        self._batches = kind == "cpu" and cores < FEW_CORES
+        declared = kind_of(kind)
+        self.in_order = declared.runs == "recordings"
+        self._batches = declared.on_host and cores < FEW_CORES
         self._limit = 1 if self.in_order else min(2 * cores, MOST_JOBS)
         self._most = self._limit if self._batches else min(cores, self._limit)
         self._queue: deque[Pending] = deque()
         self._pool = ThreadPoolExecutor(
             max_workers=cores if self._batches else max(1, cores - 1),
             thread_name_prefix="build",
-            initializer=machine.leave_last_core if kind == "cpu" and not self._batches else None,
+            initializer=machine.leave_last_core if declared.on_host and not self._batches else None,
         )
 
     def __len__(self) -> int:

@@ -25,6 +25,7 @@ from workers.system.scratch import scratch
 
 Side: TypeAlias = Literal["challenger", "incumbent"]
 
+NO_SANITIZER = "there is none for this kind of device"
 NOT_WON = "the samples make no champion of it"
 _BUDGET_SHARE = 0.8
 """Of the measuring time limit, what interleaved rounds may plan with."""
@@ -162,13 +163,13 @@ class Confirmation:
         return compared
 
     def _not_sanitized(self) -> tuple[Sanitized, ...]:
-        return () if self._instruments.sanitizer is None else (Sanitized(tool="sanitizers", skipped=NOT_WON),)
+        return (Sanitized(tool="sanitizers", skipped=NO_SANITIZER if self._instruments.sanitizer is None else NOT_WON),)
 
     def _sanitized(self, child: Child) -> tuple[Sanitized, ...]:
         """What the device's sanitizer says of the challenger, on as many cases as there is time for."""
         sanitizer = self._instruments.sanitizer
         if sanitizer is None:
-            return ()
+            return self._not_sanitized()
 
         def examine(case: str, timeout_s: float) -> Sequence[Sanitized]:
             with self._subject(child, "challenger", case) as subject:

@@ -11,6 +11,7 @@ from api.web.start.entry import ENTRIES, GROUPS, Entry, Options
 from api.web.start.terms import PROBLEM
 from db.models import DeviceRow
 from db.repositories.fleet import Fleet
+from evo.device import kind_of
 from evo.family import Family
 from evo.family.problem import BOOLS, Field
 
@@ -111,7 +112,7 @@ def form_of(
         chosen=chosen,
         fields=family.fields,
         groups=groups,
-        devices=any(row.kind != "estimate" for row in offered),
+        devices=any(kind_of(row.kind).runs != "nothing" for row in offered),
         kinds=tuple(family.implementations),
         typed=typed,
         wrong=wrong or {},
@@ -120,19 +121,19 @@ def form_of(
 
 def _runs_on(family: Family, row: DeviceRow) -> bool:
     """Return True if the family runs on the device; estimates are of CUDA kernels."""
-    return ("cuda" if row.kind == "estimate" else row.kind) in family.implementations
+    return kind_of(row.kind).implementation in family.implementations
 
 
 def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
     """Yield every device model once."""
     yield "auto", "the best available"
     for row in offered:
-        estimate = row.kind == "estimate"
-        yield ("estimate", "an estimate; nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
+        estimate = kind_of(row.kind).runs == "nothing"
+        yield (row.kind, "an estimate; nothing is run") if estimate else (row.model, f"{row.model} ({row.kind})")
 
 
 def _units(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
     yield "", "any of the model"
     for row in offered:
-        if row.kind != "estimate":
+        if kind_of(row.kind).runs != "nothing":
             yield row.uuid, f"{row.model}, {row.uuid}"

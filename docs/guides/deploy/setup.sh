@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 
 from api.settings import Settings
-from db.key import local_key
+from db.engine.key import local_key
 from evo.client import Client
 
 url, *files = sys.argv[1:]

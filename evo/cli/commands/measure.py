@@ -188,6 +188,8 @@ def _refuse_several(problem: str) -> None:
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:
     """Before anything is compiled."""
+    from evo.device import kind_of
+
     cores = int(device.limits.get("cores", objective.threads))
-    if device.kind == "cpu" and objective.threads > cores:
+    if kind_of(device.kind).on_host and objective.threads > cores:
         raise InvalidInput("--threads", f"{objective.threads} is out of its limits; accepted: 1 … {cores}")

@@ -127,7 +127,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     whole = space.valid_count == len(recording.entries)
     share = "all of them" if whole else f"of {space.valid_count or 'over a million'} valid ones"
     out.print(f"{len(recording.entries):,} configs, {share}")
-    if view.device.kind == "replay":
+    if view.device.runs == "recordings":
         out.print(
             "Its seconds of compiling and timing are the replay's own, next to none: the original has the real ones."
         )

@@ -178,11 +178,11 @@ def _token(given: str | None, file: Path | None) -> str | None:
 
 
 def _kinds(given: list[str] | None) -> "list[DeviceKind]":
+    from evo.device import kinds
     from evo.errors import InvalidInput
     from evo.text.suggestion import unknown
-    from workers.daemon.daemon import KINDS
 
     for name in given or ():
-        if name not in KINDS:
-            raise InvalidInput("--kind", unknown(name, KINDS, "kinds"))
-    return [kind for kind in KINDS if not given or kind in given]
+        if name not in kinds():
+            raise InvalidInput("--kind", unknown(name, kinds(), "kinds"))
+    return [kind for kind in kinds() if not given or kind in given]

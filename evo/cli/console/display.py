@@ -13,6 +13,7 @@ from rich.text import Text
 
 from evo.cli.console.output import facts
 from evo.cli.console.terminal import unechoed
+from evo.device import kind_of
 from evo.messages.condition import proving_text
 from evo.messages.view import SearchView, TrialView, WarmStartView
 from evo.promotion.leading import Figure
@@ -27,7 +28,7 @@ _GOOD = ("measured", "estimated")
 def head(view: SearchView, page: str) -> RenderableType:
     """What is searched, how large the space is, and where."""
     device, objective = view.device, view.objective
-    threads = f", {count_text(objective.threads, 'thread')}" if device.kind == "cpu" else ""
+    threads = f", {count_text(objective.threads, 'thread')}" if kind_of(device.kind).on_host else ""
     terms = f"{objective.cache}{threads}"
     rows = {
         "problem": spaced_text(view.problem) or "the recorded one",
@@ -153,7 +154,7 @@ def speedup_text(view: SearchView) -> str:
         return ", ".join(parts)
     if view.estimated:
         return "nothing is run"
-    return "no baseline" if view.device.kind == "replay" else "no baseline measured yet"
+    return "no baseline" if view.device.runs == "recordings" else "no baseline measured yet"
 
 
 def outcomes_text(view: SearchView) -> str:

@@ -225,10 +225,10 @@ def next_steps(view: SearchView, where: str, family: str) -> RenderableType:
     """The commands a person would want now."""
     steps = {}
     if view.champion is not None:
-        if view.device.kind != "replay":
+        if view.device.runs != "recordings":
             steps["export the champion"] = f"kernel-evo champion export {view.champion.id}{where}"
         steps["look at it again"] = f"kernel-evo champion show {view.champion.id}{where}"
-    elif view.best is not None and not view.estimated and view.device.kind != "replay":
+    elif view.best is not None and not view.estimated and view.device.runs != "recordings":
         problem, config = settings_text(view.problem), settings_text(view.best.config)
         given = ("--problem", problem) if problem else ()
         steps["measure the best"] = command("measure", family, *given, "--config", config)

@@ -3,12 +3,10 @@
 import tempfile
 from pathlib import Path
 
-from evo.device import Device, DeviceKind
+from evo.device import Device
+from evo.device.kind import implemented_kinds
 from evo.errors import EvoError, NotFound
 from evo.family import Family
-
-PREFERRED: tuple[DeviceKind, ...] = ("cuda", "cpu")
-"""Device kinds of real machines, the faster one first."""
 
 _TRIAL_BYTES = 1 << 16
 """About a binary's size: a disk that takes less is as good as full."""
@@ -50,7 +48,7 @@ def local_devices() -> list[Device]:
 
     configure("console", "error")  # what is worth a warning is said by who asked, in words
     found: list[Device] = []
-    for kind in PREFERRED:
+    for kind in implemented_kinds():
         try:
             found += driver(kind).discover(cache_folder())
         except ModuleNotFoundError:

@@ -226,7 +226,7 @@ class SearchView:
     @property
     def estimated(self) -> bool:
         """Whether its times are estimates: nothing is run."""
-        return self.device.kind == "estimate"
+        return self.device.runs == "nothing"
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:

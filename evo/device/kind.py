@@ -1,0 +1,126 @@
+"""Kinds of devices: what the search, the service and the pages know of each, without the libraries of the device.
+
+A package outside this repository adds a kind by two entry points of the kind's name: one in the group
+``kernel_evo.kinds`` for its `Kind`, one in the group ``kernel_evo.backends`` for its `workers.backends.Driver`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Literal, TypeAlias
+
+from evo.errors import EvoError, NotFound
+from evo.text.suggestion import unknown
+
+GROUP = "kernel_evo.kinds"
+
+DeviceKind: TypeAlias = str
+"""Name of a kind, e.g. ``cpu``; see `kinds`."""
+
+Runs: TypeAlias = Literal["kernels", "recordings", "nothing"]
+Sources: TypeAlias = Literal["c", "cuda", "own"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of device.
+
+    Attributes:
+        name: as on the command line, and as the table of family.toml with its kernels.
+        runs: ``kernels``; ``recordings``, whose results are looked up; ``nothing``, where kernels are only compiled.
+        compiles: the kind whose kernels are compiled for it, if that is another one.
+        rank: the kind of the lowest rank is chosen where the user names none.
+        limits: names of `Device.limits` that expressions of a family may use.
+        sources: ``c``: C or C++ by the suffix of the file, with flags of a C compiler; ``cuda``: CUDA C++, launched on
+            a grid (``[launch]``); ``own``: files and flags are for the compiler of the kind alone.
+        on_host: kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers keep away
+            from the core that measures.
+        last_cache: the limit that holds the size of the last-level cache.
+        separation: runners state how far a candidate was kept apart from the judge, and a promotion needs it.
+        suffixes: of a stored source and of a stored binary.
+    """
+
+    name: DeviceKind
+    runs: Runs = "kernels"
+    compiles: DeviceKind = ""
+    rank: int = 100
+    limits: frozenset[str] = frozenset()
+    sources: Sources = "own"
+    on_host: bool = False
+    last_cache: str = "l2_bytes"
+    separation: bool = False
+    suffixes: tuple[str, str] = ("txt", "bin")
+
+    @property
+    def implementation(self) -> DeviceKind:
+        """The table of family.toml that holds its kernels."""
+        return self.compiles or self.name
+
+
+_CUDA_LIMITS = frozenset(
+    {
+        "compute_capability",
+        "l2_bytes",
+        "max_blocks_per_sm",
+        "max_threads",
+        "max_threads_per_sm",
+        "registers",
+        "shared_memory_bytes",
+        "shared_memory_per_sm_bytes",
+        "sm_count",
+        "warp_size",
+    }
+)
+
+BUILTIN = (
+    Kind(name="cuda", rank=10, limits=_CUDA_LIMITS, sources="cuda", suffixes=("cu", "cubin")),
+    Kind(
+        name="cpu",
+        rank=20,
+        limits=frozenset({"cores", "simd_bytes", "l1_bytes", "l2_bytes", "l3_bytes"}),
+        sources="c",
+        on_host=True,
+        last_cache="l3_bytes",
+        separation=True,
+        suffixes=("c", "so"),
+    ),
+    Kind(name="replay", rank=30, runs="recordings"),
+    Kind(name="estimate", rank=1000, runs="nothing", compiles="cuda", sources="cuda", suffixes=("cu", "cubin")),
+)
+
+
+@lru_cache(maxsize=1)
+def kinds() -> Mapping[DeviceKind, Kind]:
+    """All kinds by name, in the order of their ranks: ours, and those of installed packages.
+
+    Raises:
+        EvoError: an installed package cannot be imported, offers no `Kind`, or one of another name.
+    """
+    found = {kind.name: kind for kind in BUILTIN}
+    for entry in entry_points(group=GROUP):
+        try:
+            kind = entry.load()
+        except Exception as error:
+            raise EvoError(f"the device kind {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+        if not isinstance(kind, Kind) or kind.name != entry.name or entry.name in found:
+            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a new Kind of this name")
+        found[kind.name] = kind
+    return dict(sorted(found.items(), key=lambda each: each[1].rank))
+
+
+def kind_of(name: DeviceKind) -> Kind:
+    """The kind of this name.
+
+    Raises:
+        NotFound: there is none here; the message lists what there is.
+    """
+    known = kinds()
+    if name not in known:
+        raise NotFound(f"{unknown(name, known, 'device kinds')}: install the package that adds it")
+    return known[name]
+
+
+def implemented_kinds() -> tuple[DeviceKind, ...]:
+    """The kinds that a family can have kernels for."""
+    return tuple(name for name, kind in kinds().items() if kind.runs == "kernels")

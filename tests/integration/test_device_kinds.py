@@ -1,0 +1,55 @@
+"""A device kind that another package adds by entry points."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evo.device import kind_of, kinds
+from evo.errors import NotFound
+from tests.integration.commands import CommandLine
+
+TOY = Path(__file__).parents[1] / "data" / "toy_backend"
+
+
+@pytest.fixture
+def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    line = CommandLine.fresh(tmp_path_factory)
+    line.environment["PYTHONPATH"] = str(TOY)
+    return line
+
+
+def test_a_kind_of_another_package_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
+    searched = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3", "--json")
+    assert searched.code == 0, searched.err
+    found = json.loads(searched.out)
+    assert found["device"]["kind"] == "toy"
+    assert found["champion"] is not None, searched.out
+    shown = line.run_apart("champion", "show", "1")
+    assert "Toy 1" in shown.out, shown.out + shown.err
+    exported = line.run_apart("champion", "export", "1", "--to", str(line.home / "exported"))
+    assert (exported.code, "only cpu and cuda kernels export" in exported.err) == (3, True)
+
+
+def test_without_the_package_the_kind_is_unknown(line: CommandLine) -> None:
+    line.environment.clear()
+    refused = line.run_apart("search", str(TOY / "double"), "--device", "toy", "--trials", "3")
+    assert refused.code == 2
+    assert "toy" in refused.err
+    with pytest.raises(NotFound, match=r"there is no `toy`.*install the package"):
+        kind_of("toy")
+    assert list(kinds()) == ["cuda", "cpu", "replay", "estimate"]
+
+
+@pytest.mark.parametrize("value", ["nowhere:KIND", "toy_backend:__name__"])
+def test_an_entry_point_that_offers_no_kind_is_named(tmp_path: Path, value: str) -> None:
+    folder = tmp_path / "wrong-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[kernel_evo.kinds]\nwrong = {value}\n")
+    program = "import sys; sys.path[:0] = sys.argv[1:]; from evo.device import kinds; kinds()"
+    command = [sys.executable, "-c", program, str(tmp_path), str(TOY)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert value in ended.stderr
