@@ -96,7 +96,7 @@ class Family:
             raise InvalidInput(table.field("arguments"), 'none is an output: give one with role = "output"')
         implementations = {
             kind: read_implementation(kind, table.table(kind), fields, arguments)
-            for kind in implemented_kinds()
+            for kind in sorted(implemented_kinds())
             if kind in table
         }
         family = cls(
