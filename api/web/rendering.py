@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from api.auth.caller import caller
 from api.auth.csrf import masked
 from api.middleware.forwarding import address_of
-from api.web import words
-from api.web.plotly import EMPTY_STYLE, MAP_STYLE
+from api.web import filters
+from api.web.drawings.plotly import EMPTY_STYLE, MAP_STYLE
 
 HERE = Path(__file__).parent
 
@@ -71,5 +71,5 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(words.FILTERS)
+    made.filters.update(filters.FILTERS)
     return made

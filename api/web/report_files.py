@@ -13,11 +13,11 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import rest_router
 from api.schemas import Id
-from api.web.champion_report import champion_report
-from api.web.evidence_sheet import evidence_sheet
+from api.web.content.champion_report import champion_report
+from api.web.content.evidence import evidence_sheet
+from api.web.content.report import report_sheet
+from api.web.content.report_material import read
 from api.web.rendering import render
-from api.web.report_material import read
-from api.web.report_sheet import report_sheet
 from evo.report import Terms, parse_goals, search_report, to_markdown
 
 router = rest_router("/searches/{search_id}", tag="searches")

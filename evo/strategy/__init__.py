@@ -5,11 +5,11 @@ from collections.abc import Callable
 from evo.errors import NotFound
 from evo.strategy.base import Context, Patient, Strategy
 from evo.strategy.evolution import Evolution
+from evo.strategy.parts.warm_start import GivenFirst
 from evo.strategy.parzen_search import ParzenSearch
 from evo.strategy.portfolio import Portfolio
 from evo.strategy.random import RandomSearch
 from evo.strategy.tpe import Tpe
-from evo.strategy.warm_start import GivenFirst
 
 __all__ = ["STRATEGIES", "Context", "Patient", "Strategy", "build"]
 

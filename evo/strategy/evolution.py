@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from evo.strategy.base import Context
-from evo.strategy.breeding import Breeding
-from evo.strategy.initial_design import Opening, learning
-from evo.strategy.observations import Observations
-from evo.strategy.suggestions import Suggestions
+from evo.strategy.parts.breeding import Breeding
+from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.suggestions import Suggestions
 from evo.trial import Proposal
 from evo.trial.history import History
 

@@ -6,9 +6,9 @@ Unlike Optuna's own sampler (`evo.strategy.tpe`) it knows the constraints, and a
 import numpy as np
 
 from evo.strategy.base import Context
-from evo.strategy.initial_design import Opening, learning
-from evo.strategy.observations import Observations
-from evo.strategy.parzen import Parzen, good_count
+from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.parzen import Parzen, good_count
 from evo.trial import Proposal
 from evo.trial.history import History
 

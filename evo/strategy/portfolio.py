@@ -6,16 +6,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evo.strategy.advice import Standpoint, Standpoints
 from evo.strategy.base import Context
-from evo.strategy.breeding import Breeding
-from evo.strategy.initial_design import Opening, learning, most_pending
-from evo.strategy.neighbourhood import Neighbourhood
-from evo.strategy.observations import Observations
-from evo.strategy.parzen import Parzen, good_count
-from evo.strategy.single_thread import single_thread
-from evo.strategy.suggestions import Suggestions
-from evo.strategy.surrogate import Surrogate
+from evo.strategy.parts.advice import Standpoint, Standpoints
+from evo.strategy.parts.breeding import Breeding
+from evo.strategy.parts.initial_design import Opening, learning, most_pending
+from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.parzen import Parzen, good_count
+from evo.strategy.parts.single_thread import single_thread
+from evo.strategy.parts.suggestions import Suggestions
+from evo.strategy.parts.surrogate import Surrogate
 from evo.trial import Proposal
 from evo.trial.history import History
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evo.strategy.base import Context
-from evo.strategy.observations import Observations
+from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
 

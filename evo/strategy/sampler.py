@@ -19,8 +19,8 @@ from evo.expression import Expression
 from evo.space import EmptySpace, Space
 from evo.space.space import MAX_TUNABLES
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.axis import Axis, Distributions, axes_of, space_of
-from evo.strategy.study_adapter import GIVEN, Told, row_values
+from evo.strategy.study.adapter import GIVEN, Told, row_values
+from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
 class KernelEvoSampler(BaseSampler):

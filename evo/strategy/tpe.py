@@ -3,8 +3,8 @@
 import numpy as np
 
 from evo.strategy.base import Context
-from evo.strategy.initial_design import Opening, learning
-from evo.strategy.observations import Observations
+from evo.strategy.parts.initial_design import Opening, learning
+from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
 
@@ -13,7 +13,7 @@ class Tpe:
     """Multivariate, with constant liar for what is pending; asking grows with the log, as Optuna's sampler does."""
 
     def __init__(self, context: Context) -> None:
-        from evo.strategy.optuna_study import OptunaStudy  # Optuna takes a second to import
+        from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import
 
         self._space = context.space
         self._seen = Observations(context.space)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from api.schemas import SearchRequest
-from api.web.rule_figures import figure_text, figure_words, threshold_text, threshold_words
+from api.web.content.rule_figures import figure_text, figure_words, threshold_text, threshold_words
 from db.repositories.artefacts import Artefacts
 from evo.export.headers import pack_headers
 from evo.messages.job import Evaluate, Lease

@@ -7,8 +7,8 @@ import pytest
 
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.advice import ADVISED, EVERY
-from evo.strategy.initial_design import ADVICE, DESIGN
+from evo.strategy.parts.advice import ADVISED, EVERY
+from evo.strategy.parts.initial_design import ADVICE, DESIGN
 from evo.trial import Config, Proposal, Trial
 from evo.trial.history import History
 from evo.trial.outcome import Measured, Outcome

@@ -4,9 +4,9 @@ import numpy as np
 
 from evo.expression import Expression
 from evo.space import Constraint, Space, Tunable
-from evo.strategy.neighbourhood import CENTRES, Neighbourhood
-from evo.strategy.observations import Observations
-from evo.strategy.relinking import POOL
+from evo.strategy.parts.neighbourhood import CENTRES, Neighbourhood
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.relinking import POOL
 from evo.trial import Proposal, Value
 from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell

@@ -16,9 +16,9 @@ from optuna.testing import pytest_samplers as suite
 from optuna.trial import FrozenTrial, TrialState
 
 from evo.errors import InvalidInput
-from evo.strategy.axis import axis
 from evo.strategy.sampler import KernelEvoSampler
-from evo.strategy.study_adapter import GIVEN
+from evo.strategy.study.adapter import GIVEN
+from evo.strategy.study.axis import axis
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

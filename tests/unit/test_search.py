@@ -18,7 +18,7 @@ from evo.recording import Recording, parse_recording
 from evo.search.search import Budget, Logged, Search
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.initial_design import FIRST, SHARE
+from evo.strategy.parts.initial_design import FIRST, SHARE
 from evo.trial import Trial
 from evo.trial.history import ELITES
 from evo.trial.outcome import Cancelled, CompileFailed, Measured, Outcome

@@ -11,10 +11,10 @@ import pytest
 from evo.errors import NotFound
 from evo.space import Space, Tunable
 from evo.strategy import STRATEGIES, Context, build
-from evo.strategy.breeding import Breeding, _crossed
-from evo.strategy.initial_design import DESIGN, Opening
-from evo.strategy.observations import HOPELESS, Observations
-from evo.strategy.parzen import Parzen, RankKernel, good_count
+from evo.strategy.parts.breeding import Breeding, _crossed
+from evo.strategy.parts.initial_design import DESIGN, Opening
+from evo.strategy.parts.observations import HOPELESS, Observations
+from evo.strategy.parts.parzen import Parzen, RankKernel, good_count
 from evo.trial import Config, Proposal, Trial, Value
 from evo.trial.history import ELITES, History
 from evo.trial.outcome import Measured, Outcome

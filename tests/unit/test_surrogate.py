@@ -10,15 +10,16 @@ from scipy.stats import norm
 from threadpoolctl import threadpool_info
 
 from evo.space import Indices, Space, Tunable
-from evo.strategy import Context, build, portfolio, surrogate
-from evo.strategy.coordinates import Coordinates
-from evo.strategy.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
-from evo.strategy.initial_design import DESIGN
-from evo.strategy.neighbourhood import MOST, Neighbourhood
-from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy import Context, build, portfolio
+from evo.strategy.parts import surrogate
+from evo.strategy.parts.coordinates import Coordinates
+from evo.strategy.parts.gaussian_process import Kernel, Posterior, _apart, _misfit, fit, log_improvement, matern
+from evo.strategy.parts.initial_design import DESIGN
+from evo.strategy.parts.neighbourhood import MOST, Neighbourhood
+from evo.strategy.parts.observations import HOPELESS, Observations, spread
+from evo.strategy.parts.single_thread import single_thread
+from evo.strategy.parts.surrogate import Forecast, Surrogate, last_fit, slowness
 from evo.strategy.portfolio import Portfolio
-from evo.strategy.single_thread import single_thread
-from evo.strategy.surrogate import Forecast, Surrogate, last_fit, slowness
 from evo.trial import Proposal
 from evo.trial.history import History
 from evo.trial.outcome import Measured, Outcome

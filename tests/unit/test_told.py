@@ -9,9 +9,9 @@ from optuna.distributions import IntDistribution
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from evo.strategy.axis import axes_of, space_of
-from evo.strategy.optuna_study import FAILED, OptunaStudy
-from evo.strategy.study_adapter import Told
+from evo.strategy.study.adapter import Told
+from evo.strategy.study.axis import axes_of, space_of
+from evo.strategy.study.history import FAILED, OptunaStudy
 from evo.trial import Proposal
 from evo.trial.history import History
 from tests.unit.landscapes import KINDS, measured, mixed, tell

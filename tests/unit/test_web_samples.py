@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.web.axis import Axis, round_step
-from api.web.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
+from api.web.drawings.axis import Axis, round_step
+from api.web.drawings.samples import BINS, BOTTOM, HALF, MOST_POINTS, RIGHT, TOP, TRACE_HEIGHT, drawing
 from evo.trial.timing import Timing
 
 TIMES = st.floats(0.1, 1e6) | st.floats(5e-324, 8e307)

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.web.difference import difference
-from api.web.listing import MOST_CHARACTERS, MOST_LINES, listing
-from api.web.rule_figures import threshold_text
-from api.web.words import coded
+from api.web.content.difference import difference
+from api.web.content.listing import MOST_CHARACTERS, MOST_LINES, listing
+from api.web.content.rule_figures import threshold_text
+from api.web.filters import coded
 from evo.promotion import Rule
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "<b>"]), max_size=12)

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Mount
 
 from api.auth.csrf import FIELD
 from api.auth.form_values import typed_of
-from api.web.apology import apology
+from api.web.error_page import apology
 from api.web.pages import (
     champions,
     compare,

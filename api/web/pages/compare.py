@@ -10,9 +10,9 @@ from api.auth.permission import allow
 from api.dependencies import ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.web.comparison_sheet import compared
-from api.web.place import Place, place_of
+from api.web.content.comparison import compared
 from api.web.rendering import render
+from api.web.trial_place import Place, place_of
 from evo.errors import InvalidInput
 from evo.text.wording import count_text
 

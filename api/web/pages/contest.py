@@ -14,7 +14,7 @@ from api.rest.download import download
 from api.rest.selection import selection_of, tunables_of
 from api.views import champion_view, search_view
 from api.web.address import Address, AddressDep
-from api.web.leaderboard import listing_of
+from api.web.content.leaderboard import listing_of
 from api.web.rendering import render
 from db.queries.leaderboard import Leaderboard
 from db.repositories.archive import Archive

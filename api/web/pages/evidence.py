@@ -11,8 +11,8 @@ from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.http.routing import page_router
 from api.schemas import Id
-from api.web.champion_report import champion_report
-from api.web.evidence_sheet import EvidenceSheet, bundle_of, evidence_sheet
+from api.web.content.champion_report import champion_report
+from api.web.content.evidence import EvidenceSheet, bundle_of, evidence_sheet
 from api.web.rendering import render
 from evo.errors import NotFound
 from evo.export.evidence import evidence_json

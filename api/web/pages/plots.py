@@ -11,7 +11,7 @@ from api.http.routing import page_router
 from api.rest.selection import selection_of, tunables_of
 from api.schemas import Id
 from api.views import search_view
-from api.web import plotly
+from api.web.drawings import plotly
 from api.web.plots.figure import Plot
 from api.web.plots.gallery import EXHIBITS, Gallery
 from api.web.rendering import render

@@ -13,8 +13,8 @@ from api.rest.selection import tunables_of
 from api.schemas import Id
 from api.views import search_view
 from api.web.address import Address, AddressDep
-from api.web.board import Board, board_of
-from api.web.leaderboard import listing_of
+from api.web.content.board import Board, board_of
+from api.web.content.leaderboard import listing_of
 from api.web.rendering import render
 from evo.messages.view import SearchView
 from evo.search.lifecycle import TERMINAL, Command

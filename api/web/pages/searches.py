@@ -12,7 +12,7 @@ from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
 from api.http.paging import SORTED, page_of, place_of
 from api.http.routing import page_router
-from api.web.board import boards_of
+from api.web.content.board import boards_of
 from api.web.rendering import render
 from db.queries import listing
 from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder

@@ -10,10 +10,10 @@ from api.dependencies import ServiceDep
 from api.http.paging import Place as Ordinal
 from api.http.routing import page_router
 from api.schemas import Digest, Id
-from api.web.place import Place
+from api.web.content.artefact_list import text_of
+from api.web.content.trial import sheet_of
 from api.web.rendering import render
-from api.web.shelf import text_of
-from api.web.trial_sheet import sheet_of
+from api.web.trial_place import Place
 from db.repositories.archive import Archive
 from evo.trial.explain import detail_text
 

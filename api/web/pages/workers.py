@@ -12,7 +12,7 @@ from api.http.routing import page_router
 from api.rest import workers as rest
 from api.schemas import DeviceId, Reason, WorkerId
 from api.views import worker_view
-from api.web.crew import MINUTES, crew_of
+from api.web.content.workers import MINUTES, crew_of
 from api.web.rendering import render
 from db.queries import listing
 from db.queries.listing import WORKER_ORDERS

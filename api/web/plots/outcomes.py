@@ -2,8 +2,8 @@
 
 import math
 
+from api.web.filters import tone
 from api.web.plots.figure import Figure, Plot, Table, nothing
-from api.web.words import tone
 from db.queries.landscape import Counted, Landscape
 from db.queries.selection import RANKED
 from evo.messages.view import SearchView

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from evo.space import Space, Tunable
-from evo.strategy.coordinates import Coordinates, Points
-from evo.strategy.gaussian_process import Flags, Floats, Posterior, fit
-from evo.strategy.surrogate import TRAINED, slowness
+from evo.strategy.parts.coordinates import Coordinates, Points
+from evo.strategy.parts.gaussian_process import Flags, Floats, Posterior, fit
+from evo.strategy.parts.surrogate import TRAINED, slowness
 from tests.bench.strategy.ground import SPACES
 
 FOLDER = SPACES.parent / "built"

@@ -13,12 +13,12 @@ import numpy as np
 
 from evo.space import Indices, Space
 from evo.strategy import Context, Strategy
-from evo.strategy.gaussian_process import Floats
-from evo.strategy.neighbourhood import Neighbourhood
-from evo.strategy.observations import Observations
+from evo.strategy.parts.gaussian_process import Floats
+from evo.strategy.parts.neighbourhood import Neighbourhood
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.suggestions import Suggestions
+from evo.strategy.parts.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
 from evo.strategy.portfolio import ARMS, SUGGESTED, Portfolio
-from evo.strategy.suggestions import Suggestions
-from evo.strategy.surrogate import Forecast, Outlook, Surrogate, standardised, within_measured
 
 Factory: TypeAlias = Callable[[Context], Strategy]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.web.forest import Forest, forest
-from api.web.report_material import Reading
-from api.web.samples import WHOLE, Drawing, drawing
+from api.web.content.report_material import Reading
+from api.web.drawings.forest import Forest, forest
+from api.web.drawings.samples import WHOLE, Drawing, drawing
 from evo.report import Document
 
 FAR_SLOWER = 3.0

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from api.web.axis import margin
+from api.web.drawings.axis import margin
 from evo.text.limits import LONGEST_US, SHORTEST_US
 from evo.text.wording import time_text
 

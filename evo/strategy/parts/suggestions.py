@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space import Indices, Space
-from evo.strategy.observations import Observations, Places
+from evo.strategy.parts.observations import Observations, Places
 from evo.trial import Proposal
 
 

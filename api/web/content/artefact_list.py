@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from api.web.listing import LANGUAGES, Listing, listing
+from api.web.content.listing import LANGUAGES, Listing, listing
 from db.repositories.artefacts import Artefacts
 from db.repositories.leases import Leases
 from evo.device import DeviceKind, kind_of

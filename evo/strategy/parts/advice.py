@@ -4,9 +4,9 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from evo.space import Space
-from evo.strategy.initial_design import ADVICE, BEFORE
-from evo.strategy.observations import Observations
-from evo.strategy.surrogate import Surrogate
+from evo.strategy.parts.initial_design import ADVICE, BEFORE
+from evo.strategy.parts.observations import Observations
+from evo.strategy.parts.surrogate import Surrogate
 from evo.trial.history import History
 
 ADVISED = "advised"

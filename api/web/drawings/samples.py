@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from api.web.axis import Axis, Mark, margin
+from api.web.drawings.axis import Axis, Mark, margin
 from evo.text.limits import LONGEST_US, SHORTEST_US
 from evo.text.wording import count_text, time_text
 from evo.trial.timing import Timing

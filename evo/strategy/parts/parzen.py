@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space import Indices, Space, Tunable
-from evo.strategy.observations import Observations, spread
+from evo.strategy.parts.observations import Observations, spread
 
 Scores = npt.NDArray[np.float64]
 

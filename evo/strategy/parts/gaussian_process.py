@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from evo.strategy.coordinates import Points
+from evo.strategy.parts.coordinates import Points
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from evo.strategy.advice import refuted
 from evo.strategy.base import Context, Strategy
-from evo.strategy.initial_design import ADVICE, Opening
-from evo.strategy.observations import Observations
+from evo.strategy.parts.advice import refuted
+from evo.strategy.parts.initial_design import ADVICE, Opening
+from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
 

@@ -7,9 +7,9 @@ from itertools import accumulate, repeat, takewhile
 import numpy as np
 
 from evo.space import Indices, Space
-from evo.strategy.coordinates import Coordinates, Points
-from evo.strategy.gaussian_process import Floats, Kernel, Posterior, fit, log_improvement
-from evo.strategy.observations import HOPELESS, Observations, spread
+from evo.strategy.parts.coordinates import Coordinates, Points
+from evo.strategy.parts.gaussian_process import Floats, Kernel, Posterior, fit, log_improvement
+from evo.strategy.parts.observations import HOPELESS, Observations, spread
 
 TRAINED = 160
 """Observations a prediction rests on: its cost grows with their square …"""

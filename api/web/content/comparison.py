@@ -8,12 +8,12 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from api.views import search_view, trial_view
-from api.web.difference import Difference, difference
-from api.web.listing import beginning
-from api.web.place import Place
-from api.web.samples import WHOLE, Drawing, drawing
-from api.web.shelf import File, Shelf, Shelves
-from api.web.trial_sheet import Setting, settings_of, source_difference, timings_of
+from api.web.content.artefact_list import File, Shelf, Shelves
+from api.web.content.difference import Difference, difference
+from api.web.content.listing import beginning
+from api.web.content.trial import Setting, settings_of, source_difference, timings_of
+from api.web.drawings.samples import WHOLE, Drawing, drawing
+from api.web.trial_place import Place
 from db.repositories.artefacts import Artefacts
 from evo.messages.view import SearchView, TrialView
 from evo.report.comparison import Comparison, compare

@@ -11,8 +11,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from evo.space import Indices, Space
-from evo.strategy.axis import Axis
-from evo.strategy.endings import ENDED, Ends
+from evo.strategy.study.axis import Axis
+from evo.strategy.study.endings import ENDED, Ends
 from evo.trial import Config, Proposal, Trial
 from evo.trial.history import History
 from evo.trial.outcome import Abandoned, Outcome

@@ -7,9 +7,9 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view
-from api.web.axis import Axis, Mark
-from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, drawing
-from api.web.shelf import Shelf, Shelves
+from api.web.content.artefact_list import Shelf, Shelves
+from api.web.drawings.axis import Axis, Mark
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, drawing
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from api.web import rule_figures
+from api.web.content import rule_figures
 from evo.messages.condition import proving_text
 from evo.messages.view.champion import decision_text
 from evo.promotion.profile import profile_rows

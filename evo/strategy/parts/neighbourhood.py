@@ -3,9 +3,9 @@
 import numpy as np
 
 from evo.space import Indices, Space
-from evo.strategy.observations import Observations, Places
-from evo.strategy.relinking import Relinking
-from evo.strategy.suggestions import Suggestions
+from evo.strategy.parts.observations import Observations, Places
+from evo.strategy.parts.relinking import Relinking
+from evo.strategy.parts.suggestions import Suggestions
 
 CENTRES = 4
 """Elites whose neighbours are suggested."""

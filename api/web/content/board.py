@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import champion_view, search_view, search_views, trial_views
-from api.web.chart import NARROW, WIDTH, Chart, best_so_far
-from api.web.spark import SPARK_POINTS, Spark, spark_of
+from api.web.drawings.chart import NARROW, WIDTH, Chart, best_so_far
+from api.web.drawings.spark import SPARK_POINTS, Spark, spark_of
 from db.models import SearchRow
 from db.queries.trend import Trends
 from db.repositories.archive import Archive

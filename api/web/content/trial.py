@@ -7,11 +7,11 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from api.views import search_view, trial_view
-from api.web.difference import Difference, difference
-from api.web.listing import beginning
-from api.web.place import FORM, Place
-from api.web.samples import Drawing, drawing
-from api.web.shelf import Shelf, Shelves
+from api.web.content.artefact_list import Shelf, Shelves
+from api.web.content.difference import Difference, difference
+from api.web.content.listing import beginning
+from api.web.drawings.samples import Drawing, drawing
+from api.web.trial_place import FORM, Place
 from db.queries.genealogy import Genealogy
 from db.repositories.artefacts import Artefacts
 from db.repositories.fleet import Fleet

@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from api.web.evidence_sheet import EvidenceSheet
+from api.web.content.evidence import EvidenceSheet
 from api.web.rendering import render
 
 

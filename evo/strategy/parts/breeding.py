@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space import Indices, Space
-from evo.strategy.observations import Observations, Places
-from evo.strategy.suggestions import Suggestions
+from evo.strategy.parts.observations import Observations, Places
+from evo.strategy.parts.suggestions import Suggestions
 
 MUTATED = 0.5
 """Chance that a child of two parents is also mutated; a child of one always is."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evo.space import Indices, Space
-from evo.strategy.observations import Places
+from evo.strategy.parts.observations import Places
 
 Flags = npt.NDArray[np.bool_]
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from api.web.axis import Axis, Mark
-from api.web.samples import BOTTOM, RIGHT, TOP, WHOLE
+from api.web.drawings.axis import Axis, Mark
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE
 from evo.messages.view import AblationView
 from evo.report.ablation import by_effect, change_text, sentence
 

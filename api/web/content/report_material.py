@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from api.families.catalogue import Catalogue
 from api.views import ablation_views, trial_view, trial_views
-from api.web.board import Board, board_of
+from api.web.content.board import Board, board_of
 from api.web.plots.importance import FEWEST, TRIALS, evaluate
 from api.web.plots.slices import varied
 from db.queries.landscape import Landscape
