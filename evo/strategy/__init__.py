@@ -1,25 +1,47 @@
-"""What to try next: strategies by name, behind the contract of `evo.strategy.base`."""
+"""What to try next: strategies by name, behind the contract of `evo.strategy.base`.
+
+A strategy is a module of this package whose class is marked with `@strategy("name")`, or a class that another package
+names under the entry points ``kernel_evo.strategies``.
+"""
 
 from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
 
-from evo.errors import NotFound
-from evo.strategy.base import Context, Patient, Strategy
-from evo.strategy.evolution import Evolution
+from evo.errors import EvoError, NotFound
+from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.warm_start import GivenFirst
-from evo.strategy.parzen_search import ParzenSearch
 from evo.strategy.portfolio import Portfolio
-from evo.strategy.random import RandomSearch
-from evo.strategy.tpe import Tpe
 
 __all__ = ["STRATEGIES", "Context", "Patient", "Strategy", "build"]
 
-STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
-    "portfolio": Portfolio,
-    "tpe": Tpe,
-    "parzen": ParzenSearch,
-    "evolution": Evolution,
-    "random": RandomSearch,
-}
+GROUP = "kernel_evo.strategies"
+DEFAULT = "portfolio"
+_WITHOUT_STRATEGY = {"base", "sampler"}
+
+
+def _discovered() -> dict[str, Callable[[Context], Strategy]]:
+    """Strategies by name, the default one first, ours before those of other packages.
+
+    Raises:
+        EvoError: a class of another package cannot be imported, or its name is taken.
+    """
+    for module in iter_modules(__path__, f"{__name__}."):
+        if not module.ispkg and module.name.rpartition(".")[2] not in _WITHOUT_STRATEGY:
+            import_module(module.name)
+    found = dict(sorted(MARKED.items(), key=lambda each: (each[0] != DEFAULT, each[0])))
+    for entry in entry_points(group=GROUP):
+        if entry.name in found:
+            raise EvoError(f"the strategy {entry.name} of {entry.value} has a name that is taken")
+        try:
+            found[entry.name] = entry.load()
+        except Exception as error:
+            raise EvoError(f"the strategy {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+    return found
+
+
+STRATEGIES = _discovered()
 """By name, the default first."""
 
 
@@ -33,6 +55,6 @@ def build(name: str, context: Context) -> Strategy:
         factory = STRATEGIES[name]
     except KeyError:
         raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
-    strategy = factory(context)
+    made = factory(context)
     given = context.warm_starts or context.advice
-    return GivenFirst(strategy, context) if given and not isinstance(strategy, Portfolio) else strategy
+    return GivenFirst(made, context) if given and not isinstance(made, Portfolio) else made

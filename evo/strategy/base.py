@@ -1,8 +1,8 @@
 """The contract between a search and whatever proposes its configs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -55,3 +55,25 @@ class Patient(Protocol):
     def most_pending(self, history: History) -> int | None:
         """How many trials it wants under way at once for now; None: as many as there are workers for."""
         ...
+
+
+MARKED: dict[str, Callable[[Context], Strategy]] = {}
+"""Strategies that were marked by `strategy`, by name."""
+
+_Factory = TypeVar("_Factory", bound=Callable[[Context], Strategy])
+
+
+def strategy(name: str) -> Callable[[_Factory], _Factory]:
+    """Mark a class as the strategy of this name.
+
+    Raises:
+        ValueError: another class has the name.
+    """
+
+    def mark(factory: _Factory) -> _Factory:
+        if name in MARKED:
+            raise ValueError(f"two strategies are named {name!r}")
+        MARKED[name] = factory
+        return factory
+
+    return mark

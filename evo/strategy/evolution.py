@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evo.strategy.base import Context
+from evo.strategy.base import Context, strategy
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.initial_design import Opening, learning
 from evo.strategy.parts.observations import Observations
@@ -16,6 +16,7 @@ BROOD = 32
 """Children bred at once, of which the first that is new is taken."""
 
 
+@strategy("evolution")
 class Evolution:
     """No generations, hence no barrier to wait at: the elites are simply the best trials of the history."""
 

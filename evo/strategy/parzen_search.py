@@ -5,7 +5,7 @@ Unlike Optuna's own sampler (`evo.strategy.tpe`) it knows the constraints, and a
 
 import numpy as np
 
-from evo.strategy.base import Context
+from evo.strategy.base import Context, strategy
 from evo.strategy.parts.initial_design import Opening, learning
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.parzen import Parzen, good_count
@@ -17,6 +17,7 @@ COMPARED = 24
 """Configs drawn from the density of the good ones; so many that are valid and new are compared, Optuna's default."""
 
 
+@strategy("parzen")
 class ParzenSearch:
     """Good and bad configs by rank alone; failures are the worst, pending configs count as bad (constant liar)."""
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evo.strategy.base import Context
+from evo.strategy.base import Context, strategy
 from evo.strategy.parts.advice import Standpoint, Standpoints
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.initial_design import Opening, learning, most_pending
@@ -33,6 +33,7 @@ BESIDE = 0.5
 """Share of the proposals beside the only config that works, of those after the design that nobody can judge yet."""
 
 
+@strategy("portfolio")
 class Portfolio:
     """Each arm has its own idea of where to look; all are judged alike, by what the trials so far say of them.
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from evo.strategy.base import Context
+from evo.strategy.base import Context, strategy
 from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
 
 
+@strategy("random")
 class RandomSearch:
     """Any valid config that was not asked yet, each equally likely."""
 

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from evo.strategy.base import Context
+from evo.strategy.base import Context, strategy
 from evo.strategy.parts.initial_design import Opening, learning
 from evo.strategy.parts.observations import Observations
 from evo.trial import Proposal
 from evo.trial.history import History
 
 
+@strategy("tpe")
 class Tpe:
     """Multivariate, with constant liar for what is pending; asking grows with the log, as Optuna's sampler does."""
 

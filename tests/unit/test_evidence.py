@@ -118,7 +118,7 @@ def test_failure_is_reported_unchanged() -> None:
     assert [rule.name for rule in decided(failed).rules] == ["measured"]
 
 
-def test_device_kinds_that_run_kernels_require_proof() -> None:
+def test_plugins_that_run_kernels_require_proof() -> None:
     proved = {name for name in kinds() if required(name).proof}
     assert {"cpu", "cuda", "estimate"} <= proved
     assert "replay" not in proved

@@ -1,4 +1,4 @@
-"""A device kind that another package adds by entry points."""
+"""Device kinds and strategies that another package adds by entry points."""
 
 import json
 import subprocess
@@ -43,13 +43,30 @@ def test_without_the_package_the_kind_is_unknown(line: CommandLine) -> None:
     assert list(kinds()) == ["cuda", "cpu", "replay", "estimate"]
 
 
+def imported(folder: Path, group: str, entry: str, program: str) -> subprocess.CompletedProcess[str]:
+    """What `program` says in a process in which a package with this entry point is installed."""
+    installed = folder / "other-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = sys.argv[1:]; {program}", str(folder), str(TOY)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("value", ["nowhere:KIND", "toy_backend:__name__"])
-def test_an_entry_point_that_offers_no_kind_is_named(tmp_path: Path, value: str) -> None:
-    folder = tmp_path / "wrong-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text(f"[kernel_evo.kinds]\nwrong = {value}\n")
-    program = "import sys; sys.path[:0] = sys.argv[1:]; from evo.device import kinds; kinds()"
-    command = [sys.executable, "-c", program, str(tmp_path), str(TOY)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+def test_an_entry_point_without_a_kind_is_named(tmp_path: Path, value: str) -> None:
+    ended = imported(tmp_path, "kernel_evo.kinds", f"wrong = {value}", "from evo.device import kinds; kinds()")
     assert value in ended.stderr
+
+
+LIST = "from evo.strategy import STRATEGIES; print(*STRATEGIES)"
+
+
+def test_a_strategy_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+    ended = imported(tmp_path, "kernel_evo.strategies", "other = evo.strategy.random:RandomSearch", LIST)
+    assert ended.stdout.split() == ["portfolio", "evolution", "parzen", "random", "tpe", "other"]
+
+
+@pytest.mark.parametrize("entry", ["tpe = evo.strategy.random:RandomSearch", "other = nowhere:Other"])
+def test_a_strategy_that_is_taken_or_missing_is_named(tmp_path: Path, entry: str) -> None:
+    assert entry.partition(" = ")[2] in imported(tmp_path, "kernel_evo.strategies", entry, LIST).stderr
